@@ -1,0 +1,3 @@
+//! The nouns and rules of Assize.
+
+pub mod model;

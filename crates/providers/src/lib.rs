@@ -1,0 +1,151 @@
+//! Who generates: one small interface, and the providers behind it.
+//!
+//! A [`Provider`] reports a model, loads it, generates the candidates of a cell, and unloads
+//! it *verifiably*. It knows nothing of tasks, grids or tracking, and it never decides what
+//! may be loaded: the size gate and the one-model guard live above it, and use
+//! [`Provider::describe`], [`Provider::resident`] and [`Provider::unload`] to keep their word.
+//!
+//! Everything here blocks. Whoever wants several requests in flight calls from several
+//! threads; that keeps cancellation, timeouts and back-pressure visible in plain code.
+
+use std::fmt::Debug;
+
+mod error;
+mod http;
+pub mod ollama;
+pub mod openai;
+pub mod scripted;
+
+pub use error::ProviderError;
+
+/// Shorthand for what a provider answers.
+pub type Result<T> = std::result::Result<T, ProviderError>;
+
+/// What a model says of itself, before anything is loaded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelInfo {
+    /// Counted from the model's own tensors or metadata; `None` where it does not say.
+    pub parameter_count: Option<u64>,
+    /// Identifies the weights; part of every cell's identity.
+    pub digest: String,
+    /// Engine and build, for the run's `provenance` tag.
+    pub provenance: String,
+    /// Bytes of weights on disk, where known.
+    pub size_bytes: Option<u64>,
+    /// The longest context the model was trained for, where known.
+    pub context_length: Option<u64>,
+}
+
+/// A model whose weights are in a host's memory now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resident {
+    pub model: String,
+    pub digest: String,
+    pub size_bytes: u64,
+    /// When the host will unload it by itself (Unix milliseconds), where it says.
+    pub expires_at_ms: Option<i64>,
+}
+
+/// The speaker of a chat message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+impl Role {
+    /// The role's name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+/// One chat message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+}
+
+/// What one candidate is generated from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Mostly the same for all candidates of a cell; not with `--diversity`.
+    pub messages: Vec<Message>,
+    pub seed: u32,
+}
+
+/// All candidates of one cell.
+///
+/// They travel together so that an engine can decode what they share once and the rest
+/// as one batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Which prompt version and scenario this is; only the scripted provider looks.
+    pub prompt: String,
+    pub scenario: String,
+    pub candidates: Vec<Candidate>,
+    pub sampling: Sampling,
+}
+
+/// What changes the output, besides the messages and the seed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    pub temperature: f64,
+    pub max_tokens: u32,
+    /// Context per candidate in tokens, prompt included. Constant while a model is loaded:
+    /// on Ollama a change reloads the weights.
+    pub num_ctx: u32,
+    /// Constrain the output to this JSON schema.
+    pub json_schema: Option<serde_json::Value>,
+}
+
+/// One generated output and what it cost.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Completion {
+    /// Raw, as the model wrote it.
+    pub text: String,
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    /// Wall time until this candidate was complete. Candidates decoded as one batch each
+    /// report the batch's time divided by their number, so that sums stay true.
+    pub latency_ms: f64,
+    /// Time the host spent loading weights for this request; 0 while the model is resident.
+    pub load_ms: f64,
+    /// Whether the model stopped at `max_tokens` instead of by itself.
+    pub truncated: bool,
+    /// What the provider says this request cost.
+    pub cost_usd: Option<f64>,
+}
+
+/// One source of completions.
+pub trait Provider: Send + Sync + Debug {
+    /// The host whose memory holds the weights (`http://localhost:11434`, `embedded`);
+    /// `None` where we load nothing (a remote API, a script).
+    fn host(&self) -> Option<String>;
+
+    /// The models that could be evaluated here, by name.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// What `model` says of itself, without loading it.
+    fn describe(&self, model: &str) -> Result<ModelInfo>;
+
+    /// What is in the host's memory now.
+    fn resident(&self) -> Result<Vec<Resident>>;
+
+    /// Loads `model` for this context size and candidate count; returns the milliseconds
+    /// it took.
+    fn load(&self, model: &str, num_ctx: u32, candidates: u32) -> Result<f64>;
+
+    /// Generates every candidate of the request, in order. A failure belongs to its
+    /// candidate and does not stop the others.
+    fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>>;
+
+    /// Unloads `model` and returns only when it is seen to be gone.
+    fn unload(&self, model: &str) -> Result<()>;
+}
