@@ -10,6 +10,7 @@
 
 use std::fmt::Debug;
 
+mod digest;
 mod error;
 mod http;
 pub mod ollama;
