@@ -1,3 +1,26 @@
 //! The nouns and rules of Assize.
+//!
+//! Tasks, scenarios, prompts, rubrics, cells, candidates, runs, verdicts and boards: what they
+//! are, how they are read, when they are sound, and how they are identified. Nothing here
+//! touches a file, a socket, a clock or a random number: texts, times and seeds are passed in.
 
+pub mod builtin;
+pub mod candidate;
+pub mod cell;
+pub mod check;
+pub mod composite;
+pub mod front_matter;
+pub mod hash;
+pub mod judge;
+pub mod judge_file;
+pub mod leaderboard;
 pub mod model;
+pub mod output;
+pub mod problem;
+pub mod prompt;
+pub mod rubric;
+pub mod run;
+pub mod scenario;
+pub mod sitting;
+pub mod task;
+pub mod verdict;

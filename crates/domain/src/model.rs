@@ -105,11 +105,36 @@ mod tests {
     #[test]
     fn ids_parse_and_print_the_same() {
         for (text, provider, name, shown) in [
-            ("qwen2.5:0.5b", ProviderKind::Ollama, "qwen2.5:0.5b", "qwen2.5:0.5b"),
-            ("ollama:gemma3:1b", ProviderKind::Ollama, "gemma3:1b", "gemma3:1b"),
-            ("embedded:smollm2-135m", ProviderKind::Embedded, "smollm2-135m", "embedded:smollm2-135m"),
-            ("openai:gpt-x", ProviderKind::OpenAi, "gpt-x", "openai:gpt-x"),
-            ("scripted:good", ProviderKind::Scripted, "good", "scripted:good"),
+            (
+                "qwen2.5:0.5b",
+                ProviderKind::Ollama,
+                "qwen2.5:0.5b",
+                "qwen2.5:0.5b",
+            ),
+            (
+                "ollama:gemma3:1b",
+                ProviderKind::Ollama,
+                "gemma3:1b",
+                "gemma3:1b",
+            ),
+            (
+                "embedded:smollm2-135m",
+                ProviderKind::Embedded,
+                "smollm2-135m",
+                "embedded:smollm2-135m",
+            ),
+            (
+                "openai:gpt-x",
+                ProviderKind::OpenAi,
+                "gpt-x",
+                "openai:gpt-x",
+            ),
+            (
+                "scripted:good",
+                ProviderKind::Scripted,
+                "good",
+                "scripted:good",
+            ),
         ] {
             let id: ModelId = text.parse().expect(text);
             assert_eq!((id.provider, id.name.as_str()), (provider, name));

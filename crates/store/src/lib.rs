@@ -1,1 +1,230 @@
-//! 
+//! Where runs, verdicts and sittings are tracked.
+//!
+//! Everything above this crate talks to one small interface of domain verbs, [`Tracking`]:
+//! record these cells, visit what is pending, commit this sitting, visit the board. The
+//! embedded SQLite store ([`embedded`]) keeps its promises with transactions and unique
+//! indexes; a remote MLflow server would keep them by its own means. What is local to this
+//! machine, whatever the tracking URI, is [`state`].
+//!
+//! This is the only crate that knows SQL. It knows nothing of providers, grids or statistics.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use assize_domain::candidate::Candidate;
+use assize_domain::judge::Tier;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{CellRecord, RunStatus};
+use assize_domain::scenario::Split;
+use assize_domain::sitting::Sitting;
+use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
+
+pub mod embedded;
+mod error;
+pub mod state;
+
+pub use error::StoreError;
+
+/// Shorthand for what the store answers.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// An experiment as lists show it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct ExperimentSummary {
+    pub name: String,
+    pub experiment_id: String,
+    pub runs: u64,
+    /// Runs that wait for the expert tier.
+    pub pending: u64,
+    /// Runs that the expert tier has judged.
+    pub judged: u64,
+    /// Unix milliseconds.
+    pub last_updated: i64,
+}
+
+/// A cell that is tracked already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownCell {
+    pub run_id: String,
+    /// Nothing was generated; recording the cell again replaces this run's content.
+    pub failed: bool,
+}
+
+/// What recording a cell did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub run_id: String,
+    /// `false` where the cell was there already and nothing was written.
+    pub written: bool,
+}
+
+/// A run with everything but its artifacts' contents.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Run {
+    pub run_id: String,
+    pub experiment: String,
+    pub name: String,
+    pub status: RunStatus,
+    pub start_time_ms: i64,
+    pub end_time_ms: Option<i64>,
+    pub params: Vec<(String, String)>,
+    pub metrics: Vec<(String, f64)>,
+    pub tags: Vec<(String, String)>,
+    /// Paths.
+    pub artifacts: Vec<String>,
+}
+
+/// Which runs a list shows; `None` shows all.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunQuery {
+    pub model: Option<String>,
+    pub prompt: Option<String>,
+    pub scenario: Option<String>,
+    /// Whether the expert tier is still awaited.
+    pub pending: Option<bool>,
+    /// 0 means no limit.
+    pub max_results: u32,
+    /// Where the last page ended.
+    pub page_token: Option<String>,
+}
+
+/// One page of runs, oldest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPage {
+    pub runs: Vec<Run>,
+    pub next_page_token: Option<String>,
+}
+
+/// Which pending runs a judge asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingQuery {
+    /// The tier that has not spoken yet.
+    pub tier: Tier,
+    /// Only runs that wait on this kind's desk.
+    pub judge_kind: Option<String>,
+}
+
+/// A finished run that a tier has not (wholly) judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingRun {
+    pub run_id: String,
+    pub scenario: String,
+    pub judge_kind: String,
+    pub rubric: RubricRef,
+    /// The JSON text of `context.json`.
+    pub context: String,
+    pub candidates: Vec<Candidate>,
+    /// Candidates that this tier has judged already, under the run's rubric.
+    pub judged: BTreeSet<u32>,
+}
+
+/// What a board needs of one run.
+#[derive(Debug, PartialEq)]
+pub struct BoardRun<'a> {
+    pub run_id: &'a str,
+    pub model: &'a str,
+    pub prompt: &'a str,
+    pub prompt_sha256: &'a str,
+    pub scenario: &'a str,
+    pub status: RunStatus,
+    pub rubric: RubricRef,
+    pub n_candidates: u32,
+    pub latency_ms: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    /// All verdict files of the run, any tier, any rubric.
+    pub files: Vec<VerdictFile<LeanScores<'a>>>,
+}
+
+/// How far judging has come.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+pub struct JudgingCounts {
+    /// Finished runs.
+    pub runs: u64,
+    pub candidates: u64,
+    pub expert_pending: u64,
+    pub expert_judged: u64,
+    pub auto_pending: u64,
+    pub auto_judged: u64,
+    /// Cells for which nothing could be generated.
+    pub failed: u64,
+    /// Runs by whose desk they wait on, expert tier only.
+    pub pending_by_kind: Vec<(String, u64)>,
+}
+
+/// What committing a sitting did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Committed {
+    /// Runs that got a new verdict file.
+    pub runs_written: u64,
+    /// Runs whose verdicts were there already, word for word.
+    pub runs_unchanged: u64,
+}
+
+/// The verbs that Assize needs of whatever tracks its runs.
+///
+/// Every method either does all of what it says or nothing, and what it has answered
+/// survives `kill -9` of this process.
+pub trait Tracking: Send + Sync + Debug {
+    /// Where this is, as the user would name it.
+    fn uri(&self) -> &str;
+
+    /// Experiments that hold runs of ours, by name.
+    fn experiment_list(&self) -> Result<Vec<ExperimentSummary>>;
+
+    /// Which of these cells are tracked, in the order asked.
+    fn cells_known(&self, experiment: &str, cell_keys: &[String])
+    -> Result<Vec<Option<KnownCell>>>;
+
+    /// Tracks these cells as runs; makes the experiment where there is none. A cell that is
+    /// there already and did not fail is left alone.
+    fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>>;
+
+    /// One page of an experiment's runs. An unknown experiment is an error.
+    fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage>;
+
+    /// One run, by its whole id or an unambiguous start of it.
+    fn run_get(&self, run_id: &str) -> Result<Run>;
+
+    /// Takes runs out of every list; their cells can be collected again.
+    fn run_delete(&self, run_ids: &[String]) -> Result<()>;
+
+    /// The content of an artifact.
+    fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>>;
+
+    /// Visits the finished runs that a tier has not wholly judged, in the order of their
+    /// creation, without holding them all in memory. An unknown experiment is an error.
+    fn pending_each(
+        &self,
+        experiment: &str,
+        query: &PendingQuery,
+        visit: &mut dyn FnMut(PendingRun) -> Result<()>,
+    ) -> Result<()>;
+
+    /// How far judging has come. An unknown experiment is an error.
+    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts>;
+
+    /// Keeps the record of a sitting, before its cases are handed out.
+    fn sitting_open(&self, sitting: &Sitting) -> Result<()>;
+
+    /// The record of a sitting.
+    fn sitting_get(&self, id: &str) -> Result<Option<Sitting>>;
+
+    /// The verdict files of a run.
+    fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;
+
+    /// Writes these verdict files, one a run, all or none, and brings the runs' metrics and
+    /// tags up to date (`assize_domain::verdict::summarise`). A candidate that this sitting
+    /// has judged already with the same scores and rationale is skipped; with others, it is
+    /// an error. Files are named `verdicts/SITTING.json`, later parts of one sitting
+    /// `verdicts/SITTING.2.json` and so on.
+    fn sitting_commit(&self, files: &[(String, VerdictFile)], rubric: &Rubric)
+    -> Result<Committed>;
+
+    /// Visits all runs of a split, oldest first. An unknown experiment is an error.
+    fn board_each(
+        &self,
+        experiment: &str,
+        split: Split,
+        visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
+    ) -> Result<()>;
+}

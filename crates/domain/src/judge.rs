@@ -1,0 +1,106 @@
+//! Judges: their kinds and the two tiers they belong to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Who scores lazily and well, and who scores eagerly and cheaply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// An agent session or a person.
+    Expert,
+    /// A cheap model.
+    Auto,
+}
+
+/// The kinds of judge that are people or agent sessions; every other kind is automatic.
+pub const EXPERT_KINDS: [&str; 8] = [
+    "human",
+    "agent",
+    "claude-code",
+    "codex",
+    "gemini-cli",
+    "opencode",
+    "cursor",
+    "copilot",
+];
+
+impl Tier {
+    pub const ALL: [Self; 2] = [Self::Expert, Self::Auto];
+
+    /// The tier that a kind of judge belongs to.
+    pub fn of_kind(kind: &str) -> Self {
+        if EXPERT_KINDS.contains(&kind) {
+            Self::Expert
+        } else {
+            Self::Auto
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expert => "expert",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// The tag that is `true` until this tier has judged the whole run.
+    pub const fn pending_tag(self) -> &'static str {
+        match self {
+            Self::Expert => crate::run::tag::JUDGE_PENDING,
+            Self::Auto => crate::run::tag::AUTO_PENDING,
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Tier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|tier| tier.as_str() == text);
+        known.ok_or_else(|| format!("'{text}' is not a tier: use expert or auto"))
+    }
+}
+
+/// A judge, as verdicts name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judge {
+    pub kind: String,
+    pub name: String,
+}
+
+impl Judge {
+    pub fn tier(&self) -> Tier {
+        Tier::of_kind(&self.kind)
+    }
+}
+
+/// Whether a text can be a judge's kind: it becomes a tag that people filter by.
+pub fn is_kind(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 64
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.:/@".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_and_agents_are_experts() {
+        assert_eq!(Tier::of_kind("human"), Tier::Expert);
+        assert_eq!(Tier::of_kind("claude-code"), Tier::Expert);
+        assert_eq!(Tier::of_kind("haiku"), Tier::Auto);
+        assert_eq!(Tier::of_kind("embedded:smollm2-135m"), Tier::Auto);
+    }
+}

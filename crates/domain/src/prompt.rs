@@ -1,0 +1,282 @@
+//! Prompts: versions of a template, identified by their content.
+//!
+//! A prompt is a Jinja template with optional front matter (`description`, `system`). Its
+//! variables are the scenario's fields and `angle`. Templates cannot read files or run code;
+//! they only lay out what they are given.
+
+use std::collections::BTreeSet;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::front_matter;
+use crate::hash::sha256_fields;
+use crate::problem::{Problem, line_of};
+use crate::scenario::Scenario;
+
+/// One version of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The file's stem: `v2-mentor`.
+    pub name: String,
+    pub description: String,
+    pub system: Option<String>,
+    pub body: String,
+    /// Over what is rendered (system and body), not over the description.
+    pub sha256: String,
+}
+
+/// A prompt with a scenario's facts filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Rendered {
+    pub system: Option<String>,
+    pub user: String,
+}
+
+impl Rendered {
+    /// As people read it, and as it is kept with the run.
+    pub fn as_text(&self) -> String {
+        match &self.system {
+            Some(system) => format!("[system]\n{system}\n\n[user]\n{}\n", self.user),
+            None => format!("{}\n", self.user),
+        }
+    }
+
+    /// Identifies what the model is given.
+    pub fn sha256(&self) -> String {
+        sha256_fields(&[
+            ("system", self.system.as_deref().unwrap_or("")),
+            ("user", &self.user),
+        ])
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Head {
+    description: String,
+    system: Option<String>,
+}
+
+impl Prompt {
+    /// Reads a prompt file; `known` are the variables that scenarios offer.
+    pub fn parse(
+        file: &str,
+        name: &str,
+        text: &str,
+        known: &BTreeSet<String>,
+    ) -> Result<Self, Vec<Problem>> {
+        let parts = front_matter::split(file, text).map_err(|problem| vec![problem])?;
+        let head: Head = front_matter::parse_head(file, &parts).map_err(|problem| vec![problem])?;
+        let body = parts.body.trim().to_owned();
+        let mut problems = Vec::new();
+        if body.is_empty() {
+            problems.push(Problem::new(
+                file,
+                Some(parts.body_line),
+                "the prompt is empty: write what the model is asked",
+            ));
+        }
+        for source in head.system.iter().chain([&body]) {
+            problems.extend(check_template(file, text, source, known));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let sha256 = sha256_fields(&[
+            ("system", head.system.as_deref().unwrap_or("")),
+            ("body", &body),
+        ]);
+        Ok(Self {
+            name: name.to_owned(),
+            description: head.description,
+            system: head.system.map(|system| system.trim().to_owned()),
+            body,
+            sha256,
+        })
+    }
+
+    /// Fills in a scenario. `angle` is empty without `--diversity`.
+    pub fn render(&self, scenario: &Scenario, angle: &str) -> Result<Rendered, String> {
+        Renderer::new(self)?.render(scenario, angle)
+    }
+}
+
+/// A prompt's templates, compiled once for many scenarios.
+#[derive(Debug)]
+pub struct Renderer {
+    environment: Environment<'static>,
+    has_system: bool,
+}
+
+impl Renderer {
+    pub fn new(prompt: &Prompt) -> Result<Self, String> {
+        let mut environment = environment();
+        let mut add = |name: &'static str, source: &str| {
+            environment
+                .add_template_owned(name, source.to_owned())
+                .map_err(|error| format!("prompt {}: {error:#}", prompt.name))
+        };
+        add("user", &prompt.body)?;
+        if let Some(system) = &prompt.system {
+            add("system", system)?;
+        }
+        Ok(Self {
+            environment,
+            has_system: prompt.system.is_some(),
+        })
+    }
+
+    /// Fills in a scenario.
+    pub fn render(&self, scenario: &Scenario, angle: &str) -> Result<Rendered, String> {
+        let mut context = scenario.fields.clone();
+        context.insert("angle".to_owned(), Value::from(angle));
+        let context = minijinja::Value::from(Serde(&context));
+        let fill = |name: &str| {
+            let template = self
+                .environment
+                .get_template(name)
+                .map_err(|error| error.to_string())?;
+            let text = template
+                .render(context.clone())
+                .map_err(|error| format!("{error:#}"))?;
+            Ok::<_, String>(text.trim().to_owned())
+        };
+        Ok(Rendered {
+            system: self.has_system.then(|| fill("system")).transpose()?,
+            user: fill("user")?,
+        })
+    }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    if let Ok(syntax) = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
+    {
+        environment.set_syntax(syntax);
+    }
+    environment
+}
+
+fn check_template(file: &str, text: &str, source: &str, known: &BTreeSet<String>) -> Vec<Problem> {
+    let environment = environment();
+    let template = match environment.template_from_str(source) {
+        Ok(template) => template,
+        Err(error) => {
+            let offset = text.find(source.lines().next().unwrap_or("")).unwrap_or(0);
+            let first = crate::problem::line_at(text, offset);
+            let line = error.line().map(|line| first + line - 1);
+            let message = format!(
+                "the template does not parse: {}",
+                error.detail().unwrap_or("syntax error")
+            );
+            return vec![Problem::new(file, line, message)];
+        }
+    };
+    let mut names: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+    names.sort();
+    names
+        .into_iter()
+        .filter(|name| name != "angle" && !known.contains(name))
+        .map(|name| {
+            let offered = known
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let message = format!("no scenario has a field '{name}': use one of {offered}, angle");
+            Problem::new(file, line_of_variable(text, &name), message)
+        })
+        .collect()
+}
+
+fn line_of_variable(text: &str, name: &str) -> Option<usize> {
+    let mention = text.lines().position(|line| {
+        (line.contains("{{") || line.contains("{%"))
+            && line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == name)
+    });
+    mention.map(|line| line + 1).or_else(|| line_of(text, name))
+}
+
+/// Short form of a hash, for names such as `v1@3fa2c1`.
+pub fn short_hash(sha256: &str) -> &str {
+    sha256.get(..6).unwrap_or(sha256)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse_all;
+
+    fn known(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn scenario() -> Scenario {
+        parse_all(
+            "s.jsonl",
+            "{\"id\":\"a\",\"persona\":\"nurse\",\"tasks\":[\"x\",\"y\"]}",
+        )
+        .expect("ok")
+        .remove(0)
+    }
+
+    #[test]
+    fn fields_and_angle_are_filled_in() {
+        let text = "+++\nsystem = \"Be {{ persona }}.\"\n+++\n{% for task in tasks %}\n- {{ task }}\n{% endfor %}\n{% if angle %}Think of {{ angle }}.{% endif %}\n";
+        let prompt =
+            Prompt::parse("p.md", "v1", text, &known(&["persona", "tasks"])).expect("sound");
+        let rendered = prompt.render(&scenario(), "rest").expect("renders");
+        assert_eq!(rendered.system.as_deref(), Some("Be nurse."));
+        assert_eq!(rendered.user, "- x\n- y\nThink of rest.");
+        assert_eq!(
+            prompt.render(&scenario(), "").expect("renders").user,
+            "- x\n- y"
+        );
+    }
+
+    #[test]
+    fn unknown_variables_and_syntax_errors_have_lines() {
+        let bad = "+++\ndescription = \"d\"\n+++\nHello\n{{ person }}\n";
+        let problems = Prompt::parse("p.md", "v1", bad, &known(&["persona"])).expect_err("unknown");
+        assert_eq!(
+            problems[0].to_string(),
+            "p.md:5: no scenario has a field 'person': use one of persona, angle"
+        );
+        let problems =
+            Prompt::parse("p.md", "v1", "a\n{% if %}\n", &known(&[])).expect_err("syntax");
+        assert_eq!(problems[0].line, Some(2));
+    }
+
+    #[test]
+    fn a_description_does_not_change_the_hash() {
+        let parse = |text| {
+            Prompt::parse("p.md", "v1", text, &known(&[]))
+                .expect("sound")
+                .sha256
+        };
+        assert_eq!(parse("Hi"), parse("+++\ndescription = \"d\"\n+++\nHi\n"));
+        assert_ne!(parse("Hi"), parse("Ho"));
+    }
+
+    #[test]
+    fn a_missing_field_is_an_error_and_not_an_empty_string() {
+        let prompt = Prompt::parse(
+            "p.md",
+            "v1",
+            "{{ mood }}{% if mood %}!{% endif %}",
+            &known(&["mood"]),
+        )
+        .expect("sound");
+        assert!(prompt.render(&scenario(), "").is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs: the tracked record of one cell, in MLflow's terms.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The names of the tags that every reader and writer of runs shares.
+pub mod tag {
+    pub const JUDGE_PENDING: &str = "judge_pending";
+    pub const AUTO_PENDING: &str = "auto_pending";
+    pub const JUDGE_KIND: &str = "judge_kind";
+    pub const JUDGED_BY: &str = "judged_by";
+    pub const JUDGED_AT: &str = "judged_at";
+    pub const AUTO_JUDGED_BY: &str = "auto_judged_by";
+    pub const AUTO_JUDGED_AT: &str = "auto_judged_at";
+    pub const RUBRIC: &str = "rubric";
+    pub const RUBRIC_SHA256: &str = "rubric_sha256";
+    pub const PROMPT_SHA256: &str = "prompt_sha256";
+    pub const SCENARIO_SHA256: &str = "scenario_sha256";
+    pub const MODEL_DIGEST: &str = "model_digest";
+    pub const CELL_KEY: &str = "cell_key";
+    pub const ASSIZE_VERSION: &str = "assize_version";
+    pub const PROVENANCE: &str = "provenance";
+    /// Why a failed cell failed.
+    pub const ERROR: &str = "error";
+}
+
+/// The names of params that readers rely on.
+pub mod param {
+    pub const TASK: &str = "task";
+    pub const MODEL: &str = "model";
+    pub const PROMPT: &str = "prompt";
+    pub const SCENARIO: &str = "scenario";
+    pub const SPLIT: &str = "split";
+}
+
+/// The names of metrics that readers rely on.
+pub mod metric {
+    pub const N_CANDIDATES: &str = "n_candidates";
+    pub const N_FAILED: &str = "n_failed";
+    pub const LATENCY_MS: &str = "latency_ms";
+    pub const LOAD_MS: &str = "load_ms";
+    pub const PROMPT_TOKENS: &str = "prompt_tokens";
+    pub const COMPLETION_TOKENS: &str = "completion_tokens";
+    pub const TOKENS_PER_S: &str = "tokens_per_s";
+    pub const DIVERSITY: &str = "diversity";
+    pub const COST_USD: &str = "cost_usd";
+    pub const COMPOSITE: &str = "composite";
+}
+
+/// The paths of a run's artifacts.
+pub mod artifact {
+    pub const PROMPT: &str = "prompt.txt";
+    pub const CONTEXT: &str = "context.json";
+    pub const CANDIDATES: &str = "candidates.json";
+    pub const RAW: &str = "raw.txt";
+    pub const RUBRIC: &str = "rubric.md";
+    /// The folder of verdict files, one immutable file a sitting.
+    pub const VERDICTS: &str = "verdicts/";
+}
+
+/// Whether the cell produced anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RunStatus {
+    Running,
+    Scheduled,
+    Finished,
+    /// No candidate could be generated. The next collect tries the cell again.
+    Failed,
+    Killed,
+}
+
+impl RunStatus {
+    pub const ALL: [Self; 5] = [
+        Self::Running,
+        Self::Scheduled,
+        Self::Finished,
+        Self::Failed,
+        Self::Killed,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Scheduled => "SCHEDULED",
+            Self::Finished => "FINISHED",
+            Self::Failed => "FAILED",
+            Self::Killed => "KILLED",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// A finished cell, ready to be tracked as one run.
+///
+/// Texts are shared (`Arc`), because a grid's runs have most of them in common.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellRecord {
+    pub cell_key: String,
+    /// `MODEL × PROMPT × SCENARIO`.
+    pub name: String,
+    pub status: RunStatus,
+    pub start_time_ms: i64,
+    pub end_time_ms: i64,
+    pub params: Vec<(Arc<str>, Arc<str>)>,
+    pub tags: Vec<(Arc<str>, Arc<str>)>,
+    pub metrics: Vec<(&'static str, f64)>,
+    pub artifacts: Vec<(&'static str, Arc<str>)>,
+}

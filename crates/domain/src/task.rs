@@ -1,0 +1,288 @@
+//! A task: scenarios, prompt versions, one rubric, the output contract and defaults.
+//!
+//! A task is a folder of data. Parsing takes the files' texts, so that built-in tasks,
+//! folders and tests go the same way; reading folders is for others. Everything wrong is
+//! reported at once, each mistake with its file and line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{CheckSource, Checks};
+use crate::output::OutputContract;
+use crate::problem::{Problem, line_of};
+use crate::prompt::Prompt;
+use crate::rubric::Rubric;
+use crate::scenario::{self, Scenario, Split};
+
+/// The files of a task: relative path with `/` → text with `\n` line ends.
+pub type TaskFiles = BTreeMap<String, String>;
+
+/// A task that has been read and found sound.
+#[derive(Debug)]
+pub struct Task {
+    pub name: String,
+    pub description: String,
+    pub scenarios: Vec<Scenario>,
+    /// In order of their names.
+    pub prompts: Vec<Prompt>,
+    pub rubric: Rubric,
+    pub output: OutputContract,
+    pub angles: Vec<String>,
+    pub checks: Checks,
+    pub defaults: TaskDefaults,
+}
+
+/// What a task proposes for `collect`; the configuration file and flags win.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskDefaults {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_tips: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_ctx: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskToml {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default = "default_scenarios")]
+    scenarios: String,
+    #[serde(default = "default_rubric")]
+    rubric: String,
+    #[serde(default = "default_prompts")]
+    prompts: String,
+    #[serde(default)]
+    angles: Vec<String>,
+    #[serde(default)]
+    output: OutputContract,
+    #[serde(default)]
+    defaults: TaskDefaults,
+    #[serde(default)]
+    checks: Vec<CheckSource>,
+}
+
+fn default_scenarios() -> String {
+    "scenarios.toml".to_owned()
+}
+
+fn default_rubric() -> String {
+    "rubric.md".to_owned()
+}
+
+fn default_prompts() -> String {
+    "prompts".to_owned()
+}
+
+/// The file every task starts with.
+pub const TASK_FILE: &str = "task.toml";
+
+impl Task {
+    /// Reads a task and says everything that is wrong with it.
+    pub fn parse(files: &TaskFiles) -> Result<Self, Vec<Problem>> {
+        let Some(text) = files.get(TASK_FILE) else {
+            let message = "this file is missing: a task's folder needs it (assize init DIR writes a copy to start from)";
+            return Err(vec![Problem::new(TASK_FILE, None, message)]);
+        };
+        let head: TaskToml = toml::from_str(text)
+            .map_err(|error| vec![Problem::from_toml(TASK_FILE, text, 1, &error)])?;
+        let mut problems = Vec::new();
+        if !is_name(&head.name) {
+            let message = format!(
+                "the task's name '{}' may hold a-z, 0-9, - and _ only",
+                head.name
+            );
+            problems.push(Problem::new(TASK_FILE, line_of(text, "name"), message));
+        }
+        let scenarios = collect(
+            &mut problems,
+            named(files, text, &head.scenarios, scenario::parse_all),
+        );
+        let rubric = collect(
+            &mut problems,
+            named(files, text, &head.rubric, Rubric::parse),
+        );
+        // Without scenarios every variable would look unknown.
+        let prompts = scenarios.as_ref().and_then(|scenarios| {
+            collect(
+                &mut problems,
+                parse_prompts(files, text, &head.prompts, scenarios),
+            )
+        });
+        let checks = rubric.as_ref().and_then(|rubric| {
+            let flags: Vec<&str> = rubric.flags.iter().map(|flag| flag.name.as_str()).collect();
+            check_output(&head.output, text, &flags, &mut problems);
+            collect(
+                &mut problems,
+                Checks::compile(TASK_FILE, text, head.checks, &flags),
+            )
+        });
+        if let Some(prompts) = &prompts {
+            check_defaults(&head.defaults, text, prompts, &mut problems);
+        }
+        match (scenarios, rubric, prompts, checks) {
+            (Some(scenarios), Some(rubric), Some(prompts), Some(checks)) if problems.is_empty() => {
+                Ok(Self {
+                    name: head.name,
+                    description: head.description,
+                    scenarios,
+                    prompts,
+                    rubric,
+                    output: head.output,
+                    angles: head.angles,
+                    checks,
+                    defaults: head.defaults,
+                })
+            }
+            _ => Err(problems),
+        }
+    }
+
+    /// The scenarios of one split, in the order of the file.
+    pub fn split(&self, split: Split) -> impl Iterator<Item = &Scenario> {
+        self.scenarios
+            .iter()
+            .filter(move |scenario| scenario.split == split)
+    }
+
+    /// The prompt of this name.
+    pub fn prompt(&self, name: &str) -> Option<&Prompt> {
+        self.prompts.iter().find(|prompt| prompt.name == name)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
+}
+
+fn collect<T>(problems: &mut Vec<Problem>, result: Result<T, Vec<Problem>>) -> Option<T> {
+    result.map_err(|more| problems.extend(more)).ok()
+}
+
+fn named<T>(
+    files: &TaskFiles,
+    task_toml: &str,
+    file: &str,
+    parse: impl Fn(&str, &str) -> Result<T, Vec<Problem>>,
+) -> Result<T, Vec<Problem>> {
+    match files.get(file) {
+        Some(text) => parse(file, text),
+        None => {
+            let message = format!("the file '{file}' is missing");
+            Err(vec![Problem::new(
+                TASK_FILE,
+                line_of(task_toml, file),
+                message,
+            )])
+        }
+    }
+}
+
+fn parse_prompts(
+    files: &TaskFiles,
+    task_toml: &str,
+    folder: &str,
+    scenarios: &[Scenario],
+) -> Result<Vec<Prompt>, Vec<Problem>> {
+    let known: BTreeSet<String> = scenarios
+        .iter()
+        .flat_map(|it| it.fields.keys().cloned())
+        .collect();
+    let prefix = format!("{}/", folder.trim_end_matches('/'));
+    let mut problems = Vec::new();
+    let mut prompts = Vec::new();
+    for (file, text) in files {
+        let stem = file
+            .strip_prefix(&prefix)
+            .and_then(|rest| rest.strip_suffix(".md"));
+        let Some(name) = stem.filter(|name| !name.contains('/')) else {
+            continue;
+        };
+        if !name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        {
+            let message = format!(
+                "the prompt's name '{name}' may hold letters, digits, - _ . only: rename the file"
+            );
+            problems.push(Problem::new(file, None, message));
+            continue;
+        }
+        prompts.extend(collect(
+            &mut problems,
+            Prompt::parse(file, name, text, &known),
+        ));
+    }
+    // A prompt must render for every scenario, not only name known fields.
+    for prompt in &prompts {
+        let broken = scenarios
+            .iter()
+            .find_map(|it| prompt.render(it, "").err().map(|error| (it, error)));
+        if let Some((scenario, error)) = broken {
+            let file = format!("{prefix}{}.md", prompt.name);
+            let message = format!("does not render for scenario '{}': {error}", scenario.id);
+            problems.push(Problem::new(&file, None, message));
+        }
+    }
+    if prompts.is_empty() && problems.is_empty() {
+        let message = format!("there is no prompt: put at least one *.md into '{prefix}'");
+        problems.push(Problem::new(
+            TASK_FILE,
+            line_of(task_toml, "prompts"),
+            message,
+        ));
+    }
+    if problems.is_empty() {
+        Ok(prompts)
+    } else {
+        Err(problems)
+    }
+}
+
+fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &mut Vec<Problem>) {
+    if let Some(flag) = output.flag.as_deref().filter(|flag| !flags.contains(flag)) {
+        let message = format!("output.flag is '{flag}', which is no flag of the rubric");
+        problems.push(Problem::new(TASK_FILE, line_of(text, "flag"), message));
+    }
+    if let Some(error) = output
+        .schema
+        .as_ref()
+        .and_then(|schema| jsonschema::validator_for(schema).err())
+    {
+        let message = format!("output.schema is not a JSON schema: {error}");
+        problems.push(Problem::new(TASK_FILE, line_of(text, "schema"), message));
+    }
+}
+
+fn check_defaults(
+    defaults: &TaskDefaults,
+    text: &str,
+    prompts: &[Prompt],
+    problems: &mut Vec<Problem>,
+) {
+    for name in defaults.prompts.iter().flatten() {
+        if !prompts.iter().any(|prompt| prompt.name == *name) {
+            let names = prompts
+                .iter()
+                .map(|prompt| prompt.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ");
+            let message = format!(
+                "defaults.prompts names '{name}', which is no prompt here: use one of {names}"
+            );
+            problems.push(Problem::new(TASK_FILE, line_of(text, name), message));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Verdicts: one judge's scores for candidates under one rubric, and what they add up to.
+//!
+//! A sitting leaves one immutable [`VerdictFile`] with every run it judged. Nothing is ever
+//! overwritten: a later sitting of the same tier speaks louder than an earlier one, tiers
+//! stand side by side, and the run's metrics and tags are derived from the files by
+//! [`summarise`], the only place that knows the rule.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::judge::{Judge, Tier};
+use crate::rubric::Rubric;
+use crate::run::{metric, tag};
+
+/// Scores as numbers with borrowed names: what boards read, a hundred thousand at a time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LeanScores<'a>(pub Vec<(&'a str, f64)>);
+
+impl<'de> Deserialize<'de> for LeanScores<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = LeanScores<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of scores")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(5));
+                while let Some((name, value)) = map.next_entry::<&str, Value>()? {
+                    pairs.extend(as_number(&value).map(|number| (name, number)));
+                }
+                Ok(LeanScores(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// What one sitting found about one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerdictFile<S = BTreeMap<String, Value>> {
+    pub sitting: String,
+    pub tier: Tier,
+    pub judge: Judge,
+    pub rubric: RubricRef,
+    /// RFC 3339, UTC.
+    pub judged_at: String,
+    pub verdicts: Vec<Verdict<S>>,
+}
+
+/// Which rubric, exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RubricRef {
+    pub id: String,
+    pub sha256: String,
+}
+
+/// One judge's scores for one candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict<S = BTreeMap<String, Value>> {
+    /// The candidate's index.
+    pub candidate: u32,
+    /// Integers for criteria, booleans for flags, as the judge file has them.
+    pub scores: S,
+    pub composite: f64,
+    #[serde(default)]
+    pub rationale: Option<String>,
+}
+
+/// A score's value as a number: flags count 0 or 1.
+pub fn as_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
+        other => other.as_f64(),
+    }
+}
+
+/// What a run's verdict files add up to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summary {
+    pub metrics: Vec<(String, f64)>,
+    pub tags: Vec<(String, String)>,
+}
+
+/// The verdicts that count in a tier: for each candidate the latest, under this rubric only.
+pub fn effective<'a, S>(
+    files: &'a [VerdictFile<S>],
+    tier: Tier,
+    rubric_sha256: &str,
+) -> BTreeMap<u32, &'a Verdict<S>> {
+    let mut counted: Vec<&VerdictFile<S>> = files
+        .iter()
+        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
+        .collect();
+    counted.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+    let verdicts = counted.into_iter().flat_map(|file| &file.verdicts);
+    verdicts
+        .map(|verdict| (verdict.candidate, verdict))
+        .collect()
+}
+
+/// The metrics and tags that a run carries, given all its verdict files.
+///
+/// Plain names come from the expert tier where it has spoken, else from auto; each tier also
+/// has its own under `expert.` and `auto.`. A tier is no longer pending once every one of
+/// the `n_candidates` has a verdict of that tier.
+pub fn summarise(files: &[VerdictFile], rubric: &Rubric, n_candidates: usize) -> Summary {
+    let mut summary = Summary::default();
+    let mut plain_taken = false;
+    for tier in Tier::ALL {
+        let verdicts = effective(files, tier, &rubric.sha256);
+        let complete = n_candidates > 0 && verdicts.len() >= n_candidates;
+        summary
+            .tags
+            .push((tier.pending_tag().to_owned(), (!complete).to_string()));
+        if verdicts.is_empty() {
+            continue;
+        }
+        let means = means(verdicts.values().copied(), rubric);
+        for (name, value) in &means {
+            summary.metrics.push((format!("{tier}.{name}"), *value));
+        }
+        if !plain_taken {
+            summary.metrics.extend(means);
+            plain_taken = true;
+        }
+        if complete {
+            summary.tags.extend(signature(files, tier, &rubric.sha256));
+        }
+    }
+    summary
+}
+
+fn means<'a>(
+    verdicts: impl Iterator<Item = &'a Verdict> + Clone,
+    rubric: &Rubric,
+) -> Vec<(String, f64)> {
+    let count = verdicts.clone().count() as f64;
+    let mean = |value: &dyn Fn(&Verdict) -> Option<f64>| {
+        verdicts.clone().filter_map(value).sum::<f64>() / count
+    };
+    let scores = rubric.score_names().map(|name| {
+        (
+            name.to_owned(),
+            mean(&|verdict| verdict.scores.get(name).and_then(as_number)),
+        )
+    });
+    let composite = (
+        metric::COMPOSITE.to_owned(),
+        mean(&|verdict| Some(verdict.composite)),
+    );
+    scores.chain([composite]).collect()
+}
+
+/// Who finished the tier's judging, and when.
+fn signature(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Vec<(String, String)> {
+    let last = files
+        .iter()
+        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
+        .max_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+    let Some(last) = last else {
+        return Vec::new();
+    };
+    let (by, at) = match tier {
+        Tier::Expert => (tag::JUDGED_BY, tag::JUDGED_AT),
+        Tier::Auto => (tag::AUTO_JUDGED_BY, tag::AUTO_JUDGED_AT),
+    };
+    let mut tags = vec![
+        (by.to_owned(), last.judge.name.clone()),
+        (at.to_owned(), last.judged_at.clone()),
+    ];
+    if tier == Tier::Expert {
+        tags.push((tag::JUDGE_KIND.to_owned(), last.judge.kind.clone()));
+    }
+    tags
+}

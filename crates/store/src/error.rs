@@ -1,0 +1,25 @@
+//! Everything that can go wrong with tracking.
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the tracking store {path} failed: {source}")]
+    Sqlite {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error("{path}: {reason}")]
+    Unusable { path: String, reason: String },
+    #[error("there is no experiment '{name}': {remedy}")]
+    NoExperiment { name: String, remedy: String },
+    #[error("there is no run '{id}'{hint}")]
+    NoRun { id: String, hint: String },
+    #[error("{0}")]
+    Conflict(String),
+    #[error("run {run_id} holds {what} that cannot be read: {reason}")]
+    Corrupt {
+        run_id: String,
+        what: String,
+        reason: String,
+    },
+}
