@@ -1,1 +1,84 @@
-//! 
+//! Statistics for comparing arms that were all tried on the same blocks.
+//!
+//! An *arm* is something that can win. A *block* is a situation in which every arm is tried, and
+//! it is the unit of sampling: rows within a block are correlated, so every interval and every
+//! test here works on one number per arm and block. *Replicates* are repeated rows of one arm in
+//! one block. *Items* are scored by *raters*.
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`table`], [`arm`] | what is each arm's score, and how uncertain is it? |
+//! | [`paired`] | by how much does an arm differ from another on the blocks that both have? |
+//! | [`max_t`], [`multiplicity`] | is any of many arms better, with the error rate held over all? |
+//! | [`best`], [`bootstrap`] | how likely is each arm to be the best? (for display) |
+//! | [`variance`], [`power`] | where does the spread come from, and how many blocks would tell? |
+//! | [`ranks`] | the rank tests that people ask for beside these |
+//! | [`agreement`], [`drift`] | do raters agree, and do they stay the same? |
+//! | [`two_tier`] | one mean out of few trusted and many cheap scores |
+//! | [`simulate`] | data with known answers, to check all of this |
+//!
+//! Everything is a pure function: no I/O, no clock, no global randomness. A function that draws
+//! takes a seed, and the same seed gives the same bits with any number of threads. Nothing
+//! panics: what cannot be computed is `None` or a [`StatsError`] that says why.
+
+pub mod agreement;
+pub mod arm;
+pub mod best;
+pub mod bootstrap;
+pub mod describe;
+pub mod dist;
+pub mod drift;
+mod error;
+mod flips;
+pub mod max_t;
+pub mod multiplicity;
+pub mod paired;
+pub mod power;
+pub mod ranks;
+pub mod rng;
+pub mod simulate;
+pub mod table;
+pub mod two_tier;
+pub mod variance;
+
+pub use error::StatsError;
+
+/// The fewest blocks on which a resampling test is run: with S blocks the smallest one-sided p
+/// is 1/2^S, which cannot get below 0.05 with four.
+pub const MIN_TEST_BLOCKS: usize = 5;
+
+/// Numbers closer than this fraction of their scale count as equal, so that rounding in the last
+/// bits neither makes nor breaks a tie.
+pub(crate) const TIE_TOLERANCE: f64 = 1e-12;
+
+/// A closed interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Which departures from "no difference" a test looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alternative {
+    /// Larger or smaller.
+    TwoSided,
+    /// Larger only.
+    Greater,
+}
+
+/// How to draw where exact enumeration is out of reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draws {
+    pub count: usize,
+    pub seed: u64,
+}
+
+impl Default for Draws {
+    fn default() -> Self {
+        Self {
+            count: 10_000,
+            seed: 42,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The probability that an arm is the best, by the bootstrap over blocks.
+//!
+//! In each resample (see [`crate::bootstrap`]) every arm's mean is taken over the same drawn
+//! blocks; the arm with the largest mean gets the resample's weight, and ties share it equally.
+//! Exact enumeration to 9 blocks, seeded draws above. Rank intervals come from the same
+//! resamples; ties share their average rank.
+//!
+//! Only blocks that every arm has are used: an arm must not lead because it lacks the hard
+//! blocks. Leave out an arm with many gaps before asking.
+//!
+//! This is for display. It is not an error rate: with equal arms one of them still leads, and a
+//! bootstrap over few blocks is too sure of itself. Decisions belong to [`crate::max_t`].
+
+use crate::bootstrap::{EXACT_BLOCKS, for_each_multiset, resample_rng};
+use crate::describe::{finite, scale};
+use crate::{Draws, Interval, StatsError, TIE_TOLERANCE};
+use rayon::prelude::*;
+
+const LANES: usize = 8;
+const DRAWS_PER_RUN: usize = 64;
+const RANK_TAIL: f64 = 0.025;
+
+/// How likely each arm is to be the best.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    pub arms: Vec<BestArm>,
+    /// Blocks that every arm has, on which this is computed.
+    pub blocks: usize,
+    /// Whether all resamples were enumerated.
+    pub is_exact: bool,
+}
+
+/// One arm's part in [`Best`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BestArm {
+    pub p_best: f64,
+    /// The middle 95 % of the arm's rank, 1 for the best.
+    pub rank: Interval,
+}
+
+/// Probability of best from `means[arm][block]`: enumerated to 9 blocks, drawn above.
+pub fn probability_of_best(means: &[Vec<Option<f64>>], draws: Draws) -> Result<Best, StatsError> {
+    let board = Board::new(means)?;
+    if board.blocks > EXACT_BLOCKS {
+        return board.drawn(draws);
+    }
+    let mut tally = Tally::new(board.arms);
+    for_each_multiset(board.blocks, |counts, weight| {
+        let mut sums = vec![0.0; board.width];
+        for (count, row) in counts.iter().zip(board.rows.chunks_exact(board.width)) {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += f64::from(*count) * value;
+            }
+        }
+        tally.add(&sums[..board.arms], board.tie, weight);
+    })?;
+    let rank = |histogram: &[f64]| inverted_ranks(histogram);
+    Ok(board.finish(&tally, 1.0, true, rank))
+}
+
+/// Probability of best by seeded draws, whatever the number of blocks.
+pub fn probability_of_best_drawn(
+    means: &[Vec<Option<f64>>],
+    draws: Draws,
+) -> Result<Best, StatsError> {
+    Board::new(means)?.drawn(draws)
+}
+
+/// The complete blocks, block by block, with arms padded to whole lanes.
+struct Board {
+    arms: usize,
+    width: usize,
+    blocks: usize,
+    rows: Vec<f64>,
+    /// Sums closer than this are ties.
+    tie: f64,
+}
+
+impl Board {
+    fn new(means: &[Vec<Option<f64>>]) -> Result<Self, StatsError> {
+        let length = means.first().map_or(0, Vec::len);
+        if let Some(other) = means.iter().find(|arm| arm.len() != length) {
+            return Err(StatsError::LengthMismatch {
+                left: length,
+                right: other.len(),
+            });
+        }
+        let arms = means.len();
+        let width = arms.next_multiple_of(LANES);
+        let mut rows = Vec::new();
+        let mut blocks = 0;
+        for block in 0..length {
+            let row: Option<Vec<f64>> = means.iter().map(|arm| finite(arm[block])).collect();
+            if let Some(row) = row {
+                rows.extend(row);
+                blocks += 1;
+                rows.resize(blocks * width, 0.0);
+            }
+        }
+        if blocks == 0 {
+            return Err(StatsError::TooFewBlocks {
+                needed: 1,
+                found: 0,
+            });
+        }
+        let tie = TIE_TOLERANCE * scale(&rows) * blocks as f64;
+        Ok(Self {
+            arms,
+            width,
+            blocks,
+            rows,
+            tie,
+        })
+    }
+
+    fn drawn(&self, draws: Draws) -> Result<Best, StatsError> {
+        if draws.count == 0 {
+            return Err(StatsError::ParameterOutOfRange {
+                what: "the number of draws",
+                value: 0.0,
+                range: "at least 1",
+            });
+        }
+        // Runs are merged in order, so that shared ties add up to the same bits every time.
+        let runs: Vec<Tally> = (0..draws.count.div_ceil(DRAWS_PER_RUN))
+            .into_par_iter()
+            .map(|run| self.run(run, draws))
+            .collect();
+        let mut tally = Tally::new(self.arms);
+        for run in &runs {
+            tally.merge(run);
+        }
+        let rank = |histogram: &[f64]| interpolated_ranks(histogram, draws.count);
+        Ok(self.finish(&tally, draws.count as f64, false, rank))
+    }
+
+    fn run(&self, run: usize, draws: Draws) -> Tally {
+        let mut tally = Tally::new(self.arms);
+        let mut starts = vec![0_usize; self.blocks];
+        let mut sums = vec![0.0; self.width];
+        let last = ((run + 1) * DRAWS_PER_RUN).min(draws.count);
+        for draw in run * DRAWS_PER_RUN..last {
+            let mut rng = resample_rng(draws.seed, draw, self.blocks);
+            for start in &mut starts {
+                *start = rng.below(self.blocks) * self.width;
+            }
+            for (lane, sums) in sums.chunks_exact_mut(LANES).enumerate() {
+                let mut totals = [0.0; LANES];
+                for start in &starts {
+                    let from = start + lane * LANES;
+                    for (total, value) in totals.iter_mut().zip(&self.rows[from..from + LANES]) {
+                        *total += value;
+                    }
+                }
+                sums.copy_from_slice(&totals);
+            }
+            tally.add(&sums[..self.arms], self.tie, 1.0);
+        }
+        tally
+    }
+
+    fn finish(
+        &self,
+        tally: &Tally,
+        total: f64,
+        is_exact: bool,
+        rank: impl Fn(&[f64]) -> Interval,
+    ) -> Best {
+        let histograms = tally.ranks.chunks_exact(tally.bins());
+        let arms = tally
+            .best
+            .iter()
+            .zip(histograms)
+            .map(|(best, histogram)| BestArm {
+                p_best: best / total,
+                rank: rank(histogram),
+            })
+            .collect();
+        Best {
+            arms,
+            blocks: self.blocks,
+            is_exact,
+        }
+    }
+}
+
+/// Weight of being best, and of each doubled rank, by arm.
+struct Tally {
+    best: Vec<f64>,
+    ranks: Vec<f64>,
+    order: Vec<usize>,
+}
+
+impl Tally {
+    fn new(arms: usize) -> Self {
+        Self {
+            best: vec![0.0; arms],
+            ranks: vec![0.0; arms * (2 * arms + 1)],
+            order: (0..arms).collect(),
+        }
+    }
+
+    /// Doubled mid-ranks run from 2 to 2·arms.
+    fn bins(&self) -> usize {
+        2 * self.best.len() + 1
+    }
+
+    fn add(&mut self, sums: &[f64], tie: f64, weight: f64) {
+        let bins = self.bins();
+        self.order.sort_by(|&i, &j| sums[j].total_cmp(&sums[i]));
+        let mut start = 0;
+        while start < sums.len() {
+            let mut end = start + 1;
+            while end < sums.len() && sums[self.order[end - 1]] - sums[self.order[end]] <= tie {
+                end += 1;
+            }
+            for &arm in &self.order[start..end] {
+                self.ranks[arm * bins + start + 1 + end] += weight;
+                if start == 0 {
+                    self.best[arm] += weight / end as f64;
+                }
+            }
+            start = end;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let pairs = self.best.iter_mut().zip(&other.best);
+        let rank_pairs = self.ranks.iter_mut().zip(&other.ranks);
+        for (mine, theirs) in pairs.chain(rank_pairs) {
+            *mine += theirs;
+        }
+    }
+}
+
+fn inverted_ranks(histogram: &[f64]) -> Interval {
+    let at = |probability: f64| {
+        let mut cumulated = 0.0;
+        let reached = histogram.iter().position(|weight| {
+            cumulated += weight;
+            cumulated >= probability - TIE_TOLERANCE
+        });
+        reached.unwrap_or(histogram.len() - 1) as f64 / 2.0
+    };
+    Interval {
+        low: at(RANK_TAIL),
+        high: at(1.0 - RANK_TAIL),
+    }
+}
+
+fn interpolated_ranks(histogram: &[f64], draws: usize) -> Interval {
+    let at = |probability: f64| {
+        let position = probability * (draws - 1) as f64;
+        let rank_at = |index: f64| {
+            let mut cumulated = 0.0;
+            let reached = histogram.iter().position(|weight| {
+                cumulated += weight;
+                cumulated > index
+            });
+            reached.unwrap_or(histogram.len() - 1) as f64 / 2.0
+        };
+        let (below, above) = (rank_at(position.floor()), rank_at(position.ceil()));
+        below + (above - below) * position.fract()
+    };
+    Interval {
+        low: at(RANK_TAIL),
+        high: at(1.0 - RANK_TAIL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::{probability_of_best, probability_of_best_drawn};
+    use crate::Draws;
+
+    #[test]
+    fn equal_arms_share() {
+        let arm: Vec<Option<f64>> = [1.0, 2.0, 4.0].map(Some).to_vec();
+        let best = probability_of_best(&[arm.clone(), arm], Draws::default()).unwrap();
+        for arm in &best.arms {
+            assert!((arm.p_best - 0.5).abs() < 1e-12);
+            assert_eq!((arm.rank.low, arm.rank.high), (1.5, 1.5));
+        }
+    }
+
+    #[test]
+    fn one_arm_is_the_best_and_no_block_is_refused() {
+        let alone = probability_of_best(&[vec![Some(1.0)]], Draws::default()).unwrap();
+        assert_eq!(alone.arms[0].p_best, 1.0);
+        let gaps = [vec![Some(1.0), None], vec![None, Some(2.0)]];
+        assert!(probability_of_best(&gaps, Draws::default()).is_err());
+        assert!(probability_of_best(&[], Draws::default()).is_err());
+    }
+
+    #[test]
+    fn drawing_approaches_enumeration() {
+        let arms = [
+            [1.0, 5.0, 3.0, 2.0, 4.0, 1.0].map(Some).to_vec(),
+            [2.0, 3.0, 3.0, 3.0, 3.0, 1.0].map(Some).to_vec(),
+            [4.0, 1.0, 2.0, 4.0, 0.0, 3.0].map(Some).to_vec(),
+        ];
+        let exact = probability_of_best(&arms, Draws::default()).unwrap();
+        let drawn = probability_of_best_drawn(&arms, Draws::default()).unwrap();
+        assert!(exact.is_exact && !drawn.is_exact);
+        for (e, d) in exact.arms.iter().zip(&drawn.arms) {
+            assert!((e.p_best - d.p_best).abs() < 0.02, "{e:?} {d:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The engine of the sign-flip tests: walks sign vectors and gives the studentised statistic of
+//! every comparison under each.
+//!
+//! Under the null hypothesis the difference in a block is as likely to be +d as −d, so every
+//! vector of signs over blocks gives an equally likely outcome; the same vector applies to every
+//! comparison, which keeps their correlation. Σd² does not change when signs do, therefore
+//! t* = r·√(n − 1)/√(1 − r²) with r = Σ ±d/√(n Σd²), and comparing r is comparing t without a
+//! square root per step. Comparisons with different numbers of blocks are put on the common,
+//! bounded scale t/√(1 + t²) instead.
+//!
+//! Up to [`EXACT_BLOCKS`] blocks all sign vectors are walked in Gray-code order, one addition per
+//! comparison and step. The mirrored vector −ε gives −r, so only half of them are visited. Runs
+//! of [`GRAY_RUN_BITS`] bits start from a fresh sum, which bounds rounding and lets runs go to
+//! different threads. Above that, vectors are drawn from [`SplitMix64`]: draw b uses the words
+//! from position b·⌈S/64⌉ on. Sums over drawn signs come from tables of all 256 sign patterns of
+//! eight blocks, which are built once per run of draws.
+//!
+//! Reference: Fisher (1935), "The Design of Experiments", §21; Ernst (2004), Statistical Science.
+
+use crate::describe::finite;
+use crate::rng::SplitMix64;
+use crate::{Draws, StatsError};
+use rayon::prelude::*;
+
+pub(crate) const EXACT_BLOCKS: usize = 16;
+const GRAY_RUN_BITS: usize = 10;
+const DRAWS_PER_RUN: usize = 1024;
+const PATTERN_BITS: usize = 8;
+const PATTERNS: usize = 1 << PATTERN_BITS;
+pub(crate) const LANES: usize = 8;
+
+/// Differences of several comparisons, scaled so that a signed sum is the statistic.
+pub(crate) struct Flips {
+    /// Comparisons, rounded up to whole lanes; the padding repeats the first comparison.
+    width: usize,
+    blocks: usize,
+    /// `scaled[block * width + comparison]`; zero where the comparison lacks the block.
+    scaled: Vec<f64>,
+    /// Blocks of each comparison, where they differ.
+    ragged: Option<Vec<f64>>,
+    draws: Draws,
+}
+
+impl Flips {
+    /// `comparisons[k][block]`; every comparison needs at least two blocks and the same length.
+    pub(crate) fn new(comparisons: &[&[Option<f64>]], draws: Draws) -> Result<Self, StatsError> {
+        let length = comparisons.first().map_or(0, |c| c.len());
+        if let Some(other) = comparisons.iter().find(|c| c.len() != length) {
+            return Err(StatsError::LengthMismatch {
+                left: length,
+                right: other.len(),
+            });
+        }
+        let used: Vec<usize> = (0..length)
+            .filter(|&s| comparisons.iter().any(|c| finite(c[s]).is_some()))
+            .collect();
+        let width = comparisons.len().next_multiple_of(LANES);
+        let mut scaled = vec![0.0; used.len() * width];
+        let mut counts = vec![0.0; width];
+        for (k, count) in counts.iter_mut().enumerate() {
+            let source = comparisons.get(k).or(comparisons.first());
+            let Some(source) = source else { continue };
+            let present = || source.iter().filter_map(|d| finite(*d));
+            *count = present().count() as f64;
+            let largest = present().fold(0.0_f64, |m, d| m.max(d.abs()));
+            if largest == 0.0 {
+                continue;
+            }
+            let squares: f64 = present().map(|d| (d / largest).powi(2)).sum();
+            let norm = largest * (*count * squares).sqrt();
+            for (row, &s) in used.iter().enumerate() {
+                scaled[row * width + k] = finite(source[s]).unwrap_or(0.0) / norm;
+            }
+        }
+        let is_ragged = counts.iter().any(|c| *c != counts[0]);
+        Ok(Self {
+            width,
+            blocks: used.len(),
+            scaled,
+            ragged: is_ragged.then_some(counts),
+            draws,
+        })
+    }
+
+    pub(crate) fn is_exact(&self) -> bool {
+        self.blocks <= EXACT_BLOCKS
+    }
+
+    /// How many sign vectors the p values are counted over.
+    pub(crate) fn vectors(&self) -> usize {
+        if self.is_exact() {
+            1 << self.blocks
+        } else {
+            self.draws.count
+        }
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The statistics of the data as they are.
+    pub(crate) fn observed(&self) -> Vec<f64> {
+        let mut sums = self.signed_sums(0);
+        self.to_common_scale(&mut sums);
+        sums
+    }
+
+    /// Visits the statistics under every sign vector (exact: under one of each mirrored pair)
+    /// and merges what the visits accumulated. `merge` must not depend on the order.
+    pub(crate) fn fold<A: Send>(
+        &self,
+        start: impl Fn() -> A + Sync + Send,
+        visit: impl Fn(&mut A, &[f64]) + Sync + Send,
+        merge: impl Fn(A, A) -> A + Sync + Send,
+    ) -> A {
+        if self.blocks == 0 {
+            return start();
+        }
+        let runs = if self.is_exact() {
+            1 << (self.blocks - 1).saturating_sub(GRAY_RUN_BITS)
+        } else {
+            self.draws.count.div_ceil(DRAWS_PER_RUN)
+        };
+        (0..runs)
+            .into_par_iter()
+            .fold(&start, |mut accumulated, run| {
+                if self.is_exact() {
+                    self.gray_run(run, |statistics| visit(&mut accumulated, statistics));
+                } else {
+                    self.drawn_run(run, |statistics| visit(&mut accumulated, statistics));
+                }
+                accumulated
+            })
+            .reduce(&start, merge)
+    }
+
+    fn gray_run(&self, run: usize, mut visit: impl FnMut(&[f64])) {
+        let low_bits = (self.blocks - 1).min(GRAY_RUN_BITS);
+        let mut mask = run << low_bits;
+        let mut sums = self.signed_sums(mask);
+        let mut scratch = Vec::new();
+        self.visit_one(&sums, &mut scratch, &mut visit);
+        for step in 1_usize..1 << low_bits {
+            let bit = step.trailing_zeros() as usize;
+            mask ^= 1 << bit;
+            let change = if mask >> bit & 1 == 1 { -2.0 } else { 2.0 };
+            add_scaled(&mut sums, change, self.row(bit));
+            self.visit_one(&sums, &mut scratch, &mut visit);
+        }
+    }
+
+    fn drawn_run(&self, run: usize, mut visit: impl FnMut(&[f64])) {
+        let first = run * DRAWS_PER_RUN;
+        let count = DRAWS_PER_RUN.min(self.draws.count - first);
+        let words = self.blocks.div_ceil(64);
+        let mut rng = SplitMix64::at(self.draws.seed, (first * words) as u64);
+        let signs: Vec<u64> = (0..count * words).map(|_| rng.next_u64()).collect();
+        let mut sums = vec![0.0; count * self.width];
+        let mut table = vec![0.0; PATTERNS * self.width];
+        for group in 0..self.blocks.div_ceil(PATTERN_BITS) {
+            self.pattern_sums(group, &mut table);
+            let (word, shift) = (group / 8, (group % 8) * PATTERN_BITS);
+            for (draw, sums) in sums.chunks_exact_mut(self.width).enumerate() {
+                let [pattern, ..] = (signs[draw * words + word] >> shift).to_le_bytes();
+                let start = usize::from(pattern) * self.width;
+                add_scaled(sums, 1.0, &table[start..start + self.width]);
+            }
+        }
+        let mut scratch = Vec::new();
+        for sums in sums.chunks_exact(self.width) {
+            self.visit_one(sums, &mut scratch, &mut visit);
+        }
+    }
+
+    /// Sums of eight blocks under all patterns of their signs; a set bit means minus.
+    fn pattern_sums(&self, group: usize, table: &mut [f64]) {
+        let first = group * PATTERN_BITS;
+        let members = PATTERN_BITS.min(self.blocks - first);
+        table.fill(0.0);
+        for member in 0..members {
+            add_scaled(&mut table[..self.width], 1.0, self.row(first + member));
+        }
+        for pattern in 1..PATTERNS {
+            let bit = pattern.trailing_zeros() as usize;
+            let (done, rest) = table.split_at_mut(pattern * self.width);
+            let parent = (pattern & (pattern - 1)) * self.width;
+            rest[..self.width].copy_from_slice(&done[parent..parent + self.width]);
+            if bit < members {
+                add_scaled(&mut rest[..self.width], -2.0, self.row(first + bit));
+            }
+        }
+    }
+
+    fn visit_one(&self, sums: &[f64], scratch: &mut Vec<f64>, visit: &mut impl FnMut(&[f64])) {
+        if self.ragged.is_none() {
+            return visit(sums);
+        }
+        scratch.clear();
+        scratch.extend_from_slice(sums);
+        self.to_common_scale(scratch);
+        visit(scratch);
+    }
+
+    fn to_common_scale(&self, statistics: &mut [f64]) {
+        let Some(counts) = &self.ragged else { return };
+        for (r, n) in statistics.iter_mut().zip(counts) {
+            *r *= ((n - 1.0) / (1.0 + *r * *r * (n - 2.0))).sqrt();
+        }
+    }
+
+    fn signed_sums(&self, mask: usize) -> Vec<f64> {
+        let mut sums = vec![0.0; self.width];
+        for block in 0..self.blocks {
+            let is_negative = block < EXACT_BLOCKS && mask >> block & 1 == 1;
+            let sign = if is_negative { -1.0 } else { 1.0 };
+            add_scaled(&mut sums, sign, self.row(block));
+        }
+        sums
+    }
+
+    fn row(&self, block: usize) -> &[f64] {
+        &self.scaled[block * self.width..(block + 1) * self.width]
+    }
+}
+
+fn add_scaled(sums: &mut [f64], factor: f64, row: &[f64]) {
+    for (sum, value) in sums.iter_mut().zip(row) {
+        *sum += factor * value;
+    }
+}

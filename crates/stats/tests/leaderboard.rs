@@ -1,0 +1,469 @@
+//! Every figure of `data/leaderboard.json` except `reml_crosscheck`, which is an optimiser's value.
+//! The file was computed with `NumPy`, `SciPy` and statsmodels; its conventions are in its `meta`.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+#[path = "reference/brent.rs"]
+mod brent;
+#[path = "reference/support.rs"]
+mod support;
+
+use assize_stats::arm::{macro_score, row_score};
+use assize_stats::best::{probability_of_best, probability_of_best_drawn};
+use assize_stats::bootstrap::{bootstrap_mean, bootstrap_mean_exact};
+use assize_stats::dist::{f_upper, t_quantile};
+use assize_stats::max_t::{max_t, sign_flip, step_down};
+use assize_stats::multiplicity::{benjamini_hochberg, bonferroni, holm};
+use assize_stats::paired::{Pairing, differences, pair};
+use assize_stats::power::{
+    Goal, blocks_needed, detectable_dz, detectable_effect, detectable_effect_normal, power,
+    predicted_se_of_difference,
+};
+use assize_stats::ranks::{friedman, wilcoxon_signed_rank};
+use assize_stats::rng::SplitMix64;
+use assize_stats::table::{Row, Table};
+use assize_stats::variance::{Source, decompose, decompose_arms};
+use assize_stats::{Alternative, Draws};
+use serde_json::Value;
+use support::{close, close_interval, load, number, numbers};
+
+const ARMS: [&str; 6] = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
+const CHALLENGERS: [&str; 5] = ["m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
+const DRAWS: Draws = Draws {
+    count: 10_000,
+    seed: 42,
+};
+
+fn data() -> Value {
+    load(include_str!("data/leaderboard.json"))
+}
+
+fn arm_of(row: &Value) -> usize {
+    let name = format!(
+        "{}/{}",
+        row["model"].as_str().unwrap(),
+        row["prompt"].as_str().unwrap()
+    );
+    ARMS.iter().position(|arm| *arm == name).unwrap()
+}
+
+fn block_of(row: &Value) -> usize {
+    let name = row["scenario"].as_str().unwrap();
+    name.trim_start_matches('s').parse::<usize>().unwrap() - 1
+}
+
+fn table_of(data: &Value, column: &str, keep: impl Fn(&Value) -> bool) -> Table {
+    let rows: Vec<Row> = data["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| keep(row))
+        .map(|row| Row {
+            arm: arm_of(row),
+            block: block_of(row),
+            value: number(&row[column]),
+        })
+        .collect();
+    Table::from_rows(6, 8, &rows).unwrap()
+}
+
+fn composite(data: &Value) -> Table {
+    table_of(data, "composite", |_| true)
+}
+
+fn pairing(table: &Table, challenger: &str) -> Pairing {
+    let arm = ARMS.iter().position(|name| *name == challenger).unwrap();
+    pair(&table.arm_means(arm), &table.arm_means(0)).unwrap()
+}
+
+fn family(table: &Table) -> Vec<Vec<Option<f64>>> {
+    (1..6)
+        .map(|arm| differences(&table.arm_means(arm), &table.arm_means(0)))
+        .collect()
+}
+
+#[test]
+fn generator_is_the_one_of_the_reference() {
+    let first = data()["meta"]["conventions"]["splitmix64_first_output_seed42"].clone();
+    let found = SplitMix64::new(42).next_u64().to_string();
+    assert_eq!(Some(found.as_str()), first.as_str());
+}
+
+#[test]
+fn arms() {
+    let data = data();
+    let table = composite(&data);
+    let format_ok = table_of(&data, "format_ok", |_| true);
+    let overlong = table_of(&data, "overlong", |_| true);
+    for (arm, name) in ARMS.iter().enumerate() {
+        let expected = &data["reference"]["per_arm"][name];
+        let rows = row_score(table.arm_cells(arm)).unwrap();
+        assert_eq!(rows.rows as f64, number(&expected["n"]));
+        close(rows.mean, &expected["mean"]);
+        close(rows.sd.unwrap(), &expected["sd"]);
+        close(rows.se_naive.unwrap(), &expected["se_naive_iid"]);
+        close(rows.se_cr0, &expected["se_cluster_CR0"]);
+        close(rows.se_cr1.unwrap(), &expected["se_cluster_CR1"]);
+        close(rows.icc1.unwrap(), &expected["icc1"]);
+        close(
+            rows.design_effect.unwrap(),
+            &expected["design_effect_observed"],
+        );
+        let score = macro_score(&table.arm_means(arm), 0.95).unwrap();
+        close(score.mean, &expected["mean"]);
+        close(score.se.unwrap(), &expected["se_cluster_CR1"]);
+        close_interval(score.interval.unwrap(), &expected["ci95_t7"]);
+        for (found, wanted) in table
+            .arm_means(arm)
+            .iter()
+            .zip(expected["scenario_means"].as_array().unwrap())
+        {
+            close(found.unwrap(), wanted);
+        }
+        let rate = |t: &Table| row_score(t.arm_cells(arm)).unwrap().mean;
+        close(rate(&format_ok), &expected["format_ok_rate"]);
+        close(rate(&overlong), &expected["overlong_rate"]);
+    }
+}
+
+#[test]
+fn pairs() {
+    let data = data();
+    let table = composite(&data);
+    assert_eq!(data["reference"]["vs_incumbent"]["incumbent"], ARMS[0]);
+    for name in CHALLENGERS {
+        let expected = &data["reference"]["vs_incumbent"]["pairs"][name];
+        let pairing = pairing(&table, name);
+        assert_eq!(pairing.differences, numbers(&expected["d_by_scenario"]));
+        let diff = pairing.compare(0.95).unwrap();
+        close(diff.mean, &expected["mean_diff"]);
+        close(diff.sd, &expected["sd_d"]);
+        close(diff.se, &expected["se_paired"]);
+        close(pairing.se_unpaired().unwrap(), &expected["se_unpaired"]);
+        close(pairing.correlation().unwrap(), &expected["corr"]);
+        close(diff.t.unwrap(), &expected["t"]);
+        assert_eq!(diff.df as f64, number(&expected["df"]));
+        close(diff.p_two_sided.unwrap(), &expected["p_two_sided_t"]);
+        close(diff.p_greater.unwrap(), &expected["p_one_sided_t"]);
+        close_interval(diff.interval, &expected["ci95_t"]);
+        close(diff.lower_bound, &expected["lower95_one_sided_t"]);
+        close(diff.cohen_dz.unwrap(), &expected["cohen_dz"]);
+        let flip = |side| sign_flip(&pairing.differences, side, DRAWS).unwrap();
+        assert!(flip(Alternative::TwoSided).is_exact);
+        close(
+            flip(Alternative::TwoSided).p,
+            &expected["p_two_sided_signflip_exact"],
+        );
+        close(
+            flip(Alternative::Greater).p,
+            &expected["p_one_sided_signflip_exact"],
+        );
+        let wilcoxon = wilcoxon_signed_rank(&pairing.differences).unwrap();
+        close(wilcoxon, &expected["p_wilcoxon_two_sided"]);
+    }
+}
+
+#[test]
+fn bootstraps() {
+    let data = data();
+    let table = composite(&data);
+    for name in CHALLENGERS {
+        let pair = &data["reference"]["vs_incumbent"]["pairs"][name];
+        let d = pairing(&table, name).differences;
+        let expected = &pair["boot_exact"];
+        let exact = bootstrap_mean_exact(&d, 0.95).unwrap();
+        close(exact.se, &expected["se"]);
+        close_interval(exact.interval, &expected["ci95_percentile_inverted_cdf"]);
+        close(exact.p_above_zero, &expected["p_diff_gt0"]);
+        close(exact.p_zero, &expected["p_diff_eq0"]);
+
+        let expected = &pair["boot_mc_splitmix64"];
+        assert_eq!(number(&expected["B"]), DRAWS.count as f64);
+        assert_eq!(number(&expected["seed"]), DRAWS.seed as f64);
+        let drawn = bootstrap_mean(&d, 0.95, DRAWS).unwrap();
+        let bits = [
+            drawn.se,
+            drawn.interval.low,
+            drawn.interval.high,
+            drawn.p_above_zero,
+        ];
+        let percentiles = numbers(&expected["ci95_percentile_type7"]);
+        let wanted = [
+            number(&expected["se"]),
+            percentiles[0],
+            percentiles[1],
+            number(&expected["p_diff_gt0"]),
+        ];
+        assert_eq!(
+            bits.map(f64::to_bits),
+            wanted.map(f64::to_bits),
+            "{name} {bits:?} {wanted:?}"
+        );
+    }
+}
+
+#[test]
+fn a_percentile_bootstrap_would_have_promoted_what_max_t_rejects() {
+    let data = data();
+    let table = composite(&data);
+    let d = pairing(&table, "m2/p0").differences;
+    assert!(bootstrap_mean_exact(&d, 0.95).unwrap().interval.low > 0.0);
+    assert!(bootstrap_mean(&d, 0.95, DRAWS).unwrap().interval.low > 0.0);
+    let tests = max_t(&family(&table), Alternative::Greater, DRAWS)
+        .unwrap()
+        .tests;
+    let place = CHALLENGERS
+        .iter()
+        .position(|name| *name == "m2/p0")
+        .unwrap();
+    assert!(tests[place].unwrap().p_adjusted > 0.05);
+}
+
+#[test]
+fn multiplicity() {
+    let data = data();
+    let table = composite(&data);
+    let expected = &data["reference"]["multiplicity"];
+    let diff = |name: &&str| pairing(&table, name).compare(0.95).unwrap();
+    let from_t: Vec<Option<f64>> = CHALLENGERS.iter().map(|n| diff(n).p_two_sided).collect();
+    let from_t_one: Vec<Option<f64>> = CHALLENGERS.iter().map(|n| diff(n).p_greater).collect();
+    let two_sided = max_t(&family(&table), Alternative::TwoSided, DRAWS).unwrap();
+    let from_flips: Vec<Option<f64>> = two_sided.tests.iter().map(|t| t.map(|t| t.p)).collect();
+    for (key, p) in [
+        ("from_t_two_sided", &from_t),
+        ("from_signflip_two_sided", &from_flips),
+        ("from_t_one_sided", &from_t_one),
+    ] {
+        let corrections = [
+            ("holm", holm(p)),
+            ("bh", benjamini_hochberg(p)),
+            ("bonferroni", bonferroni(p)),
+        ];
+        for (method, adjusted) in corrections {
+            for (name, found) in CHALLENGERS.iter().zip(adjusted) {
+                close(found.unwrap(), &expected[key][method][name]);
+            }
+        }
+    }
+    for (key, side) in [
+        ("maxT_signflip_exact_two_sided", Alternative::TwoSided),
+        ("maxT_signflip_exact_one_sided", Alternative::Greater),
+    ] {
+        let single = max_t(&family(&table), side, DRAWS).unwrap();
+        let down = step_down(&family(&table), side, DRAWS).unwrap();
+        for (method, result) in [("single_step", single), ("step_down", down)] {
+            for (name, test) in CHALLENGERS.iter().zip(result.tests) {
+                close(test.unwrap().p_adjusted, &expected[key][method][name]);
+            }
+        }
+    }
+}
+
+#[test]
+fn probability_of_being_best() {
+    let data = data();
+    let table = composite(&data);
+    let expected = &data["reference"]["prob_best"];
+    let exact = probability_of_best(&table.means(), DRAWS).unwrap();
+    let drawn = probability_of_best_drawn(&table.means(), DRAWS).unwrap();
+    assert!(exact.is_exact && !drawn.is_exact);
+    for (arm, name) in ARMS.iter().enumerate() {
+        close(exact.arms[arm].p_best, &expected["exact_bootstrap"][name]);
+        let wanted = number(&expected["mc_splitmix64"][name]);
+        assert_eq!(drawn.arms[arm].p_best.to_bits(), wanted.to_bits());
+        close_interval(drawn.arms[arm].rank, &expected["rank_ci95_mc"][name]);
+    }
+}
+
+#[test]
+fn analysis_of_variance() {
+    let data = data();
+    let found = decompose(&composite(&data), 2, 3).unwrap();
+    let expected = &data["reference"]["anova"];
+    let shares = found.shares().unwrap();
+    let names = ["M", "P", "MP", "S", "MS", "PS", "MPS", "E"];
+    let lines = names.iter().zip(found.sources.to_array());
+    for ((name, source), share) in lines.zip(shares.to_array()) {
+        let Source { df, ss } = source;
+        assert_eq!(df as f64, number(&expected["table"][name]["df"]));
+        close(ss, &expected["table"][name]["ss"]);
+        close(source.ms().unwrap(), &expected["table"][name]["ms"]);
+        close(share, &expected["eta2"][name]);
+    }
+    let components = [
+        ("E", found.components.replicate),
+        ("MPS", found.components.first_by_second_by_block),
+        ("MS", found.components.first_by_block),
+        ("PS", found.components.second_by_block),
+        ("S", found.components.block),
+    ];
+    for (name, component) in components {
+        let component = component.unwrap();
+        close(component, &expected["ems_variance_components_raw"][name]);
+        let truncated = &expected["ems_variance_components_truncated"][name];
+        close(component.max(0.0), truncated);
+    }
+    let tests = [
+        ("model", found.first_test),
+        ("prompt", found.second_test),
+        ("model_x_prompt", found.first_by_second_test),
+    ];
+    for (name, test) in tests {
+        let (test, expected) = (test.unwrap(), &expected["F_tests"][name]);
+        close(test.f, &expected["F"]);
+        assert_eq!(test.df1 as f64, number(&expected["df1"]));
+        assert_eq!(test.df2 as f64, number(&expected["df2"]));
+        close(test.p, &expected["p"]);
+    }
+}
+
+#[test]
+fn arm_level() {
+    let data = data();
+    let table = composite(&data);
+    let expected = &data["reference"]["arm_level"];
+    let found = decompose_arms(&table).unwrap();
+    let ms = |source: Source| source.ms().unwrap();
+    close(ms(found.sources.first), &expected["MS_arm"]);
+    close(ms(found.sources.block), &expected["MS_scenario"]);
+    close(
+        ms(found.sources.first_by_block),
+        &expected["MS_arm_x_scenario"],
+    );
+    close(ms(found.sources.replicate), &expected["MS_candidate"]);
+    let components = found.components;
+    close(components.block.unwrap(), &expected["sigma2_scenario"]);
+    close(
+        components.first_by_block.unwrap(),
+        &expected["sigma2_arm_x_scenario"],
+    );
+    close(components.replicate.unwrap(), &expected["sigma2_candidate"]);
+    let test = found.first_test.unwrap();
+    close(test.f, &expected["F_arm"]);
+    assert_eq!(
+        [test.df1 as f64, test.df2 as f64].to_vec(),
+        numbers(&expected["F_df"])
+    );
+    close(test.p, &expected["F_p"]);
+    close(f_upper(test.f, 5.0, 35.0).unwrap(), &expected["F_p"]);
+    let pooled = found.pooled_se_of_difference().unwrap();
+    close(pooled.se, &expected["pooled_se_of_difference"]);
+    assert_eq!(pooled.df as f64, number(&expected["pooled_df"]));
+    let critical = t_quantile(0.975, pooled.df as f64).unwrap();
+    close(critical, &expected["pooled_t_crit_975"]);
+    let ranks = friedman(&table.means()).unwrap();
+    close(ranks.chi2, &expected["friedman"]["chi2"]);
+    close(ranks.p, &expected["friedman"]["p"]);
+}
+
+/// Where the reference's noncentral t gave no number on the finder's way; its finder took that
+/// for +∞.
+fn is_hole(blocks: usize, alternative: Alternative, dz: f64) -> bool {
+    alternative == Alternative::TwoSided
+        && match blocks {
+            5 => (6.9..7.1).contains(&dz),
+            6 => dz >= 5.5,
+            8 => dz >= 3.25,
+            _ => false,
+        }
+}
+
+/// The reference's detectable effects are where its root finder stopped, which is within 1e-5 of
+/// the root: the same finder on our power function must stop at the same number, and our own
+/// answer must be the root itself.
+#[track_caller]
+fn detectable(blocks: usize, goal: Goal, expected: &Value) -> f64 {
+    let shortfall = |dz| power(dz, blocks, goal.alpha, goal.alternative).unwrap() - goal.power;
+    let start = match goal.alternative {
+        Alternative::TwoSided => 1e-8,
+        Alternative::Greater => -1.0,
+    };
+    let with_holes = |dz: f64| {
+        if is_hole(blocks, goal.alternative, dz) {
+            f64::INFINITY
+        } else {
+            shortfall(dz)
+        }
+    };
+    let stopped = brent::expanding_root(with_holes, start);
+    close(stopped, expected);
+    let dz = detectable_dz(blocks, goal).unwrap();
+    assert!(shortfall(dz).abs() < 1e-12);
+    assert!((dz - stopped).abs() < 1e-5);
+    stopped
+}
+
+#[test]
+fn power_and_blocks_needed() {
+    let data = data();
+    let expected = &data["reference"]["power"];
+    let two_sided = Goal::usual(Alternative::TwoSided);
+    let one_sided = Goal::usual(Alternative::Greater);
+    for (key, wanted) in expected["dz_mde"].as_object().unwrap() {
+        let blocks = key.trim_start_matches("S=").parse().unwrap();
+        detectable(blocks, two_sided, &wanted["two_sided"]);
+        detectable(blocks, one_sided, &wanted["one_sided"]);
+    }
+    let table = composite(&data);
+    let sd = pairing(&table, "m2/p1").compare(0.95).unwrap().sd;
+    close(sd, &expected["example_sd_d"]);
+    let stopped = detectable(8, two_sided, &expected["dz_mde"]["S=8"]["two_sided"]);
+    close(stopped * sd, &expected["mde_composite_S8_two_sided"]);
+    let own = detectable_effect(sd, 8, two_sided).unwrap();
+    assert_eq!(own, detectable_dz(8, two_sided).unwrap() * sd);
+    let normal = detectable_effect_normal(sd, 8, two_sided).unwrap();
+    close(normal, &expected["mde_normal_approx_S8"]);
+    for (key, goal) in [
+        ("S_needed_two_sided_80pct", two_sided),
+        ("S_needed_one_sided_80pct", one_sided),
+    ] {
+        for (effect, wanted) in expected[key].as_object().unwrap() {
+            let effect: f64 = effect.parse().unwrap();
+            let blocks = blocks_needed(effect, sd, goal, 100_000).unwrap();
+            assert_eq!(blocks as f64, number(wanted), "{key} {effect}");
+        }
+    }
+    let components = decompose_arms(&table).unwrap().components;
+    for (key, wanted) in expected["predicted_se_diff_grid"].as_object().unwrap() {
+        let (blocks, replicates) = key.split_once(',').unwrap();
+        let se = predicted_se_of_difference(
+            components.first_by_block.unwrap(),
+            components.replicate.unwrap(),
+            blocks.trim_start_matches("S=").parse().unwrap(),
+            replicates.trim_start_matches("K=").parse().unwrap(),
+        );
+        close(se.unwrap(), wanted);
+    }
+}
+
+#[test]
+fn unbalanced() {
+    let data = data();
+    let expected = &data["reference"]["unbalanced_case"];
+    let dropped = expected["dropped"].as_array().unwrap();
+    let is_dropped = |row: &Value| {
+        dropped.iter().any(|drop| {
+            drop["arm"] == ARMS[arm_of(row)]
+                && drop["scenario"] == row["scenario"]
+                && drop["candidates"]
+                    .as_array()
+                    .unwrap()
+                    .contains(&row["candidate"])
+        })
+    };
+    let table = table_of(&data, "composite", |row| !is_dropped(row));
+    let arm = ARMS
+        .iter()
+        .position(|name| expected["arm"] == *name)
+        .unwrap();
+    let rows = row_score(table.arm_cells(arm)).unwrap();
+    close(rows.mean, &expected["row_mean"]);
+    close(rows.se_cr1.unwrap(), &expected["row_mean_cluster_CR1"]);
+    let score = macro_score(&table.arm_means(arm), 0.95).unwrap();
+    close(score.mean, &expected["macro_mean"]);
+    close(score.se.unwrap(), &expected["macro_se"]);
+    let diff = pairing(&table, ARMS[arm]).compare(0.95).unwrap();
+    close(diff.mean, &expected["paired_macro_diff_vs_m1_p0"]);
+    close(diff.se, &expected["paired_macro_se"]);
+    close(diff.t.unwrap(), &expected["t"]);
+}
