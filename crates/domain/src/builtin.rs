@@ -34,3 +34,57 @@ pub fn files(name: &str) -> Option<TaskFiles> {
             .collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::scenario::Split;
+    use crate::task::Task;
+
+    fn tip() -> Task {
+        Task::parse(&files("tip").expect("built in")).expect("sound")
+    }
+
+    #[test]
+    fn tip_is_sound_and_has_three_splits_of_eight() {
+        let task = tip();
+        for split in Split::ALL {
+            assert_eq!(task.split(split).count(), 8, "{split}");
+        }
+        assert_eq!(
+            task.defaults.prompts.expect("defaults"),
+            ["v1", "v2-mentor", "v3-few-shot"]
+        );
+        assert_eq!(task.rubric.composite_range(), (2.0, 17.0));
+    }
+
+    #[test]
+    fn tips_are_checked_mechanically() {
+        #[derive(Deserialize)]
+        struct Sample {
+            text: String,
+            format_ok: bool,
+            overlong: bool,
+        }
+        let samples: Vec<Sample> =
+            serde_json::from_str(include_str!("../../../tests/data/format_samples.json"))
+                .expect("samples");
+        assert!(samples.len() > 100);
+        let task = tip();
+        for sample in samples {
+            let flags = task.checks.flags(&sample.text);
+            assert_eq!(
+                flags["format_ok"], sample.format_ok,
+                "format_ok of {:?}",
+                sample.text
+            );
+            assert_eq!(
+                flags["overlong"], sample.overlong,
+                "overlong of {:?}",
+                sample.text
+            );
+        }
+    }
+}

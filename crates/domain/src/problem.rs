@@ -41,11 +41,7 @@ impl fmt::Display for Problem {
 /// The line (from 1) that holds byte `offset`.
 pub fn line_at(text: &str, offset: usize) -> usize {
     let end = offset.min(text.len());
-    text.as_bytes()[..end]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
+    text[..text.floor_char_boundary(end)].matches('\n').count() + 1
 }
 
 /// The line (from 1) of the first mention of `needle`.

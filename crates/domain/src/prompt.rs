@@ -86,14 +86,12 @@ impl Prompt {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let sha256 = sha256_fields(&[
-            ("system", head.system.as_deref().unwrap_or("")),
-            ("body", &body),
-        ]);
+        let system = head.system.map(|system| system.trim().to_owned());
+        let sha256 = sha256_fields(&[("system", system.as_deref().unwrap_or("")), ("body", &body)]);
         Ok(Self {
             name: name.to_owned(),
             description: head.description,
-            system: head.system.map(|system| system.trim().to_owned()),
+            system,
             body,
             sha256,
         })

@@ -177,17 +177,12 @@ fn named<T>(
     file: &str,
     parse: impl Fn(&str, &str) -> Result<T, Vec<Problem>>,
 ) -> Result<T, Vec<Problem>> {
-    match files.get(file) {
-        Some(text) => parse(file, text),
-        None => {
-            let message = format!("the file '{file}' is missing");
-            Err(vec![Problem::new(
-                TASK_FILE,
-                line_of(task_toml, file),
-                message,
-            )])
-        }
-    }
+    let Some(text) = files.get(file) else {
+        let message = format!("the file '{file}' is missing");
+        let line = line_of(task_toml, file);
+        return Err(vec![Problem::new(TASK_FILE, line, message)]);
+    };
+    parse(file, text)
 }
 
 fn parse_prompts(

@@ -122,7 +122,7 @@ pub fn summarise(files: &[VerdictFile], rubric: &Rubric, n_candidates: usize) ->
         if verdicts.is_empty() {
             continue;
         }
-        let means = means(verdicts.values().copied(), rubric);
+        let means = means(&verdicts, rubric);
         for (name, value) in &means {
             summary.metrics.push((format!("{tier}.{name}"), *value));
         }
@@ -137,13 +137,10 @@ pub fn summarise(files: &[VerdictFile], rubric: &Rubric, n_candidates: usize) ->
     summary
 }
 
-fn means<'a>(
-    verdicts: impl Iterator<Item = &'a Verdict> + Clone,
-    rubric: &Rubric,
-) -> Vec<(String, f64)> {
-    let count = verdicts.clone().count() as f64;
+fn means(verdicts: &BTreeMap<u32, &Verdict>, rubric: &Rubric) -> Vec<(String, f64)> {
     let mean = |value: &dyn Fn(&Verdict) -> Option<f64>| {
-        verdicts.clone().filter_map(value).sum::<f64>() / count
+        let sum: f64 = verdicts.values().filter_map(|verdict| value(verdict)).sum();
+        sum / verdicts.len() as f64
     };
     let scores = rubric.score_names().map(|name| {
         (
