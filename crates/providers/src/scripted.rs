@@ -236,7 +236,7 @@ impl Response {
 }
 
 fn count_words(text: &str) -> u64 {
-    text.split_whitespace().count() as u64
+    text.split_ascii_whitespace().count() as u64
 }
 
 impl Provider for ScriptedProvider {
