@@ -1,0 +1,224 @@
+//! Five candidates as one batch, against five separate requests and against a batch loop
+//! written by hand on the wrapper: `cargo bench -p assize-llama [-- ROUNDS [THREADS]]`.
+//!
+//! All variants decode the whole prompt in every round (the prefix cache is off), draw with
+//! the same samplers and seeds, and are run in turn, so that other work on the machine hurts
+//! all of them alike; medians are compared.
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use assize_llama::{EmbeddedConfig, EmbeddedProvider, backend, default_models_dir};
+use assize_providers::{Candidate, Message, Provider, Request, Role, Sampling};
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::model::{LlamaChatMessage, LlamaModel};
+use llama_cpp_2::sampling::LlamaSampler;
+
+const MODEL: &str = "smollm2-135m";
+const CANDIDATES: u32 = 5;
+const MAX_TOKENS: u32 = 64;
+const NUM_CTX: u32 = 2048;
+const TEMPERATURE: f64 = 0.7;
+const SYSTEM: &str = "You are a personal assistant who shows one useful tip at a time. A tip fits \
+    the persona, the time of day and the open tasks. It is concrete: it names what to do first, \
+    how long it takes and why it helps now. It is kind, never preachy, and it does not repeat \
+    the list of tasks. Good tips use what the person has at hand. Bad tips are vague, such as \
+    'stay organised', or try to do everything at once.";
+const USER: &str = "Persona: Maya, a nurse who has just come home from a night shift and lives \
+    with two small children. Time of day: early morning. Open tasks: pack lunch for the school \
+    trip, pay the electricity bill that is due today, call her mother back, prepare the slides \
+    for the ward meeting on Thursday, buy a birthday present for her sister. Write a long and \
+    detailed tip for her with at least ten sentences. Begin with what she should do first, and \
+    then explain step by step how the rest of her morning can go, with times.";
+
+fn main() {
+    let mut arguments = std::env::args()
+        .filter(|argument| argument != "--bench")
+        .skip(1);
+    let rounds = arguments.next().map_or(7, |text| text.parse().unwrap());
+    let threads: Option<usize> = arguments.next().map(|text| text.parse().unwrap());
+    let Some(directory) = models_dir() else {
+        println!("SKIPPED: no {MODEL}.gguf: run `assize models pull {MODEL}`");
+        return;
+    };
+    let model_path = directory.join(format!("{MODEL}.gguf"));
+    for fast in [false, true] {
+        let mut config = EmbeddedConfig::new(&directory);
+        (config.threads, config.fast, config.keep_prefix) = (threads, fast, false);
+        let provider = EmbeddedProvider::new(config);
+        provider.load(MODEL, NUM_CTX, CANDIDATES).unwrap();
+        let model = LlamaModel::load_from_file(
+            backend().unwrap(),
+            &model_path,
+            &LlamaModelParams::default(),
+        )
+        .unwrap();
+        let mut by_hand = ByHand::new(&model, fast, threads.unwrap_or_else(default_threads));
+
+        let mut speeds: [Vec<f64>; 3] = Default::default();
+        for _ in 0..rounds {
+            speeds[0].push(tokens_per_s(|| generate(&provider, &[1, 2, 3, 4, 5])));
+            speeds[1].push(tokens_per_s(|| {
+                (1..=CANDIDATES)
+                    .map(|seed| generate(&provider, &[seed]))
+                    .sum()
+            }));
+            speeds[2].push(tokens_per_s(|| by_hand.generate()));
+        }
+        let [batch, separate, hand] = speeds.map(median);
+        println!(
+            "{}: provider {batch:.1} tokens/s, five separate requests {separate:.1}, by hand {hand:.1}",
+            if fast { "fast " } else { "exact" },
+        );
+        println!(
+            "       {:.2} x separate requests (target 2.2), {:.0} % of by hand (target 90)",
+            batch / separate,
+            100.0 * batch / hand
+        );
+    }
+}
+
+fn models_dir() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let directory = variable("ASSIZE_MODELS_DIR").or_else(|| {
+        default_models_dir(
+            variable("XDG_CACHE_HOME").as_deref(),
+            variable("HOME").as_deref(),
+        )
+    })?;
+    directory
+        .join(format!("{MODEL}.gguf"))
+        .is_file()
+        .then_some(directory)
+}
+
+fn default_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores - 1).max(1)
+}
+
+fn tokens_per_s(generate: impl FnOnce() -> u64) -> f64 {
+    let started = Instant::now();
+    let tokens = generate();
+    tokens as f64 / started.elapsed().as_secs_f64()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Through the provider; returns the number of generated tokens.
+fn generate(provider: &EmbeddedProvider, seeds: &[u32]) -> u64 {
+    let message = |role, content: &str| Message {
+        role,
+        content: content.to_owned(),
+    };
+    let messages = vec![message(Role::System, SYSTEM), message(Role::User, USER)];
+    let request = Request {
+        prompt: "bench".to_owned(),
+        scenario: "bench".to_owned(),
+        candidates: seeds
+            .iter()
+            .map(|seed| Candidate {
+                messages: messages.clone(),
+                seed: *seed,
+            })
+            .collect(),
+        sampling: Sampling {
+            temperature: TEMPERATURE,
+            max_tokens: MAX_TOKENS,
+            num_ctx: NUM_CTX,
+            json_schema: None,
+        },
+    };
+    let outcomes = provider.generate(MODEL, &request);
+    outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap().completion_tokens)
+        .sum()
+}
+
+/// The shortest sensible loop: decode the prompt, copy it, decode five tokens at a time.
+struct ByHand<'model> {
+    model: &'model LlamaModel,
+    context: LlamaContext<'model>,
+}
+
+impl<'model> ByHand<'model> {
+    fn new(model: &'model LlamaModel, fast: bool, threads: usize) -> Self {
+        let threads = i32::try_from(threads).unwrap();
+        let params = LlamaContextParams::default()
+            .with_n_ctx(NonZeroU32::new(NUM_CTX * CANDIDATES))
+            .with_n_seq_max(CANDIDATES)
+            .with_n_batch(512)
+            .with_n_threads(threads)
+            .with_n_threads_batch(threads)
+            .with_kv_unified(fast)
+            .with_flash_attention_policy(if fast {
+                llama_cpp_sys_2::LLAMA_FLASH_ATTN_TYPE_AUTO
+            } else {
+                llama_cpp_sys_2::LLAMA_FLASH_ATTN_TYPE_DISABLED
+            });
+        let context = model.new_context(backend().unwrap(), params).unwrap();
+        Self { model, context }
+    }
+
+    fn generate(&mut self) -> u64 {
+        let (model, context) = (self.model, &mut self.context);
+        let sequences = i32::try_from(CANDIDATES).unwrap();
+        let template = model.chat_template(None).unwrap();
+        let chat = [("system", SYSTEM), ("user", USER)].map(|(role, content)| {
+            LlamaChatMessage::new(role.to_owned(), content.to_owned()).unwrap()
+        });
+        let text = model.apply_chat_template(&template, &chat, true).unwrap();
+        let prompt = model.vocab().tokenize(text.as_bytes(), true, true);
+
+        for sequence in 0..CANDIDATES {
+            context
+                .clear_kv_cache_seq(Some(sequence), None, None)
+                .unwrap();
+        }
+        let mut batch = LlamaBatch::new(512, 1);
+        batch.add_sequence(&prompt, 0, false).unwrap();
+        context.decode(&mut batch).unwrap();
+        for sequence in 1..sequences {
+            context.copy_kv_cache_seq(0, sequence, None, None).unwrap();
+        }
+        let mut samplers: Vec<_> = (1..=CANDIDATES)
+            .map(|seed| {
+                LlamaSampler::chain_simple([
+                    LlamaSampler::top_k(40),
+                    LlamaSampler::top_p(0.9, 1),
+                    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+                    LlamaSampler::temp(TEMPERATURE as f32),
+                    LlamaSampler::dist(seed),
+                ])
+            })
+            .collect();
+        let last = batch.n_tokens() - 1;
+        let mut tokens: Vec<_> = samplers
+            .iter_mut()
+            .map(|s| s.sample(context, last))
+            .collect();
+        let mut generated = u64::from(CANDIDATES);
+        for position in (i32::try_from(prompt.len()).unwrap()..).take(MAX_TOKENS as usize - 1) {
+            batch.clear();
+            for (sequence, token) in (0..).zip(&tokens) {
+                batch.add(*token, position, &[sequence], true).unwrap();
+            }
+            context.decode(&mut batch).unwrap();
+            for (row, sampler) in (0..).zip(&mut samplers) {
+                tokens[usize::try_from(row).unwrap()] = sampler.sample(context, row);
+            }
+            generated += u64::from(CANDIDATES);
+        }
+        generated
+    }
+}

@@ -1,0 +1,101 @@
+//! The process-wide llama.cpp backend, and the two C calls that the safe wrapper lacks.
+//!
+//! All `unsafe` code of this crate is here: [`build_features`] and [`requantise`].
+
+use std::ffi::{CStr, CString};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use llama_cpp_2::llama_backend::LlamaBackend;
+
+/// The crate whose vendored llama.cpp we run; the same version as in `Cargo.toml`.
+const ENGINE: &str = "llama-cpp-2 0.1.160";
+
+/// The initialised backend, with llama.cpp's own logging off.
+///
+/// `None` where somebody else in this process initialised it first.
+pub fn backend() -> Option<&'static LlamaBackend> {
+    static BACKEND: OnceLock<Option<LlamaBackend>> = OnceLock::new();
+    BACKEND
+        .get_or_init(|| {
+            let mut backend = LlamaBackend::init().ok()?;
+            backend.void_logs();
+            Some(backend)
+        })
+        .as_ref()
+}
+
+/// Engine, build and sampling mode, as the run's `provenance` tag shows them.
+pub(crate) fn provenance(fast: bool) -> String {
+    let mode = if fast { "fast" } else { "exact" };
+    format!("llama.cpp {ENGINE} {} {mode}", build_features())
+}
+
+/// What this build of ggml was compiled for, such as `ggml 0.26.0 avx2 fma f16c openmp`.
+///
+/// It belongs into provenance because builds for different instruction sets round differently.
+#[expect(
+    unsafe_code,
+    reason = "the wrapper does not expose ggml_version and llama_print_system_info"
+)]
+fn build_features() -> &'static str {
+    static FEATURES: OnceLock<String> = OnceLock::new();
+    FEATURES.get_or_init(|| {
+        // SAFETY: both return NUL-terminated strings that live as long as the process; the
+        // second one rewrites its buffer on each call, and we call it once.
+        let (version, info) = unsafe {
+            (
+                CStr::from_ptr(llama_cpp_sys_2::ggml_version()),
+                CStr::from_ptr(llama_cpp_sys_2::llama_print_system_info()),
+            )
+        };
+        format!(
+            "ggml {} {}",
+            version.to_string_lossy(),
+            enabled_features(&info.to_string_lossy())
+        )
+    })
+}
+
+/// `CPU : AVX = 1 | AVX2 = 1 | FMA = 0 |` → `avx avx2`.
+fn enabled_features(system_info: &str) -> String {
+    system_info
+        .split([':', '|'])
+        .filter_map(|part| part.trim().strip_suffix("= 1"))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Writes `from` again as Q4_0 to `to`; says whether llama.cpp managed to.
+#[expect(
+    unsafe_code,
+    reason = "the wrapper does not expose llama_model_quantize"
+)]
+pub(crate) fn requantise_q4_0(from: &Path, to: &Path) -> bool {
+    let c_path = |path: &Path| path.to_str().and_then(|text| CString::new(text).ok());
+    let (Some(_backend), Some(from), Some(to)) = (backend(), c_path(from), c_path(to)) else {
+        return false;
+    };
+    // SAFETY: the paths are NUL-terminated and outlive the call, the parameters are
+    // llama.cpp's own defaults with two plain fields changed, and llama.cpp catches its
+    // exceptions inside and answers with a status.
+    let status = unsafe {
+        let mut params = llama_cpp_sys_2::llama_model_quantize_default_params();
+        params.ftype = llama_cpp_sys_2::LLAMA_FTYPE_MOSTLY_Q4_0;
+        params.allow_requantize = true;
+        llama_cpp_sys_2::llama_model_quantize(from.as_ptr(), to.as_ptr(), &raw const params)
+    };
+    status == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enabled_features;
+
+    #[test]
+    fn only_enabled_features_are_named() {
+        let info = "CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | OPENMP = 1 | ";
+        assert_eq!(enabled_features(info), "sse3 avx2 openmp");
+    }
+}
