@@ -1,7 +1,11 @@
 //! The three phases of a group: base, fork, steps (see the parent module).
+//!
+//! Where a prompt is cut into batches matters for exactness: llama.cpp multiplies a single
+//! token in another way, with other rounding, than two or more. So a part of a prompt is never
+//! one token long ([`MIN_PART`]), and each prompt is decoded by itself, because llama.cpp
+//! would cut prompts of unequal lengths in one batch as it likes. Generated tokens are always
+//! single in their sequence, and so alike among themselves.
 
-use llama_cpp_2::context::LlamaContext;
-use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use super::{Engine, Live};
@@ -9,6 +13,8 @@ use crate::prompt;
 
 /// Where the shared base is decoded, and where it stays for the next request.
 const BASE: usize = 0;
+/// The fewest tokens of a prompt that are decoded at once.
+const MIN_PART: usize = 2;
 
 /// One token of a batch.
 struct Entry {
@@ -30,22 +36,19 @@ impl Engine<'_> {
         let mut finished = Vec::new();
         self.retire(&mut live, &mut finished)?;
         while !live.is_empty() {
-            let entries: Vec<_> = live
-                .iter()
-                .enumerate()
-                .filter_map(|(sequence, candidate)| {
-                    let (token, position) = candidate.next()?;
-                    Some(Entry {
-                        token,
-                        position,
-                        sequence,
-                        logits: true,
-                    })
+            let next = live.iter().enumerate().filter_map(|(sequence, candidate)| {
+                let (token, position) = candidate.next()?;
+                Some(Entry {
+                    token,
+                    position,
+                    sequence,
+                    logits: true,
                 })
-                .collect();
-            self.decode(&entries, |model, context, entry, row| {
-                live[entry].choose(model, context, row);
-            })?;
+            });
+            self.decode(next)?;
+            for (row, candidate) in live.iter_mut().enumerate() {
+                candidate.choose(self.model, &self.context, number(row)?);
+            }
             self.retire(&mut live, &mut finished)?;
         }
         Ok(finished)
@@ -56,32 +59,31 @@ impl Engine<'_> {
         let mut shared = prompt::shared_prefix(prompts);
         let identical = prompts.iter().all(|prompt| prompt.len() == shared);
         if !identical {
-            // Every prompt keeps at least one token of its own, to have logits of its own.
-            shared = prompts.iter().fold(shared, |s, p| s.min(p.len() - 1));
+            // Every prompt keeps a part of its own, to have logits of its own.
+            shared = prompts
+                .iter()
+                .map(|prompt| prompt.len().saturating_sub(MIN_PART))
+                .fold(shared, usize::min);
         }
         let base = &prompts[0][..shared];
         let kept = self.rewind(base, identical)?;
-        let entries = entries(&base[kept..], kept, BASE, identical);
-        self.decode(&entries, |model, context, _, row| {
+        let row = self.decode_part(&base[kept..], kept, BASE, identical)?;
+        if identical {
             for candidate in live.iter_mut() {
-                candidate.choose(model, context, row);
+                candidate.choose(self.model, &self.context, row);
             }
-        })?;
+        }
         self.held = base.to_vec();
         for sequence in 1..prompts.len() {
             self.copy(BASE, sequence)?;
         }
-        if identical {
-            return Ok(());
+        if !identical {
+            for (sequence, prompt) in prompts.iter().enumerate() {
+                let row = self.decode_part(&prompt[shared..], shared, sequence, true)?;
+                live[sequence].choose(self.model, &self.context, row);
+            }
         }
-        let rests: Vec<_> = prompts
-            .iter()
-            .enumerate()
-            .flat_map(|(sequence, prompt)| self::entries(&prompt[shared..], shared, sequence, true))
-            .collect();
-        self.decode(&rests, |model, context, entry, row| {
-            live[rests[entry].sequence].choose(model, context, row);
-        })
+        Ok(())
     }
 
     /// Takes everything out of the cache that is not a prefix of `base`; returns how many of
@@ -94,8 +96,8 @@ impl Engine<'_> {
         if self.keep_prefix {
             kept = prompt::common_length(&self.held, base);
         }
-        if needs_logits {
-            kept = kept.min(base.len().saturating_sub(1));
+        if kept < base.len() || needs_logits {
+            kept = kept.min(base.len().saturating_sub(MIN_PART));
         }
         // Recurrent models cannot go back to the middle of a sequence.
         if kept > 0 && !self.clear(BASE, kept)? {
@@ -126,31 +128,44 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Decodes `entries` in batches; calls `chosen` with the entry's index and its row for
-    /// every entry that wants logits.
-    fn decode(
+    /// Decodes a part of a prompt in as many batches as it takes; returns the row of its last
+    /// token in the last of them.
+    fn decode_part(
         &mut self,
-        entries: &[Entry],
-        mut chosen: impl FnMut(&LlamaModel, &LlamaContext<'_>, usize, i32),
-    ) -> Result<(), String> {
+        mut tokens: &[LlamaToken],
+        mut position: usize,
+        sequence: usize,
+        logits: bool,
+    ) -> Result<i32, String> {
         let capacity = self.context.n_batch() as usize;
-        for (chunk_index, chunk) in entries.chunks(capacity).enumerate() {
-            self.batch.clear();
-            for entry in chunk {
-                let (position, sequence) = (number(entry.position)?, number(entry.sequence)?);
-                self.batch
-                    .add(entry.token, position, &[sequence], entry.logits)
-                    .map_err(|error| error.to_string())?;
-            }
-            self.context
-                .decode(&mut self.batch)
-                .map_err(|error| format!("llama.cpp could not decode a batch: {error}"))?;
-            for (index, _) in chunk.iter().enumerate().filter(|(_, entry)| entry.logits) {
-                let entry = chunk_index * capacity + index;
-                chosen(self.model, &self.context, entry, number(index)?);
-            }
+        let mut row = 0;
+        while !tokens.is_empty() {
+            let (now, later) = tokens.split_at(batch_length(tokens.len(), capacity));
+            self.decode(now.iter().enumerate().map(|(index, token)| Entry {
+                token: *token,
+                position: position + index,
+                sequence,
+                logits: logits && later.is_empty() && index + 1 == now.len(),
+            }))?;
+            row = now.len() - 1;
+            position += now.len();
+            tokens = later;
         }
-        Ok(())
+        number(row)
+    }
+
+    /// Decodes one batch.
+    fn decode(&mut self, entries: impl Iterator<Item = Entry>) -> Result<(), String> {
+        self.batch.clear();
+        for entry in entries {
+            let (position, sequence) = (number(entry.position)?, number(entry.sequence)?);
+            self.batch
+                .add(entry.token, position, &[sequence], entry.logits)
+                .map_err(|error| error.to_string())?;
+        }
+        self.context
+            .decode(&mut self.batch)
+            .map_err(|error| format!("llama.cpp could not decode a batch: {error}"))
     }
 
     /// Copies a whole sequence over an empty one.
@@ -170,20 +185,31 @@ impl Engine<'_> {
     }
 }
 
-/// `tokens` at `position` and after in one sequence, with logits after the last if wanted.
-fn entries(tokens: &[LlamaToken], position: usize, sequence: usize, logits: bool) -> Vec<Entry> {
-    tokens
-        .iter()
-        .enumerate()
-        .map(|(index, token)| Entry {
-            token: *token,
-            position: position + index,
-            sequence,
-            logits: logits && index + 1 == tokens.len(),
-        })
-        .collect()
+/// How many of `tokens` go into the next batch, so that the last one is not too short.
+fn batch_length(tokens: usize, capacity: usize) -> usize {
+    if tokens <= capacity {
+        tokens
+    } else if tokens - capacity < MIN_PART {
+        capacity - MIN_PART
+    } else {
+        capacity
+    }
 }
 
 fn number(value: usize) -> Result<i32, String> {
     i32::try_from(value).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::batch_length;
+
+    #[test]
+    fn no_batch_of_a_prompt_is_a_single_token() {
+        assert_eq!(batch_length(300, 512), 300);
+        assert_eq!(batch_length(512, 512), 512);
+        assert_eq!(batch_length(513, 512), 510);
+        assert_eq!(batch_length(514, 512), 512);
+        assert_eq!(batch_length(2000, 512), 512);
+    }
 }
