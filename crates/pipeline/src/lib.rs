@@ -1,1 +1,22 @@
-//! 
+//! What Assize does: collect → judge → compare, a module each.
+//!
+//! Every step takes what it works on as parameters (a task, providers, a tracking store, a
+//! clock) and reports through return values and one observer; nothing here reads the
+//! environment, parses arguments or prints.
+
+pub mod collect;
+pub mod compare;
+mod error;
+pub mod gate;
+pub mod guard;
+pub mod judge;
+pub mod lock;
+pub mod task_files;
+
+pub use error::PipelineError;
+
+/// Shorthand for what the pipeline answers.
+pub type Result<T> = std::result::Result<T, PipelineError>;
+
+/// The wall clock, passed in: Unix milliseconds.
+pub type Clock = fn() -> i64;

@@ -1,0 +1,172 @@
+//! Collect: generate what is missing of a grid, and track it.
+//!
+//! The grid is ordered by model, so that each model is loaded once, and within a model by
+//! prompt, so that scenarios of one prompt version share a prefix. Cells are enumerated,
+//! generated and recorded as a stream; memory does not grow with the grid.
+//!
+//! Hosts work side by side, a lane each: a lane takes the next model that its host has,
+//! holds that model's lock (so two collectors never do the same cells), and enters the
+//! guard only when a cell is really missing. Within a lane one thread finds missing cells,
+//! `jobs` threads generate, and one records what they made, in groups.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use assize_domain::model::ModelId;
+use assize_domain::scenario::Split;
+use assize_domain::task::Task;
+use assize_store::Tracking;
+
+use crate::gate::{Rejected, Sized};
+use crate::guard::Guard;
+use crate::{Clock, PipelineError, Result};
+
+mod cell;
+pub mod grid;
+mod lane;
+
+use grid::Grid;
+
+/// What to collect; every field is a flag, a key of the configuration file and a param of
+/// the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectOptions {
+    pub models: Vec<ModelId>,
+    pub prompts: Vec<String>,
+    pub n_tips: u32,
+    /// Cap on scenarios; 0 means all.
+    pub n_scenarios: u32,
+    pub temperature: f64,
+    pub experiment: String,
+    pub max_model_b: f64,
+    pub diversity: bool,
+    pub seed: u64,
+    pub split: Split,
+    pub max_tokens: u32,
+    pub num_ctx: u32,
+    pub judge_kind: String,
+    /// Requests in flight for the resident model.
+    pub jobs: u32,
+    /// (I, N), from 1: this process does the I-th of N parts.
+    pub shard: Option<(u32, u32)>,
+    /// URLs and the like, recorded with the run and part of no identity.
+    pub recorded: BTreeMap<String, String>,
+}
+
+/// Everything a collection works with.
+#[derive(Debug)]
+pub struct Collection<'a> {
+    pub task: &'a Task,
+    pub options: &'a CollectOptions,
+    /// The models that the size gate admitted, in the user's order.
+    pub models: Vec<Sized>,
+    pub rejected: Vec<Rejected>,
+    pub store: &'a dyn Tracking,
+    pub guard: &'a Guard,
+    /// Folder for the locks on (experiment, model).
+    pub locks: PathBuf,
+    pub clock: Clock,
+    /// Set by Ctrl-C: finish what is in flight, unload, keep everything.
+    pub stop: &'a AtomicBool,
+    pub version: &'a str,
+}
+
+/// What happens while a collection runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A lane turns to a model with this many cells (of this shard).
+    ModelStarted { model: &'a Sized, cells: u64 },
+    /// Somebody else holds what we need.
+    Waiting { model: &'a Sized, on: &'static str },
+    Loaded { model: &'a Sized, load_ms: f64 },
+    Cell(CellEvent<'a>),
+    /// All cells of the model are settled and it is unloaded.
+    ModelFinished { model: &'a Sized },
+}
+
+/// One settled cell.
+#[derive(Debug)]
+pub struct CellEvent<'a> {
+    pub model: &'a Sized,
+    pub prompt: &'a str,
+    pub scenario: &'a str,
+    pub status: CellStatus,
+    pub run_id: Option<&'a str>,
+    pub error: Option<&'a str>,
+    pub completion_tokens: u64,
+}
+
+/// What became of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CellStatus {
+    Collected,
+    Skipped,
+    Failed,
+}
+
+/// How a collection ended.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+pub struct Summary {
+    pub cells: u64,
+    pub collected: u64,
+    pub skipped: u64,
+    pub failed: u64,
+    /// Candidates that failed within collected cells.
+    pub failed_candidates: u64,
+    pub rejected_models: Vec<Rejected>,
+    /// Loads in this process, for models that had work.
+    pub model_loads: BTreeMap<String, u64>,
+    pub seconds: f64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+}
+
+impl Summary {
+    fn count(&mut self, status: CellStatus) {
+        self.cells += 1;
+        match status {
+            CellStatus::Collected => self.collected += 1,
+            CellStatus::Skipped => self.skipped += 1,
+            CellStatus::Failed => self.failed += 1,
+        }
+    }
+}
+
+/// Where events go; called from several threads.
+pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// Collects what is missing. An error means that the collection had to stop early; what was
+/// recorded until then is kept, and the same call again continues.
+pub fn run(collection: &Collection<'_>, observer: Observer<'_>) -> std::result::Result<Summary, (Summary, PipelineError)> {
+    let started = Instant::now();
+    let summary = Mutex::new(Summary { rejected_models: collection.rejected.clone(), ..Summary::default() });
+    let result = run_lanes(collection, &summary, observer);
+    let mut summary = summary.into_inner().unwrap_or_default();
+    summary.seconds = started.elapsed().as_secs_f64();
+    summary.interrupted = collection.stop.load(Ordering::Relaxed);
+    match result {
+        Ok(()) | Err(PipelineError::Interrupted) => Ok(summary),
+        Err(error) => Err((summary, error)),
+    }
+}
+
+fn run_lanes(collection: &Collection<'_>, summary: &Mutex<Summary>, observer: Observer<'_>) -> Result<()> {
+    let grid = Grid::new(collection.task, collection.options)?;
+    let plan = Mutex::new(collection.models.iter().collect::<Vec<_>>());
+    let hosts = lane::hosts(&collection.models);
+    // One lane's fatal error stops the others after what they have in flight.
+    let abort = AtomicBool::new(false);
+    let lane = lane::Lane { collection, grid: &grid, plan: &plan, summary, abort: &abort, observer };
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = hosts.iter().map(|host| scope.spawn(|| lane.run(host))).collect();
+        lanes
+            .into_iter()
+            .map(|it| it.join().unwrap_or_else(|_| Err(PipelineError::Invalid("a worker panicked".to_owned()))))
+            .collect()
+    });
+    results.into_iter().collect()
+}

@@ -1,0 +1,294 @@
+//! One cell: ask for its candidates, check them, and make the record that is tracked.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use assize_domain::candidate::{self, Candidate};
+use assize_domain::cell::candidate_seed;
+use assize_domain::output::Parsed;
+use assize_domain::prompt::Rendered;
+use assize_domain::run::{CellRecord, RunStatus, artifact, metric, param, tag};
+use assize_domain::task::Task;
+use assize_providers::{Completion, Message, Provider, ProviderError, Request, Role, Sampling};
+
+use super::grid::{Cell, Grid};
+use super::{CollectOptions, Collection};
+use crate::gate::Sized;
+
+/// What all cells of one model share: most params, tags and texts.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    task: &'a Task,
+    options: &'a CollectOptions,
+    grid: &'a Grid<'a>,
+    model: &'a Sized,
+    model_id: Arc<str>,
+    clock: crate::Clock,
+    shared_params: Vec<(Arc<str>, Arc<str>)>,
+    shared_tags: Vec<(Arc<str>, Arc<str>)>,
+    rubric_text: Arc<str>,
+}
+
+/// A generated cell, ready to be tracked.
+#[derive(Debug)]
+pub struct Made {
+    pub record: CellRecord,
+    pub prompt: String,
+    pub scenario: String,
+    /// Why every candidate failed, where they did.
+    pub error: Option<String>,
+    pub host_down: bool,
+    pub failed_candidates: u64,
+    pub completion_tokens: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(collection: &Collection<'a>, grid: &'a Grid<'a>, model: &'a Sized) -> Self {
+        let (task, options) = (collection.task, collection.options);
+        let tags = [
+            (tag::JUDGE_KIND, options.judge_kind.as_str()),
+            (tag::RUBRIC, &task.rubric.id),
+            (tag::RUBRIC_SHA256, &task.rubric.sha256),
+            (tag::MODEL_DIGEST, &model.info.digest),
+            (tag::ASSIZE_VERSION, collection.version),
+            (tag::PROVENANCE, &model.info.provenance),
+        ];
+        Self {
+            task,
+            options,
+            grid,
+            model,
+            model_id: model.id.to_string().into(),
+            clock: collection.clock,
+            shared_params: option_params(task, options),
+            shared_tags: tags.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            rubric_text: task.rubric.text.as_str().into(),
+        }
+    }
+
+    /// Generates a cell's candidates.
+    pub fn make(&self, provider: &dyn Provider, cell: &Cell<'_>) -> Made {
+        let start_time_ms = (self.clock)();
+        let request = self.request(cell);
+        let mut answers = provider.generate(&self.model.id.name, &request);
+        answers.resize_with(request.candidates.len(), || {
+            Err(ProviderError::Malformed {
+                host: provider.host().unwrap_or_default(),
+                reason: "it answered fewer candidates than were asked for".to_owned(),
+            })
+        });
+        let end_time_ms = (self.clock)();
+        self.finish(cell, &request, &answers, start_time_ms, end_time_ms)
+    }
+
+    fn request(&self, cell: &Cell<'_>) -> Request {
+        let candidates = (0..self.options.n_tips)
+            .map(|index| assize_providers::Candidate {
+                messages: messages(&cell.rendered[index as usize % cell.rendered.len()]),
+                seed: candidate_seed(self.options.seed, &cell.key, index),
+            })
+            .collect();
+        Request {
+            prompt: cell.prompt.name.clone(),
+            scenario: cell.scenario.id.clone(),
+            candidates,
+            sampling: Sampling {
+                temperature: self.options.temperature,
+                max_tokens: self.options.max_tokens,
+                num_ctx: self.options.num_ctx,
+                json_schema: self.task.output.schema.clone(),
+            },
+        }
+    }
+
+    fn finish(
+        &self,
+        cell: &Cell<'_>,
+        request: &Request,
+        answers: &[assize_providers::Result<Completion>],
+        start_time_ms: i64,
+        end_time_ms: i64,
+    ) -> Made {
+        let mut candidates = Vec::with_capacity(answers.len());
+        let mut raw = String::new();
+        for ((index, answer), asked) in (0_u32..).zip(answers).zip(&request.candidates) {
+            candidates.push(self.candidate(index, asked.seed, answer));
+            let text = answer.as_ref().map_or_else(|error| format!("[failed: {error}]"), |it| it.text.clone());
+            let _ = writeln!(raw, "--- candidate {index}, seed {} ---\n{text}", asked.seed);
+        }
+        let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
+        let failed_candidates = failures.clone().count();
+        let failed = failed_candidates == answers.len();
+        let error = failures.clone().next().filter(|_| failed).map(ToString::to_string);
+        let host_down = failed && failures.clone().all(ProviderError::is_host_down);
+        let done: Vec<&Completion> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+        let scenario = &cell.scenario.id;
+        let record = CellRecord {
+            cell_key: cell.key.clone(),
+            name: format!("{} × {} × {scenario}", self.model_id, cell.prompt.name),
+            status: if failed { RunStatus::Failed } else { RunStatus::Finished },
+            start_time_ms,
+            end_time_ms,
+            params: self.params(cell),
+            tags: self.tags(cell, error.as_deref()),
+            metrics: self.metrics(&done, failed_candidates, &candidates),
+            artifacts: vec![
+                (artifact::PROMPT, prompt_text(&cell.rendered)),
+                (artifact::CONTEXT, cell.scenario.judge_context().to_string().into()),
+                (artifact::CANDIDATES, serde_json::to_string(&candidates).unwrap_or_default().into()),
+                (artifact::RAW, raw.into()),
+                (artifact::RUBRIC, Arc::clone(&self.rubric_text)),
+            ],
+        };
+        Made {
+            record,
+            prompt: cell.prompt.name.clone(),
+            scenario: scenario.clone(),
+            error,
+            host_down,
+            failed_candidates: failed_candidates as u64,
+            completion_tokens: done.iter().map(|it| it.completion_tokens).sum(),
+        }
+    }
+
+    fn candidate(&self, index: u32, seed: u32, answer: &assize_providers::Result<Completion>) -> Candidate {
+        let angle = self.options.diversity.then(|| self.grid.angle(index).to_owned());
+        match answer {
+            Ok(completion) => {
+                let Parsed { text, problem } = self.task.output.parse(&completion.text);
+                let mut flags = self.task.checks.flags(&text);
+                if let Some(flag) = self.task.output.flag.as_ref().filter(|_| problem.is_some()) {
+                    flags.insert(flag.clone(), false);
+                }
+                Candidate {
+                    index,
+                    seed,
+                    text: Some(text),
+                    flags,
+                    problem,
+                    error: None,
+                    angle,
+                    truncated: completion.truncated,
+                    prompt_tokens: completion.prompt_tokens,
+                    completion_tokens: completion.completion_tokens,
+                    latency_ms: completion.latency_ms,
+                }
+            }
+            Err(error) => Candidate {
+                index,
+                seed,
+                text: None,
+                flags: std::collections::BTreeMap::new(),
+                problem: None,
+                error: Some(error.to_string()),
+                angle,
+                truncated: false,
+                prompt_tokens: 0,
+                completion_tokens: 0,
+                latency_ms: 0.0,
+            },
+        }
+    }
+
+    fn params(&self, cell: &Cell<'_>) -> Vec<(Arc<str>, Arc<str>)> {
+        let own = [
+            (param::MODEL, Arc::clone(&self.model_id)),
+            (param::PROMPT, cell.prompt.name.as_str().into()),
+            (param::SCENARIO, cell.scenario.id.as_str().into()),
+        ];
+        let mut params = self.shared_params.clone();
+        params.extend(own.into_iter().map(|(key, value)| (key.into(), value)));
+        // A scenario's own field never hides one of ours.
+        for (key, value) in cell.scenario.scalars() {
+            if !params.iter().any(|(known, _)| &**known == key) {
+                params.push((key.into(), value.into()));
+            }
+        }
+        params
+    }
+
+    fn tags(&self, cell: &Cell<'_>, error: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut tags = self.shared_tags.clone();
+        let own = [
+            (tag::CELL_KEY, cell.key.as_str()),
+            (tag::PROMPT_SHA256, &cell.prompt.sha256),
+            (tag::SCENARIO_SHA256, &cell.scenario.sha256),
+        ];
+        tags.extend(own.into_iter().map(|(key, value)| (key.into(), value.into())));
+        // A failed cell has nothing to judge: it waits for the next collect, not for a judge.
+        let state = match error {
+            Some(error) => vec![(tag::ERROR, error), (tag::JUDGE_PENDING, "false"), (tag::AUTO_PENDING, "false")],
+            None => vec![(tag::JUDGE_PENDING, "true"), (tag::AUTO_PENDING, "true")],
+        };
+        tags.extend(state.into_iter().map(|(key, value)| (key.into(), value.into())));
+        tags
+    }
+
+    fn metrics(&self, done: &[&Completion], failed: usize, candidates: &[Candidate]) -> Vec<(&'static str, f64)> {
+        let count = done.len() as f64;
+        let mut metrics = vec![(metric::N_CANDIDATES, count), (metric::N_FAILED, failed as f64)];
+        if done.is_empty() {
+            return metrics;
+        }
+        let sum = |value: fn(&Completion) -> f64| done.iter().map(|it| value(it)).sum::<f64>();
+        let latency_ms = sum(|it| it.latency_ms);
+        let completion_tokens = sum(|it| it.completion_tokens as f64);
+        metrics.extend([
+            (metric::LATENCY_MS, latency_ms / count),
+            (metric::LOAD_MS, sum(|it| it.load_ms)),
+            (metric::PROMPT_TOKENS, sum(|it| it.prompt_tokens as f64)),
+            (metric::COMPLETION_TOKENS, completion_tokens),
+        ]);
+        if latency_ms > 0.0 {
+            metrics.push((metric::TOKENS_PER_S, completion_tokens / (latency_ms / 1000.0)));
+        }
+        if done.iter().any(|it| it.cost_usd.is_some()) {
+            metrics.push((metric::COST_USD, sum(|it| it.cost_usd.unwrap_or(0.0))));
+        }
+        if self.options.diversity {
+            let texts = candidates.iter().filter_map(|it| it.text.as_deref());
+            metrics.extend(candidate::diversity(texts).map(|value| (metric::DIVERSITY, value)));
+        }
+        metrics
+    }
+}
+
+fn messages(rendered: &Rendered) -> Vec<Message> {
+    let system = rendered.system.iter().map(|content| Message { role: Role::System, content: content.clone() });
+    let user = Message { role: Role::User, content: rendered.user.clone() };
+    system.chain([user]).collect()
+}
+
+fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
+    match rendered {
+        [one] => one.as_text().into(),
+        many => {
+            let mut text = String::new();
+            for (index, it) in many.iter().enumerate() {
+                let _ = writeln!(text, "--- candidate {index} ---\n{}", it.as_text());
+            }
+            text.into()
+        }
+    }
+}
+
+fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<str>)> {
+    let list = |items: Vec<String>| items.join(",");
+    let mut params: Vec<(&str, String)> = vec![
+        (param::TASK, task.name.clone()),
+        (param::SPLIT, options.split.to_string()),
+        ("models", list(options.models.iter().map(ToString::to_string).collect())),
+        ("prompts", list(options.prompts.clone())),
+        ("n_tips", options.n_tips.to_string()),
+        ("n_scenarios", options.n_scenarios.to_string()),
+        ("temperature", options.temperature.to_string()),
+        ("experiment", options.experiment.clone()),
+        ("max_model_b", options.max_model_b.to_string()),
+        ("diversity", options.diversity.to_string()),
+        ("seed", options.seed.to_string()),
+        ("max_tokens", options.max_tokens.to_string()),
+        ("num_ctx", options.num_ctx.to_string()),
+    ];
+    params.extend(options.recorded.iter().map(|(key, value)| (key.as_str(), value.clone())));
+    params.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+}

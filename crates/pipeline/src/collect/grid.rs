@@ -1,0 +1,150 @@
+//! The grid: which cells there are, in which order, and which key each has.
+
+use std::sync::Arc;
+
+use assize_domain::cell::CellIdentity;
+use assize_domain::hash::{canonical_json, sha256_hex};
+use assize_domain::prompt::{Prompt, Rendered, Renderer};
+use assize_domain::scenario::Scenario;
+use assize_domain::task::Task;
+
+use super::CollectOptions;
+use crate::gate::Sized;
+use crate::{PipelineError, Result};
+
+/// The prompts and scenarios of a collection, checked and compiled.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    task: &'a Task,
+    options: &'a CollectOptions,
+    prompts: Vec<(&'a Prompt, Renderer)>,
+    scenarios: Vec<&'a Scenario>,
+    schema: String,
+}
+
+/// One cell of a model, before anything is generated.
+#[derive(Debug)]
+pub struct Cell<'a> {
+    pub prompt: &'a Prompt,
+    pub scenario: &'a Scenario,
+    pub key: String,
+    /// One for all candidates, or one each with `--diversity`.
+    pub rendered: Vec<Arc<Rendered>>,
+}
+
+impl<'a> Grid<'a> {
+    /// Finds the prompts and scenarios that the options name.
+    pub fn new(task: &'a Task, options: &'a CollectOptions) -> Result<Self> {
+        let mut prompts = Vec::new();
+        for name in &options.prompts {
+            let Some(prompt) = task.prompt(name) else {
+                let names = task.prompts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+                return Err(PipelineError::Invalid(format!(
+                    "the task {} has no prompt '{name}': use one of {names}",
+                    task.name
+                )));
+            };
+            prompts.push((prompt, Renderer::new(prompt).map_err(PipelineError::Invalid)?));
+        }
+        let cap = if options.n_scenarios == 0 { usize::MAX } else { options.n_scenarios as usize };
+        let scenarios: Vec<_> = task.split(options.split).take(cap).collect();
+        if scenarios.is_empty() {
+            return Err(PipelineError::Invalid(format!(
+                "the task {} has no scenario in the split {}",
+                task.name, options.split
+            )));
+        }
+        if options.diversity && task.angles.is_empty() {
+            return Err(PipelineError::Invalid(format!(
+                "--diversity needs angles, and the task {} has none: add angles = [\"…\"] to its task.toml",
+                task.name
+            )));
+        }
+        let schema = task.output.schema.as_ref().map(canonical_json).unwrap_or_default();
+        Ok(Self { task, options, prompts, scenarios, schema })
+    }
+
+    pub fn prompts(&self) -> impl Iterator<Item = &'a Prompt> {
+        self.prompts.iter().map(|(prompt, _)| *prompt)
+    }
+
+    pub fn scenarios(&self) -> &[&'a Scenario] {
+        &self.scenarios
+    }
+
+    /// Cells of one model, before sharding.
+    pub fn cells_per_model(&self) -> usize {
+        self.prompts.len() * self.scenarios.len()
+    }
+
+    /// How many cells of a model fall into this shard.
+    pub fn count(&self, model: &Sized) -> u64 {
+        self.positions(model).count() as u64
+    }
+
+    /// The cells of a model that fall into this shard, prompt by prompt.
+    pub fn cells(&self, model: &'a Sized) -> impl Iterator<Item = Result<Cell<'a>>> {
+        self.positions(model).map(move |position| self.cell(model, position))
+    }
+
+    fn positions(&self, model: &Sized) -> impl Iterator<Item = usize> {
+        let models = self.options.models.len().max(1);
+        let position = self.options.models.iter().position(|id| *id == model.id).unwrap_or(0);
+        let per_model = self.cells_per_model();
+        let shard = self.options.shard;
+        (0..per_model).filter(move |cell| {
+            shard.is_none_or(|(this, of)| {
+                let of = of as usize;
+                // Whole models where there are enough of them, else runs of neighbouring cells.
+                let owner = if of <= models {
+                    position * of / models
+                } else {
+                    (position * per_model + cell) * of / (models * per_model)
+                };
+                owner + 1 == this as usize
+            })
+        })
+    }
+
+    fn cell(&self, model: &Sized, position: usize) -> Result<Cell<'a>> {
+        let (prompt, renderer) = &self.prompts[position / self.scenarios.len()];
+        let scenario = self.scenarios[position % self.scenarios.len()];
+        let render = |angle: &str| {
+            renderer.render(scenario, angle).map(Arc::new).map_err(|error| {
+                PipelineError::Invalid(format!("prompt {} × scenario {}: {error}", prompt.name, scenario.id))
+            })
+        };
+        let rendered = if self.options.diversity {
+            (0..self.options.n_tips).map(|index| render(self.angle(index))).collect::<Result<Vec<_>>>()?
+        } else {
+            vec![render("")?]
+        };
+        let hashes: String = rendered.iter().map(|it| it.sha256()).collect();
+        let model_id = model.id.to_string();
+        let key = CellIdentity {
+            task: &self.task.name,
+            split: self.options.split.as_str(),
+            model: &model_id,
+            model_digest: &model.info.digest,
+            prompt: &prompt.name,
+            rendered_sha256: &sha256_hex(hashes.as_bytes()),
+            scenario: &scenario.id,
+            scenario_sha256: &scenario.sha256,
+            n_tips: self.options.n_tips,
+            temperature: self.options.temperature,
+            max_tokens: self.options.max_tokens,
+            num_ctx: self.options.num_ctx,
+            seed: self.options.seed,
+            diversity: self.options.diversity,
+            schema: &self.schema,
+        }
+        .key();
+        Ok(Cell { prompt, scenario, key, rendered })
+    }
+
+    /// The angle of a candidate; they repeat from the start.
+    pub fn angle(&self, index: u32) -> &'a str {
+        let angles = &self.task.angles;
+        angles.get(index as usize % angles.len().max(1)).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,237 @@
+//! From tracked runs to scores per pair and scenario.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use assize_domain::judge::Tier;
+use assize_domain::leaderboard::{Coverage, Pair};
+use assize_domain::prompt::short_hash;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{RunStatus, param};
+use assize_domain::verdict::{RubricRef, effective};
+use assize_store::{BoardRun, Tracking};
+
+use super::CompareOptions;
+use crate::judge::rubric_of;
+use crate::{PipelineError, Result};
+
+/// A pair with the exact content of its prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Arm {
+    model: String,
+    prompt: String,
+    prompt_sha256: String,
+}
+
+/// Everything that ranking needs.
+#[derive(Debug, Default)]
+pub struct Scores {
+    arms: Vec<Arm>,
+    arm_index: HashMap<Arm, usize>,
+    pub scenarios: Vec<String>,
+    scenario_index: HashMap<String, usize>,
+    pub rubric: Option<RubricRef>,
+    pub full_rubric: Option<Rubric>,
+    tiers: BTreeMap<Tier, TierScores>,
+    speeds: Vec<Speed>,
+    cells: u32,
+    failed: u32,
+    pub other_rubric_runs: u32,
+    first_pair: Option<usize>,
+}
+
+/// One tier's verdicts.
+#[derive(Debug, Default)]
+pub struct TierScores {
+    /// (arm, scenario, composite), one a candidate.
+    pub rows: Vec<(usize, usize, f64)>,
+    /// Sums of every score over the candidates of a cell, with their count.
+    pub cells: HashMap<(usize, usize), CellSums>,
+    /// Runs of which every candidate is judged.
+    pub judged: u32,
+    /// Runs of which some candidates are judged and some are not.
+    pub partly: u32,
+    pub candidates: u64,
+}
+
+/// Sums over the judged candidates of one cell.
+#[derive(Debug, Default, Clone)]
+pub struct CellSums {
+    pub count: f64,
+    pub sums: Vec<f64>,
+}
+
+/// Latency and speed of an arm, summed over its runs.
+#[derive(Debug, Default, Clone)]
+struct Speed {
+    latency_ms: (f64, u32),
+    tokens_per_s: (f64, u32),
+}
+
+/// Reads the runs of one split.
+pub fn read(store: &dyn Tracking, options: &CompareOptions) -> Result<Scores> {
+    let mut scores = Scores::default();
+    let mut names: Vec<String> = Vec::new();
+    let mut first_run: Option<String> = None;
+    let mut error: Option<PipelineError> = None;
+    store.board_each(&options.experiment, options.split, &mut |run| {
+        if first_run.is_none() {
+            first_run = Some(run.run_id.to_owned());
+            match rubric_of(store, run.run_id, &run.rubric) {
+                Ok(rubric) => {
+                    names = rubric.score_names().map(str::to_owned).collect();
+                    scores.rubric = Some(run.rubric.clone());
+                    scores.full_rubric = Some(rubric);
+                }
+                Err(wrong) => error = Some(wrong),
+            }
+        }
+        scores.add(&run, &names);
+        Ok(())
+    })?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if let Some(run_id) = first_run {
+        scores.first_pair = scores.first_of_grid(store, &run_id)?;
+    }
+    Ok(scores)
+}
+
+impl Scores {
+    fn add(&mut self, run: &BoardRun<'_>, names: &[String]) {
+        let arm = Arm {
+            model: run.model.to_owned(),
+            prompt: run.prompt.to_owned(),
+            prompt_sha256: run.prompt_sha256.to_owned(),
+        };
+        let arm = if let Some(known) = self.arm_index.get(&arm) {
+            *known
+        } else {
+            self.arms.push(arm.clone());
+            self.speeds.push(Speed::default());
+            self.arm_index.insert(arm, self.arms.len() - 1);
+            self.arms.len() - 1
+        };
+        let scenario = if let Some(known) = self.scenario_index.get(run.scenario) {
+            *known
+        } else {
+            self.scenarios.push(run.scenario.to_owned());
+            self.scenario_index.insert(run.scenario.to_owned(), self.scenarios.len() - 1);
+            self.scenarios.len() - 1
+        };
+        self.cells += 1;
+        if run.status == RunStatus::Failed {
+            self.failed += 1;
+            return;
+        }
+        let speed = &mut self.speeds[arm];
+        for (sum, value) in [(&mut speed.latency_ms, run.latency_ms), (&mut speed.tokens_per_s, run.tokens_per_s)] {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                sum.0 += value;
+                sum.1 += 1;
+            }
+        }
+        // Scores under different rubrics are never put side by side.
+        if self.rubric.as_ref() != Some(&run.rubric) {
+            self.other_rubric_runs += 1;
+            return;
+        }
+        for tier in Tier::ALL {
+            self.add_tier(run, tier, arm, scenario, names);
+        }
+    }
+
+    fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, arm: usize, scenario: usize, names: &[String]) {
+        let verdicts = effective(&run.files, tier, &run.rubric.sha256);
+        if verdicts.is_empty() {
+            return;
+        }
+        let scores = self.tiers.entry(tier).or_default();
+        let complete = verdicts.len() >= run.n_candidates as usize;
+        scores.judged += u32::from(complete);
+        scores.partly += u32::from(!complete);
+        scores.candidates += verdicts.len() as u64;
+        let cell = scores.cells.entry((arm, scenario)).or_default();
+        cell.sums.resize(names.len(), 0.0);
+        for verdict in verdicts.values() {
+            scores.rows.push((arm, scenario, verdict.composite));
+            cell.count += 1.0;
+            for (name, value) in &verdict.scores.0 {
+                if let Some(position) = names.iter().position(|known| known == name) {
+                    cell.sums[position] += value;
+                }
+            }
+        }
+    }
+
+    /// The first model × first prompt of the experiment, as its first collect named them.
+    fn first_of_grid(&self, store: &dyn Tracking, first_run: &str) -> Result<Option<usize>> {
+        let run = store.run_get(first_run)?;
+        let list = |key: &str| {
+            let value = run.params.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+            value.unwrap_or_default()
+        };
+        let (models, prompts) = (list("models"), list("prompts"));
+        let own = (list(param::MODEL), list(param::PROMPT));
+        let pairs = models.split(',').flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
+        let mut wanted = pairs.chain([(own.0.as_str(), own.1.as_str())]);
+        Ok(wanted.find_map(|(model, prompt)| {
+            self.arms.iter().position(|arm| arm.model == model && arm.prompt == prompt)
+        }))
+    }
+
+    /// Expert where it has judged anything, else auto.
+    pub fn default_tier(&self) -> Tier {
+        if self.tiers.contains_key(&Tier::Expert) || !self.tiers.contains_key(&Tier::Auto) {
+            Tier::Expert
+        } else {
+            Tier::Auto
+        }
+    }
+
+    pub fn tier(&self, tier: Tier) -> Option<&TierScores> {
+        self.tiers.get(&tier)
+    }
+
+    /// All pairs. Where a prompt's name has had two contents they are two: `v1@3fa2c1`.
+    pub fn pairs(&self) -> Vec<Pair> {
+        let mut contents: HashMap<&str, BTreeSet<&str>> = HashMap::new();
+        for arm in &self.arms {
+            contents.entry(&arm.prompt).or_default().insert(&arm.prompt_sha256);
+        }
+        let name = |arm: &Arm| {
+            if contents[arm.prompt.as_str()].len() > 1 {
+                format!("{}@{}", arm.prompt, short_hash(&arm.prompt_sha256))
+            } else {
+                arm.prompt.clone()
+            }
+        };
+        self.arms.iter().map(|arm| Pair { model: arm.model.clone(), prompt: name(arm) }).collect()
+    }
+
+    pub fn first_pair(&self) -> Option<usize> {
+        self.first_pair
+    }
+
+    /// The pair written as `MODEL/PROMPT`; a model's name may hold slashes itself.
+    pub fn find_pair(&self, text: &str) -> Option<usize> {
+        self.pairs().iter().position(|pair| format!("{}/{}", pair.model, pair.prompt) == text)
+    }
+
+    pub fn latency_ms(&self, arm: usize) -> Option<f64> {
+        mean(self.speeds.get(arm)?.latency_ms)
+    }
+
+    pub fn tokens_per_s(&self, arm: usize) -> Option<f64> {
+        mean(self.speeds.get(arm)?.tokens_per_s)
+    }
+
+    pub fn coverage(&self, tier: Tier) -> Coverage {
+        let judged = self.tier(tier).map_or(0, |scores| scores.judged);
+        Coverage { cells: self.cells, judged, pending: self.cells - self.failed - judged, failed: self.failed }
+    }
+}
+
+fn mean((sum, count): (f64, u32)) -> Option<f64> {
+    (count > 0).then(|| sum / f64::from(count))
+}

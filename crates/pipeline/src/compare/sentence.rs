@@ -1,0 +1,141 @@
+//! What the figures carry, in words.
+
+use assize_domain::leaderboard::{Decision, Leaderboard, Pair, Row};
+use assize_stats::power::{self, Goal};
+use assize_stats::table::Table;
+use assize_stats::{Alternative, MIN_TEST_BLOCKS, describe, paired};
+
+use super::read::{Scores, TierScores};
+use crate::error::count;
+
+/// A difference below this is of no practical use.
+const PRACTICAL_MARGIN: f64 = 0.5;
+/// Tests are called significant at this level, over the whole family.
+const LEVEL: f64 = 0.05;
+/// More scenarios than this are never proposed.
+const MOST_SCENARIOS: usize = 10_000;
+
+/// The decision: which pair to ship, or why the data cannot tell.
+pub fn decide(
+    board: &Leaderboard,
+    means: &[Vec<Option<f64>>],
+    incumbent: Option<usize>,
+    pairs: &[Pair],
+) -> Option<Decision> {
+    let no_winner = |reason: String, scenarios_needed| Some(Decision { winner: None, reason, scenarios_needed });
+    if board.rows.is_empty() {
+        let reason = "No winner yet: nothing is judged.".to_owned();
+        return no_winner(reason, None);
+    }
+    let Some(champion) = &board.incumbent else {
+        return no_winner("No winner yet: the incumbent has no judged scenario to compare with.".to_owned(), None);
+    };
+    let challengers = board.rows.iter().filter(|row| row.pair() != *champion);
+    let Some(best) = challengers.clone().max_by(|a, b| difference(a).total_cmp(&difference(b))) else {
+        return no_winner(format!("No winner yet: {champion} is alone; collect another pair to compare."), None);
+    };
+    let family = challengers.clone().count();
+    let scenarios = board.rows.iter().map(|row| row.scenarios).max().unwrap_or(0) as usize;
+    if scenarios < MIN_TEST_BLOCKS {
+        let reason = format!(
+            "No winner yet: {} cannot carry a test, because even a clean sweep has p = 1/2^{scenarios}; \
+             {MIN_TEST_BLOCKS} are needed.",
+            count(scenarios, "scenario"),
+        );
+        return no_winner(reason, u32::try_from(MIN_TEST_BLOCKS).ok());
+    }
+    let wins = |row: &&Row| {
+        let versus = row.vs_incumbent.as_ref();
+        versus.is_some_and(|it| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= LEVEL))
+    };
+    if let Some(winner) = challengers.clone().filter(wins).max_by(|a, b| difference(a).total_cmp(&difference(b))) {
+        let reason = format!(
+            "{} beats the incumbent by {}, p = {} over {}.",
+            winner.pair(),
+            figure(winner),
+            small(winner.vs_incumbent.as_ref().and_then(|it| it.p_adjusted).unwrap_or(f64::NAN)),
+            count(family, "challenger"),
+        );
+        return Some(Decision { winner: Some(winner.pair()), reason, scenarios_needed: None });
+    }
+    let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
+    let lead = if difference(best) > 0.0 {
+        format!("the best challenger, {}, is {}", best.pair(), figure(best))
+    } else {
+        format!("no challenger is ahead of {champion}; the nearest, {}, is {}", best.pair(), figure(best))
+    };
+    let more = needed.and_then(|needed| needed.checked_sub(scenarios)).filter(|more| *more > 0).map_or_else(
+        String::new,
+        |more| format!(" About {more} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power."),
+    );
+    no_winner(format!("No winner yet: {lead}.{more}"), needed.and_then(|needed| u32::try_from(needed).ok()))
+}
+
+fn difference(row: &Row) -> f64 {
+    row.vs_incumbent.as_ref().map_or(f64::NEG_INFINITY, |it| it.diff)
+}
+
+fn figure(row: &Row) -> String {
+    let Some(versus) = &row.vs_incumbent else {
+        return "not comparable".to_owned();
+    };
+    match versus.ci95 {
+        Some([low, high]) => format!("{:+.2} [{low:.2}, {high:.2}]", versus.diff),
+        None => format!("{:+.2}", versus.diff),
+    }
+}
+
+/// `.008`, as papers write a p value.
+pub fn small(p: f64) -> String {
+    if p < 0.0005 {
+        return "< .001".to_owned();
+    }
+    format!("{p:.3}").trim_start_matches('0').to_owned()
+}
+
+/// Scenarios that would show the practical margin, given how the best challenger's
+/// differences scatter.
+fn needed(best: &Row, means: &[Vec<Option<f64>>], incumbent: usize, pairs: &[Pair]) -> Option<usize> {
+    let arm = pairs.iter().position(|pair| *pair == best.pair())?;
+    let differences: Vec<f64> =
+        paired::differences(&means[arm], &means[incumbent]).into_iter().flatten().collect();
+    let sd = describe::sd(&differences)?;
+    power::blocks_needed(PRACTICAL_MARGIN, sd, Goal::usual(Alternative::Greater), MOST_SCENARIOS)
+}
+
+/// What a reader should know before believing the rows.
+pub fn warnings(scores: &Scores, judged: &TierScores, table: &Table, board: &Leaderboard) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let coverage = board.coverage;
+    if coverage.failed > 0 {
+        warnings.push(format!(
+            "{} failed and {} missing here: run the same collect again",
+            count(coverage.failed as usize, "cell"),
+            if coverage.failed == 1 { "is" } else { "are" },
+        ));
+    }
+    if judged.partly > 0 {
+        warnings.push(format!(
+            "{} judged in part: their means are over the candidates that have a verdict",
+            count(judged.partly as usize, "cell") + if judged.partly == 1 { " is" } else { " are" },
+        ));
+    }
+    let used: Vec<usize> = (0..table.arms()).filter(|arm| table.arm_cells(*arm).iter().any(Option::is_some)).collect();
+    let missing = table.missing_cells().iter().filter(|(arm, _)| used.contains(arm)).count();
+    if missing > 0 {
+        warnings.push(format!(
+            "{} of the grid without verdicts: pairs are compared on the scenarios that both have",
+            count(missing, "cell") + if missing == 1 { " is" } else { " are" },
+        ));
+    }
+    if let Some((least, most)) = table.replicates().filter(|(least, most)| least != most) {
+        warnings.push(format!("cells have {least} to {most} judged candidates: each cell counts the same"));
+    }
+    if scores.other_rubric_runs > 0 {
+        warnings.push(format!(
+            "{} under another rubric left out: scores under different rubrics are never compared",
+            count(scores.other_rubric_runs as usize, "run"),
+        ));
+    }
+    warnings
+}

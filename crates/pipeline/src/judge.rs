@@ -1,0 +1,37 @@
+//! Judge: hand out blind cases, take scores back.
+//!
+//! One pending queue, several doors: [`export`] and [`apply`] go through a file that a
+//! person or an agent fills in, [`auto`] asks a model. All of them score the same blind cases
+//! under the same rubric and leave the same verdict files.
+
+pub mod apply;
+pub mod auto;
+pub mod export;
+mod prompt;
+
+use assize_domain::rubric::Rubric;
+use assize_domain::run::artifact;
+use assize_domain::verdict::RubricRef;
+use assize_store::Tracking;
+
+use crate::{PipelineError, Result};
+
+/// The rubric that travels with a run.
+pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Result<Rubric> {
+    let corrupt = |reason: String| PipelineError::File {
+        path: format!("{} of run {run_id}", artifact::RUBRIC),
+        reason,
+    };
+    let text = store.artifact_get(run_id, artifact::RUBRIC)?;
+    let text = text.ok_or_else(|| corrupt("is missing, so nobody can judge this run".to_owned()))?;
+    let rubric = Rubric::parse(artifact::RUBRIC, &text)
+        .map_err(|problems| corrupt(problems.first().map(ToString::to_string).unwrap_or_default()))?;
+    if rubric.sha256 == wanted.sha256 {
+        Ok(rubric)
+    } else {
+        Err(corrupt(format!("is not the rubric {} that the run's tag names", wanted.id)))
+    }
+}
+
+/// Fresh bytes from the operating system, passed in.
+pub type Entropy = fn() -> [u8; 16];
