@@ -90,6 +90,7 @@ pub fn quantile_sorted(sorted: &[f64], probability: f64) -> Option<f64> {
 }
 
 /// Mid-ranks from 1 (ties share their average rank).
+#[expect(clippy::float_cmp, reason = "a tie is exact equality")]
 pub fn mid_ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));

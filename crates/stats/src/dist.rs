@@ -55,9 +55,6 @@ pub fn t_quantile(probability: f64, df: f64) -> Option<f64> {
     if probability < 0.5 {
         return t_quantile(1.0 - probability, df).map(|t| -t);
     }
-    if probability == 0.5 {
-        return Some(0.0);
-    }
     let tail = 1.0 - probability;
     let mut t = StudentsT::new(0.0, 1.0, df).ok()?.inverse_cdf(probability);
     let ln_norm = ln_gamma(df.midpoint(1.0)) - ln_gamma(df / 2.0) - 0.5 * (df * PI).ln();
@@ -68,7 +65,7 @@ pub fn t_quantile(probability: f64, df: f64) -> Option<f64> {
             break;
         }
         t += step;
-        if step.abs() <= 1e-14 * t.abs() {
+        if step.abs() <= 1e-14 * t.abs().max(1e-3) {
             break;
         }
     }

@@ -56,18 +56,18 @@ impl Flips {
             .collect();
         let width = comparisons.len().next_multiple_of(LANES);
         let mut scaled = vec![0.0; used.len() * width];
-        let mut counts = vec![0.0; width];
+        let mut counts = vec![0_usize; width];
         for (k, count) in counts.iter_mut().enumerate() {
             let source = comparisons.get(k).or(comparisons.first());
             let Some(source) = source else { continue };
             let present = || source.iter().filter_map(|d| finite(*d));
-            *count = present().count() as f64;
+            *count = present().count();
             let largest = present().fold(0.0_f64, |m, d| m.max(d.abs()));
             if largest == 0.0 {
                 continue;
             }
             let squares: f64 = present().map(|d| (d / largest).powi(2)).sum();
-            let norm = largest * (*count * squares).sqrt();
+            let norm = largest * (*count as f64 * squares).sqrt();
             for (row, &s) in used.iter().enumerate() {
                 scaled[row * width + k] = finite(source[s]).unwrap_or(0.0) / norm;
             }
@@ -77,7 +77,7 @@ impl Flips {
             width,
             blocks: used.len(),
             scaled,
-            ragged: is_ragged.then_some(counts),
+            ragged: is_ragged.then(|| counts.iter().map(|c| *c as f64).collect()),
             draws,
         })
     }

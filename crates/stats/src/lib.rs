@@ -21,6 +21,11 @@
 //! takes a seed, and the same seed gives the same bits with any number of threads. Nothing
 //! panics: what cannot be computed is `None` or a [`StatsError`] that says why.
 
+#![expect(
+    clippy::doc_markdown,
+    reason = "the formulas in the docs are mathematics, not code"
+)]
+
 pub mod agreement;
 pub mod arm;
 pub mod best;

@@ -2,85 +2,30 @@
 //! The file was computed with `NumPy`, `SciPy` and statsmodels; its conventions are in its `meta`.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(
+    clippy::float_cmp,
+    reason = "counts and given differences are compared exactly"
+)]
 
-#[path = "reference/brent.rs"]
-mod brent;
+#[path = "reference/board.rs"]
+mod board;
 #[path = "reference/support.rs"]
 mod support;
 
+use assize_stats::Alternative;
 use assize_stats::arm::{macro_score, row_score};
 use assize_stats::best::{probability_of_best, probability_of_best_drawn};
 use assize_stats::bootstrap::{bootstrap_mean, bootstrap_mean_exact};
 use assize_stats::dist::{f_upper, t_quantile};
 use assize_stats::max_t::{max_t, sign_flip, step_down};
 use assize_stats::multiplicity::{benjamini_hochberg, bonferroni, holm};
-use assize_stats::paired::{Pairing, differences, pair};
-use assize_stats::power::{
-    Goal, blocks_needed, detectable_dz, detectable_effect, detectable_effect_normal, power,
-    predicted_se_of_difference,
-};
 use assize_stats::ranks::{friedman, wilcoxon_signed_rank};
 use assize_stats::rng::SplitMix64;
-use assize_stats::table::{Row, Table};
+use assize_stats::table::Table;
 use assize_stats::variance::{Source, decompose, decompose_arms};
-use assize_stats::{Alternative, Draws};
+use board::{ARMS, CHALLENGERS, DRAWS, arm_of, composite, data, family, pairing, table_of};
 use serde_json::Value;
-use support::{close, close_interval, load, number, numbers};
-
-const ARMS: [&str; 6] = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
-const CHALLENGERS: [&str; 5] = ["m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
-const DRAWS: Draws = Draws {
-    count: 10_000,
-    seed: 42,
-};
-
-fn data() -> Value {
-    load(include_str!("data/leaderboard.json"))
-}
-
-fn arm_of(row: &Value) -> usize {
-    let name = format!(
-        "{}/{}",
-        row["model"].as_str().unwrap(),
-        row["prompt"].as_str().unwrap()
-    );
-    ARMS.iter().position(|arm| *arm == name).unwrap()
-}
-
-fn block_of(row: &Value) -> usize {
-    let name = row["scenario"].as_str().unwrap();
-    name.trim_start_matches('s').parse::<usize>().unwrap() - 1
-}
-
-fn table_of(data: &Value, column: &str, keep: impl Fn(&Value) -> bool) -> Table {
-    let rows: Vec<Row> = data["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|row| keep(row))
-        .map(|row| Row {
-            arm: arm_of(row),
-            block: block_of(row),
-            value: number(&row[column]),
-        })
-        .collect();
-    Table::from_rows(6, 8, &rows).unwrap()
-}
-
-fn composite(data: &Value) -> Table {
-    table_of(data, "composite", |_| true)
-}
-
-fn pairing(table: &Table, challenger: &str) -> Pairing {
-    let arm = ARMS.iter().position(|name| *name == challenger).unwrap();
-    pair(&table.arm_means(arm), &table.arm_means(0)).unwrap()
-}
-
-fn family(table: &Table) -> Vec<Vec<Option<f64>>> {
-    (1..6)
-        .map(|arm| differences(&table.arm_means(arm), &table.arm_means(0)))
-        .collect()
-}
+use support::{close, close_interval, number, numbers};
 
 #[test]
 fn generator_is_the_one_of_the_reference() {
@@ -354,86 +299,6 @@ fn arm_level() {
     let ranks = friedman(&table.means()).unwrap();
     close(ranks.chi2, &expected["friedman"]["chi2"]);
     close(ranks.p, &expected["friedman"]["p"]);
-}
-
-/// Where the reference's noncentral t gave no number on the finder's way; its finder took that
-/// for +∞.
-fn is_hole(blocks: usize, alternative: Alternative, dz: f64) -> bool {
-    alternative == Alternative::TwoSided
-        && match blocks {
-            5 => (6.9..7.1).contains(&dz),
-            6 => dz >= 5.5,
-            8 => dz >= 3.25,
-            _ => false,
-        }
-}
-
-/// The reference's detectable effects are where its root finder stopped, which is within 1e-5 of
-/// the root: the same finder on our power function must stop at the same number, and our own
-/// answer must be the root itself.
-#[track_caller]
-fn detectable(blocks: usize, goal: Goal, expected: &Value) -> f64 {
-    let shortfall = |dz| power(dz, blocks, goal.alpha, goal.alternative).unwrap() - goal.power;
-    let start = match goal.alternative {
-        Alternative::TwoSided => 1e-8,
-        Alternative::Greater => -1.0,
-    };
-    let with_holes = |dz: f64| {
-        if is_hole(blocks, goal.alternative, dz) {
-            f64::INFINITY
-        } else {
-            shortfall(dz)
-        }
-    };
-    let stopped = brent::expanding_root(with_holes, start);
-    close(stopped, expected);
-    let dz = detectable_dz(blocks, goal).unwrap();
-    assert!(shortfall(dz).abs() < 1e-12);
-    assert!((dz - stopped).abs() < 1e-5);
-    stopped
-}
-
-#[test]
-fn power_and_blocks_needed() {
-    let data = data();
-    let expected = &data["reference"]["power"];
-    let two_sided = Goal::usual(Alternative::TwoSided);
-    let one_sided = Goal::usual(Alternative::Greater);
-    for (key, wanted) in expected["dz_mde"].as_object().unwrap() {
-        let blocks = key.trim_start_matches("S=").parse().unwrap();
-        detectable(blocks, two_sided, &wanted["two_sided"]);
-        detectable(blocks, one_sided, &wanted["one_sided"]);
-    }
-    let table = composite(&data);
-    let sd = pairing(&table, "m2/p1").compare(0.95).unwrap().sd;
-    close(sd, &expected["example_sd_d"]);
-    let stopped = detectable(8, two_sided, &expected["dz_mde"]["S=8"]["two_sided"]);
-    close(stopped * sd, &expected["mde_composite_S8_two_sided"]);
-    let own = detectable_effect(sd, 8, two_sided).unwrap();
-    assert_eq!(own, detectable_dz(8, two_sided).unwrap() * sd);
-    let normal = detectable_effect_normal(sd, 8, two_sided).unwrap();
-    close(normal, &expected["mde_normal_approx_S8"]);
-    for (key, goal) in [
-        ("S_needed_two_sided_80pct", two_sided),
-        ("S_needed_one_sided_80pct", one_sided),
-    ] {
-        for (effect, wanted) in expected[key].as_object().unwrap() {
-            let effect: f64 = effect.parse().unwrap();
-            let blocks = blocks_needed(effect, sd, goal, 100_000).unwrap();
-            assert_eq!(blocks as f64, number(wanted), "{key} {effect}");
-        }
-    }
-    let components = decompose_arms(&table).unwrap().components;
-    for (key, wanted) in expected["predicted_se_diff_grid"].as_object().unwrap() {
-        let (blocks, replicates) = key.split_once(',').unwrap();
-        let se = predicted_se_of_difference(
-            components.first_by_block.unwrap(),
-            components.replicate.unwrap(),
-            blocks.trim_start_matches("S=").parse().unwrap(),
-            replicates.trim_start_matches("K=").parse().unwrap(),
-        );
-        close(se.unwrap(), wanted);
-    }
 }
 
 #[test]

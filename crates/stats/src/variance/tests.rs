@@ -1,4 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(
+    clippy::float_cmp,
+    reason = "these sums of small whole numbers are exact"
+)]
 
 use super::{decompose, decompose_arms};
 use crate::simulate::BlockModel;

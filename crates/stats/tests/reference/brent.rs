@@ -27,7 +27,7 @@ fn brent(f: impl Fn(f64) -> f64, left: f64, right: f64) -> f64 {
             (previous, current, opposite) = (current, opposite, current);
             (f_previous, f_current, f_opposite) = (f_current, f_opposite, f_current);
         }
-        let delta = (X_TOLERANCE + 4.0 * f64::EPSILON * current.abs()) / 2.0;
+        let delta = f64::midpoint(X_TOLERANCE, 4.0 * f64::EPSILON * current.abs());
         let half = (opposite - current) / 2.0;
         if f_current == 0.0 || half.abs() < delta {
             return current;
