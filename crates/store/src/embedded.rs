@@ -1,1 +1,232 @@
+//! The embedded tracking store: one SQLite file with MLflow's data model.
 //!
+//! Writing goes through one thread with group commit ([`writer`]); reading through a few
+//! connections of its own, each call on one consistent snapshot. Any number of processes may
+//! use the file at once. A cell is recorded once because a unique index says so, and a
+//! sitting is committed whole because it is one transaction.
+//!
+//! It deliberately knows no HTTP and no query language; both stand on the same tables.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use assize_domain::rubric::Rubric;
+use assize_domain::run::CellRecord;
+use assize_domain::scenario::Split;
+use assize_domain::sitting::Sitting;
+use assize_domain::verdict::VerdictFile;
+use rusqlite::Connection;
+
+use crate::sqlite::{self, Attempt};
+use crate::{
+    BoardRun, Committed, ExperimentSummary, JudgingCounts, KnownCell, PendingQuery, PendingRun,
+    Recorded, Result, Run, RunPage, RunQuery, Tracking,
+};
+
+mod board;
+mod cells;
+mod experiments;
+mod pending;
+mod rows;
+mod runs;
+mod schema;
+mod session;
+mod sittings;
+mod writer;
+
+/// Connections that are kept for the next reader.
+const IDLE_READERS: usize = 4;
+
+/// Runs, verdicts and sittings in one file.
+pub struct EmbeddedStore {
+    path: PathBuf,
+    uri: String,
+    readers: Mutex<Vec<Connection>>,
+    /// Dropped last: the last connection to leave tidies the write-ahead log up.
+    writer: writer::Writer,
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An id for a run from the operating system's source of randomness.
+pub fn random_run_id() -> std::io::Result<[u8; 16]> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)?;
+    Ok(id)
+}
+
+impl EmbeddedStore {
+    /// Opens the database, makes it (and its folder) where there is none, and brings its
+    /// layout up to date. `now_ms` is the wall clock in Unix milliseconds; `run_ids` makes
+    /// ids for runs, usually [`random_run_id`].
+    pub fn open(
+        path: &Path,
+        now_ms: impl Fn() -> i64 + Send + 'static,
+        run_ids: impl Fn() -> std::io::Result<[u8; 16]> + Send + 'static,
+    ) -> Result<Self> {
+        let conn = sqlite::open(path, &schema::LAYOUT)?;
+        tune_writer(&conn).map_err(|error| sqlite::explain(path, error))?;
+        let session =
+            session::Session::new(path.to_owned(), conn, Box::new(now_ms), Box::new(run_ids));
+        Ok(Self {
+            path: path.to_owned(),
+            uri: format!("sqlite:{}", path.display()),
+            readers: Mutex::new(Vec::new()),
+            writer: writer::Writer::start(path.to_owned(), session)?,
+        })
+    }
+
+    /// Reads on one snapshot.
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
+        self.try_read(work).map_err(|fault| fault.at(&self.path))
+    }
+
+    fn try_read<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Attempt<T> {
+        let idle = self.idle().pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => reader(&self.path)?,
+        };
+        let snapshot = conn.unchecked_transaction()?;
+        let outcome = work(&snapshot);
+        snapshot.finish()?;
+        let mut readers = self.idle();
+        if readers.len() < IDLE_READERS {
+            readers.push(conn);
+        }
+        outcome
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "cache_size", -16_384)?;
+    conn.pragma_update(None, "wal_autocheckpoint", 4_096)?;
+    conn.pragma_update(None, "journal_size_limit", 64 << 20)
+}
+
+fn reader(path: &Path) -> Attempt<Connection> {
+    let conn = sqlite::connect(path)?;
+    conn.pragma_update(None, "query_only", "ON")?;
+    conn.pragma_update(None, "cache_size", -8_192)?;
+    Ok(conn)
+}
+
+impl Tracking for EmbeddedStore {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    fn experiment_list(&self) -> Result<Vec<ExperimentSummary>> {
+        self.read(experiments::experiment_list)
+    }
+
+    fn cells_known(
+        &self,
+        experiment: &str,
+        cell_keys: &[String],
+    ) -> Result<Vec<Option<KnownCell>>> {
+        self.read(|conn| cells::cells_known(conn, experiment, cell_keys))
+    }
+
+    fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>> {
+        let experiment = experiment.to_owned();
+        let prepared = cells::prepare(cells);
+        self.writer
+            .write(move |session| cells::cells_record(session, &experiment, &prepared))
+    }
+
+    fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {
+        self.read(|conn| runs::run_list(conn, experiment, query))
+    }
+
+    fn run_get(&self, run_id: &str) -> Result<Run> {
+        self.read(|conn| rows::run_read(conn, rows::run_find(conn, run_id)?.id))
+    }
+
+    fn run_delete(&self, run_ids: &[String]) -> Result<()> {
+        let run_ids = run_ids.to_vec();
+        self.writer
+            .write(move |session| runs::run_delete(session, &run_ids))
+    }
+
+    fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        self.read(|conn| {
+            let run = rows::run_find(conn, run_id)?;
+            match session::text_find(conn, path)? {
+                Some(number) => rows::artifact_text(conn, &run, path, number),
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn pending_each(
+        &self,
+        experiment: &str,
+        query: &PendingQuery,
+        visit: &mut dyn FnMut(PendingRun) -> Result<()>,
+    ) -> Result<()> {
+        let experiment = self.read(|conn| experiments::experiment_need(conn, experiment))?;
+        let mut after = 0;
+        loop {
+            let page =
+                self.read(|conn| pending::pending_page(conn, experiment, query, &mut after))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            page.into_iter().try_for_each(&mut *visit)?;
+        }
+    }
+
+    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts> {
+        self.read(|conn| pending::judging_counts(conn, experiment))
+    }
+
+    fn sitting_open(&self, sitting: &Sitting) -> Result<()> {
+        let sitting = sitting.clone();
+        self.writer
+            .write(move |session| sittings::sitting_open(session, &sitting))
+    }
+
+    fn sitting_get(&self, id: &str) -> Result<Option<Sitting>> {
+        self.read(|conn| sittings::sitting_get(conn, id))
+    }
+
+    fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
+        self.read(|conn| {
+            let run = rows::run_find(conn, run_id)?;
+            let files = rows::verdicts_read(conn, &run)?;
+            Ok(files.into_iter().map(|(_, file)| file).collect())
+        })
+    }
+
+    fn sitting_commit(
+        &self,
+        files: &[(String, VerdictFile)],
+        rubric: &Rubric,
+    ) -> Result<Committed> {
+        let files = files.to_vec();
+        let rubric = rubric.clone();
+        self.writer
+            .write(move |session| sittings::sitting_commit(session, &files, &rubric))
+    }
+
+    fn board_each(
+        &self,
+        experiment: &str,
+        split: Split,
+        visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.read(|conn| board::board_each(conn, experiment, split, visit))
+    }
+}

@@ -21,6 +21,7 @@ use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
 
 pub mod embedded;
 mod error;
+mod sqlite;
 pub mod state;
 
 pub use error::StoreError;

@@ -1,1 +1,166 @@
+//! What is local to this machine, whatever the tracking URI: `DIR/state.db`.
 //!
+//! Today that is which models we loaded into which host, so that a restart after a crash
+//! recognises them. Each kind of thing gets tables of its own by a migration; nothing here is
+//! shared between machines, and nothing about runs belongs here.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::Connection;
+
+use crate::Result;
+use crate::sqlite::{self, Layout};
+
+const LAYOUT: Layout = Layout {
+    application_id: 0x4173_7a73,
+    what: "the local state of Assize",
+    migrations: &[V1],
+};
+
+const V1: &str = "
+CREATE TABLE loaded_models (
+    host TEXT NOT NULL,
+    model TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    ours_until_ms INTEGER NOT NULL,
+    PRIMARY KEY (host, model)
+) WITHOUT ROWID;
+";
+
+/// A model that we loaded into a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedModel {
+    pub model: String,
+    pub digest: String,
+    /// Unix milliseconds. The host unloads it by itself then, so what is resident later is
+    /// somebody else's.
+    pub ours_until_ms: i64,
+}
+
+/// The local state.
+pub struct State {
+    path: PathBuf,
+    conn: Mutex<Connection>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Opens `DIR/state.db` and makes it, and the folder, where there is none.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let path = dir.join("state.db");
+        let conn = sqlite::open(&path, &LAYOUT)?;
+        Ok(Self {
+            path,
+            conn: Mutex::new(conn),
+        })
+    }
+
+    /// Remembers that we loaded a model, or that we keep it for longer.
+    pub fn loaded_put(
+        &self,
+        host: &str,
+        model: &str,
+        digest: &str,
+        ours_until_ms: i64,
+    ) -> Result<()> {
+        self.with(|conn| {
+            conn.prepare_cached(
+                "INSERT INTO loaded_models (host, model, digest, ours_until_ms)
+                 VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (host, model) DO UPDATE
+                 SET digest = excluded.digest, ours_until_ms = excluded.ours_until_ms",
+            )?
+            .execute((host, model, digest, ours_until_ms))?;
+            Ok(())
+        })
+    }
+
+    /// The models that we loaded into a host, by name.
+    pub fn loaded_list(&self, host: &str) -> Result<Vec<LoadedModel>> {
+        self.with(|conn| {
+            let mut list = conn.prepare_cached(
+                "SELECT model, digest, ours_until_ms FROM loaded_models
+                 WHERE host = ?1 ORDER BY model",
+            )?;
+            let models = list.query_map([host], |row| {
+                Ok(LoadedModel {
+                    model: row.get(0)?,
+                    digest: row.get(1)?,
+                    ours_until_ms: row.get(2)?,
+                })
+            })?;
+            models.collect()
+        })
+    }
+
+    /// Forgets a model; one that is not there is no error.
+    pub fn loaded_remove(&self, host: &str, model: &str) -> Result<()> {
+        self.with(|conn| {
+            conn.prepare_cached("DELETE FROM loaded_models WHERE host = ?1 AND model = ?2")?
+                .execute((host, model))?;
+            Ok(())
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        let conn = self.conn.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&conn).map_err(|error| sqlite::explain(&self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_remembered_by_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("deep/.assize");
+        let state = State::open(&folder).unwrap();
+        state.loaded_put("here", "b", "d1", 10).unwrap();
+        state.loaded_put("here", "a", "d2", 20).unwrap();
+        state.loaded_put("there", "b", "d3", 30).unwrap();
+        drop(state);
+
+        let state = State::open(&folder).unwrap();
+        state.loaded_put("here", "b", "d4", 40).unwrap();
+        let model = |model: &str, digest: &str, ours_until_ms| LoadedModel {
+            model: model.to_owned(),
+            digest: digest.to_owned(),
+            ours_until_ms,
+        };
+        assert_eq!(
+            state.loaded_list("here").unwrap(),
+            [model("a", "d2", 20), model("b", "d4", 40)]
+        );
+        state.loaded_remove("here", "b").unwrap();
+        state.loaded_remove("here", "never").unwrap();
+        assert_eq!(state.loaded_list("here").unwrap(), [model("a", "d2", 20)]);
+        assert_eq!(state.loaded_list("there").unwrap(), [model("b", "d3", 30)]);
+    }
+
+    #[test]
+    fn the_two_kinds_of_file_are_not_confused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(State::open(dir.path()).unwrap());
+        let path = dir.path().join("state.db");
+        let error = sqlite::open(
+            &path,
+            &Layout {
+                application_id: 1,
+                ..LAYOUT
+            },
+        )
+        .unwrap_err();
+        assert!(error.to_string().contains("another program"), "{error}");
+    }
+}

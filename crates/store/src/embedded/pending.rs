@@ -1,0 +1,190 @@
+//! What waits to be judged, and how far judging has come.
+//!
+//! Everything here goes by tags, params and artifacts, so runs that other tools logged with
+//! the same ones are judged too. A run without the tag `auto_pending` waits for the automatic
+//! tier, because tools that know one tier only do not set it.
+
+use std::collections::BTreeMap;
+
+use assize_domain::hash::hex;
+use assize_domain::judge::Tier;
+use assize_domain::run::{RunStatus, artifact};
+use assize_domain::verdict::{RubricRef, VerdictFile, effective};
+use rusqlite::Connection;
+
+use super::experiments::{count, experiment_need};
+use super::rows::{RunKey, artifact_text, candidates_read, entry, status_number, verdicts_read};
+use super::schema::known;
+use crate::sqlite::Attempt;
+use crate::{JudgingCounts, PendingQuery, PendingRun};
+
+/// Runs that are read before they are handed out; no connection is held meanwhile, so a
+/// judge that takes hours keeps nothing from being cleaned up.
+const PAGE: usize = 64;
+
+/// The next runs that wait for a tier, after the run with this number; empty at the end.
+pub(crate) fn pending_page(
+    conn: &Connection,
+    experiment: i64,
+    query: &PendingQuery,
+    after: &mut i64,
+) -> Attempt<Vec<PendingRun>> {
+    loop {
+        let keys = waiting(conn, experiment, query.tier, *after)?;
+        let Some(last) = keys.last() else {
+            return Ok(Vec::new());
+        };
+        *after = last.id;
+        let mut page = Vec::with_capacity(keys.len());
+        for key in &keys {
+            page.extend(pending_read(conn, key, query)?);
+        }
+        if !page.is_empty() {
+            return Ok(page);
+        }
+    }
+}
+
+fn waiting(conn: &Connection, experiment: i64, tier: Tier, after: i64) -> Attempt<Vec<RunKey>> {
+    let sql = match tier {
+        Tier::Expert => format!(
+            "SELECT r.id, r.run_id FROM tags t CROSS JOIN runs r ON r.id = t.run
+             WHERE t.key = {key} AND t.value = {yes} AND typeof(t.value) = 'integer'
+               AND t.run > ?2 AND r.experiment = ?1 AND r.lifecycle_stage = 'active'
+               AND r.status = {finished} ORDER BY t.run LIMIT {PAGE}",
+            key = known::JUDGE_PENDING,
+            yes = known::TRUE,
+            finished = status_number(RunStatus::Finished),
+        ),
+        Tier::Auto => format!(
+            "SELECT r.id, r.run_id FROM runs r
+             JOIN tags t ON t.run = r.id AND t.key = {expert}
+             LEFT JOIN tags a ON a.run = r.id AND a.key = {auto}
+             WHERE r.experiment = ?1 AND r.id > ?2 AND r.lifecycle_stage = 'active'
+               AND r.status = {finished} AND coalesce(a.value, {yes}) <> {no}
+             ORDER BY r.id LIMIT {PAGE}",
+            expert = known::JUDGE_PENDING,
+            auto = known::AUTO_PENDING,
+            yes = known::TRUE,
+            no = known::FALSE,
+            finished = status_number(RunStatus::Finished),
+        ),
+    };
+    let mut list = conn.prepare_cached(&sql)?;
+    let keys = list.query_map((experiment, after), |row| {
+        Ok(RunKey {
+            id: row.get(0)?,
+            run_id: hex(&row.get::<_, [u8; 16]>(1)?),
+        })
+    })?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The run as a judge needs it; `None` where there is nothing for this judge to look at.
+fn pending_read(
+    conn: &Connection,
+    run: &RunKey,
+    query: &PendingQuery,
+) -> Attempt<Option<PendingRun>> {
+    let judge_kind = entry(conn, "tags", run.id, known::JUDGE_KIND)?.unwrap_or_default();
+    if query
+        .judge_kind
+        .as_ref()
+        .is_some_and(|wanted| *wanted != judge_kind)
+    {
+        return Ok(None);
+    }
+    let candidates = candidates_read(conn, run)?.unwrap_or_default();
+    if candidates.iter().all(|candidate| candidate.text.is_none()) {
+        return Ok(None);
+    }
+    let rubric = rubric_of(conn, run.id)?;
+    let files: Vec<VerdictFile> = verdicts_read(conn, run)?
+        .into_iter()
+        .map(|(_, file)| file)
+        .collect();
+    let judged = effective(&files, query.tier, &rubric.sha256)
+        .into_keys()
+        .collect();
+    let context = artifact_text(conn, run, artifact::CONTEXT, known::ARTIFACT_CONTEXT)?;
+    Ok(Some(PendingRun {
+        run_id: run.run_id.clone(),
+        scenario: entry(conn, "params", run.id, known::SCENARIO)?.unwrap_or_default(),
+        judge_kind,
+        rubric,
+        context: context.unwrap_or_else(|| "{}".to_owned()),
+        candidates,
+        judged,
+    }))
+}
+
+fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
+    Ok(RubricRef {
+        id: entry(conn, "tags", run, known::RUBRIC)?.unwrap_or_default(),
+        sha256: entry(conn, "tags", run, known::RUBRIC_SHA256)?.unwrap_or_default(),
+    })
+}
+
+/// How far judging has come in an experiment.
+pub(crate) fn judging_counts(conn: &Connection, experiment: &str) -> Attempt<JudgingCounts> {
+    let experiment = experiment_need(conn, experiment)?;
+    let sql = format!(
+        "SELECT r.status, t.value = {yes}, coalesce(a.value, {yes}) <> {no},
+                CASE typeof(k.value) WHEN 'integer'
+                    THEN (SELECT text FROM texts WHERE id = k.value) ELSE k.value END,
+                count(*), sum(coalesce(n.value, 0))
+         FROM runs r
+         JOIN tags t ON t.run = r.id AND t.key = {expert}
+         LEFT JOIN tags a ON a.run = r.id AND a.key = {auto}
+         LEFT JOIN tags k ON k.run = r.id AND k.key = {kind}
+         LEFT JOIN latest_metrics n ON n.run = r.id AND n.key = {n_candidates}
+         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active'
+         GROUP BY 1, 2, 3, k.value",
+        yes = known::TRUE,
+        no = known::FALSE,
+        expert = known::JUDGE_PENDING,
+        auto = known::AUTO_PENDING,
+        kind = known::JUDGE_KIND,
+        n_candidates = known::N_CANDIDATES,
+    );
+    let mut counts = JudgingCounts::default();
+    let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
+    let mut list = conn.prepare_cached(&sql)?;
+    let mut rows = list.query([experiment])?;
+    while let Some(row) = rows.next()? {
+        let status: i64 = row.get(0)?;
+        let runs = count(row.get(4)?);
+        if status == status_number(RunStatus::Failed) {
+            counts.failed += runs;
+        }
+        if status != status_number(RunStatus::Finished) {
+            continue;
+        }
+        counts.runs += runs;
+        counts.candidates += whole(row.get(5)?);
+        if row.get(1)? {
+            counts.expert_pending += runs;
+            let kind: Option<String> = row.get(3)?;
+            *by_kind.entry(kind.unwrap_or_default()).or_default() += runs;
+        } else {
+            counts.expert_judged += runs;
+        }
+        if row.get(2)? {
+            counts.auto_pending += runs;
+        } else {
+            counts.auto_judged += runs;
+        }
+    }
+    counts.pending_by_kind = by_kind.into_iter().collect();
+    Ok(counts)
+}
+
+/// A sum of counts that were logged as metrics.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and counts are small"
+)]
+fn whole(sum: f64) -> u64 {
+    sum as u64
+}

@@ -1,0 +1,98 @@
+//! Listing and deleting runs.
+
+use assize_domain::run::RunStatus;
+use rusqlite::{Connection, params_from_iter};
+
+use super::experiments::experiment_need;
+use super::rows::{run_find, run_read, status_number};
+use super::schema::known;
+use super::session::{Session, Stored, lookup};
+use crate::sqlite::Attempt;
+use crate::{RunPage, RunQuery, StoreError};
+
+/// One page of an experiment's runs, oldest first. A page token is the number of the page's
+/// last run.
+pub(crate) fn run_list(conn: &Connection, experiment: &str, query: &RunQuery) -> Attempt<RunPage> {
+    let experiment = experiment_need(conn, experiment)?;
+    let ids = matching(conn, experiment, query)?;
+    let limit = usize::try_from(query.max_results).unwrap_or(usize::MAX);
+    let is_cut = limit > 0 && ids.len() > limit;
+    let shown = if is_cut { &ids[..limit] } else { &ids[..] };
+    let runs = shown
+        .iter()
+        .map(|id| run_read(conn, *id))
+        .collect::<Attempt<_>>()?;
+    Ok(RunPage {
+        runs,
+        next_page_token: shown.last().filter(|_| is_cut).map(ToString::to_string),
+    })
+}
+
+/// The runs of one page, and one more where there is one.
+fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec<i64>> {
+    let mut sql = "SELECT r.id FROM runs r WHERE r.experiment = ? AND r.lifecycle_stage = 'active'"
+        .to_owned();
+    let mut values = vec![Stored::Number(experiment)];
+    if let Some(token) = &query.page_token {
+        let after = token.parse().map_err(|_| {
+            StoreError::Conflict(format!(
+                "'{token}' is not a page token: leave it out to start from the first page"
+            ))
+        })?;
+        sql.push_str(" AND r.id > ?");
+        values.push(Stored::Number(after));
+    }
+    let wanted = [
+        (known::MODEL, &query.model),
+        (known::PROMPT, &query.prompt),
+        (known::SCENARIO, &query.scenario),
+    ];
+    for (key, value) in wanted {
+        let Some(value) = value else { continue };
+        let Some(stored) = lookup(conn, key, value)? else {
+            return Ok(Vec::new());
+        };
+        sql.push_str(
+            " AND EXISTS (SELECT 1 FROM params p WHERE p.run = r.id AND p.key = ? AND p.value = ?)",
+        );
+        values.extend([Stored::Number(key), stored]);
+    }
+    if let Some(pending) = query.pending {
+        sql.push_str(
+            " AND EXISTS (SELECT 1 FROM tags t WHERE t.run = r.id AND t.key = ? AND t.value = ?)",
+        );
+        let value = if pending { known::TRUE } else { known::FALSE };
+        values.extend([Stored::Number(known::JUDGE_PENDING), Stored::Number(value)]);
+        if pending {
+            sql.push_str(" AND r.status = ?");
+            values.push(Stored::Number(status_number(RunStatus::Finished)));
+        }
+    }
+    sql.push_str(" ORDER BY r.id");
+    if query.max_results > 0 {
+        sql.push_str(" LIMIT ?");
+        values.push(Stored::Number(i64::from(query.max_results) + 1));
+    }
+    let mut list = conn.prepare_cached(&sql)?;
+    let ids = list.query_map(params_from_iter(values), |row| row.get(0))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Marks runs as deleted, all or none; their cells can be recorded again.
+pub(crate) fn run_delete(session: &mut Session, run_ids: &[String]) -> Attempt<()> {
+    for run_id in run_ids {
+        let run = run_find(&session.conn, run_id)?;
+        session
+            .conn
+            .prepare_cached("UPDATE runs SET lifecycle_stage = 'deleted' WHERE id = ?1")?
+            .execute([run.id])?;
+        session
+            .conn
+            .prepare_cached(
+                "UPDATE experiments SET last_update_time = ?2
+                 WHERE experiment_id = (SELECT experiment FROM runs WHERE id = ?1)",
+            )?
+            .execute((run.id, session.now_ms()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The layout of the tracking database: MLflow's data model, made for appending.
+//!
+//! - A run has an integer `id` inside the file, in the order of creation, and 32 hex digits
+//!   outside (`run_id`, kept as 16 bytes). What belongs to a run is clustered by `(run, key)`,
+//!   so writing a run appends to a few tables instead of touching pages all over the file.
+//! - `texts` holds every key, and every short value of a param or tag, once. Tables refer to
+//!   them by number. A value that is long, or one of a kind (`cell_key`), is kept in place:
+//!   in a `value` column an INTEGER is a number of `texts` and a TEXT is the value itself.
+//!   Whether a value is in `texts` depends on its key and length only, so looking for a value
+//!   never has to try both.
+//! - The texts that readers rely on have fixed low numbers ([`known`]), so that the board reads
+//!   what it needs of a run from neighbouring rows.
+//! - `latest_metrics` holds the point that counts, `earlier_metrics` those that it superseded:
+//!   together they are the history. A metric that is logged once is one row.
+//! - `blobs` holds artifacts. What many runs share (rubric, prompt, context) carries its
+//!   SHA-256 and is there once; what belongs to one run carries none, because an index over
+//!   hashes that never meet again would only make writing slow.
+//!
+//! Nothing in `texts`, and no shared blob, is ever deleted: writers remember their numbers.
+
+use crate::sqlite::Layout;
+
+/// The tracking database.
+pub(crate) const LAYOUT: Layout = Layout {
+    application_id: 0x4173_7a65,
+    what: "a tracking store of Assize",
+    migrations: &[V1],
+};
+
+/// Numbers of texts that every database holds.
+pub(crate) mod known {
+    pub const TRUE: i64 = 1;
+    pub const FALSE: i64 = 2;
+    pub const SELECTION: i64 = 3;
+
+    pub const MODEL: i64 = 10;
+    pub const PROMPT: i64 = 11;
+    pub const SCENARIO: i64 = 12;
+    pub const SPLIT: i64 = 13;
+
+    pub const JUDGE_PENDING: i64 = 20;
+    pub const AUTO_PENDING: i64 = 21;
+    pub const JUDGE_KIND: i64 = 22;
+    pub const RUBRIC: i64 = 23;
+    pub const RUBRIC_SHA256: i64 = 24;
+    pub const PROMPT_SHA256: i64 = 25;
+    pub const CELL_KEY: i64 = 26;
+
+    pub const N_CANDIDATES: i64 = 30;
+    // 31 is `latency_ms`, between the two that bound the board's metrics.
+    pub const TOKENS_PER_S: i64 = 32;
+
+    pub const ARTIFACT_CONTEXT: i64 = 40;
+    pub const ARTIFACT_CANDIDATES: i64 = 41;
+
+    /// Every other text has a higher number.
+    pub const LAST: i64 = 99;
+}
+
+const V1: &str = "
+CREATE TABLE texts (
+    id INTEGER PRIMARY KEY,
+    text TEXT NOT NULL UNIQUE
+);
+INSERT INTO texts (id, text) VALUES
+    (1, 'true'), (2, 'false'), (3, 'selection'),
+    (10, 'model'), (11, 'prompt'), (12, 'scenario'), (13, 'split'),
+    (20, 'judge_pending'), (21, 'auto_pending'), (22, 'judge_kind'),
+    (23, 'rubric'), (24, 'rubric_sha256'), (25, 'prompt_sha256'), (26, 'cell_key'),
+    (30, 'n_candidates'), (31, 'latency_ms'), (32, 'tokens_per_s'),
+    (40, 'context.json'), (41, 'candidates.json'), (42, 'prompt.txt'), (43, 'raw.txt'),
+    (44, 'rubric.md'),
+    (99, '');
+
+CREATE TABLE experiments (
+    experiment_id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    lifecycle_stage TEXT NOT NULL DEFAULT 'active',
+    creation_time INTEGER NOT NULL,
+    last_update_time INTEGER NOT NULL
+);
+INSERT INTO experiments (experiment_id, name, creation_time, last_update_time)
+VALUES (0, 'Default', 0, 0);
+
+CREATE TABLE experiment_tags (
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment_id),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (experiment, key)
+) WITHOUT ROWID;
+
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    run_id BLOB NOT NULL UNIQUE,
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment_id),
+    name TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    start_time INTEGER NOT NULL,
+    end_time INTEGER,
+    lifecycle_stage TEXT NOT NULL DEFAULT 'active',
+    cell_key TEXT
+);
+CREATE UNIQUE INDEX runs_by_cell ON runs (experiment, cell_key)
+    WHERE cell_key IS NOT NULL AND lifecycle_stage = 'active';
+CREATE INDEX runs_by_experiment ON runs (experiment) WHERE lifecycle_stage = 'active';
+
+CREATE TABLE params (
+    run INTEGER NOT NULL,
+    key INTEGER NOT NULL,
+    value NOT NULL,
+    PRIMARY KEY (run, key)
+) WITHOUT ROWID;
+
+CREATE TABLE tags (
+    run INTEGER NOT NULL,
+    key INTEGER NOT NULL,
+    value NOT NULL,
+    PRIMARY KEY (run, key)
+) WITHOUT ROWID;
+CREATE INDEX tags_by_value ON tags (key, value) WHERE typeof(value) = 'integer';
+
+CREATE TABLE latest_metrics (
+    run INTEGER NOT NULL,
+    key INTEGER NOT NULL,
+    value REAL NOT NULL,
+    is_nan INTEGER NOT NULL,
+    timestamp INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    PRIMARY KEY (run, key)
+) WITHOUT ROWID;
+
+CREATE TABLE earlier_metrics (
+    run INTEGER NOT NULL,
+    key INTEGER NOT NULL,
+    timestamp INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    value REAL NOT NULL,
+    is_nan INTEGER NOT NULL,
+    PRIMARY KEY (run, key, timestamp, step, value, is_nan)
+) WITHOUT ROWID;
+
+CREATE TABLE blobs (
+    id INTEGER PRIMARY KEY,
+    sha256 BLOB,
+    content BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blobs_shared ON blobs (sha256) WHERE sha256 IS NOT NULL;
+
+CREATE TABLE artifacts (
+    run INTEGER NOT NULL,
+    path INTEGER NOT NULL,
+    blob INTEGER NOT NULL,
+    PRIMARY KEY (run, path)
+) WITHOUT ROWID;
+
+CREATE TABLE sittings (
+    id TEXT PRIMARY KEY,
+    experiment TEXT NOT NULL,
+    tier TEXT NOT NULL,
+    opened_at TEXT NOT NULL,
+    record TEXT NOT NULL
+);
+";

@@ -1,0 +1,196 @@
+//! The writer's connection and what it remembers: numbers of texts and of shared blobs.
+//!
+//! Remembering is safe across processes, because neither is ever deleted; what a failed job
+//! made is taken back, so a failure forgets everything.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, ToSql};
+
+use super::schema::known;
+use crate::sqlite::Attempt;
+use crate::{Result, StoreError};
+
+/// Values up to this length are kept once, in `texts`.
+const LONGEST_SHARED_VALUE: usize = 128;
+/// Entries that each memory holds at most; it starts anew when full.
+const REMEMBERED: usize = 16_384;
+/// Rows that one INSERT statement holds at most.
+const ROWS_AT_ONCE: usize = 32;
+
+/// Makes a run's id.
+pub(crate) type RunIds = Box<dyn Fn() -> std::io::Result<[u8; 16]> + Send>;
+/// Unix milliseconds.
+pub(crate) type Clock = Box<dyn Fn() -> i64 + Send>;
+
+/// What jobs work with.
+pub(crate) struct Session {
+    pub path: PathBuf,
+    pub conn: Connection,
+    clock: Clock,
+    run_ids: RunIds,
+    texts: HashMap<Box<str>, i64>,
+    blobs: HashMap<[u8; 32], i64>,
+    inserts: HashMap<(&'static str, usize), String>,
+}
+
+/// A value of a param or tag, as its column keeps it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Stored<'a> {
+    Number(i64),
+    Text(&'a str),
+}
+
+impl ToSql for Stored<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Number(number) => ToSqlOutput::from(*number),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        })
+    }
+}
+
+/// Whether a value is kept in `texts`; the same answer for readers and writers.
+fn is_shared(key: i64, value: &str) -> bool {
+    key != known::CELL_KEY && value.len() <= LONGEST_SHARED_VALUE
+}
+
+/// A value as a reader has to look for it; `None` where no run can have it.
+pub(crate) fn lookup<'a>(
+    conn: &Connection,
+    key: i64,
+    value: &'a str,
+) -> Attempt<Option<Stored<'a>>> {
+    if is_shared(key, value) {
+        Ok(text_find(conn, value)?.map(Stored::Number))
+    } else {
+        Ok(Some(Stored::Text(value)))
+    }
+}
+
+/// The number of a text.
+pub(crate) fn text_find(conn: &Connection, text: &str) -> Attempt<Option<i64>> {
+    let mut find = conn.prepare_cached("SELECT id FROM texts WHERE text = ?1")?;
+    Ok(find.query_row([text], |row| row.get(0)).optional()?)
+}
+
+impl Session {
+    pub fn new(path: PathBuf, conn: Connection, clock: Clock, run_ids: RunIds) -> Self {
+        Self {
+            path,
+            conn,
+            clock,
+            run_ids,
+            texts: HashMap::new(),
+            blobs: HashMap::new(),
+            inserts: HashMap::new(),
+        }
+    }
+
+    /// Forgets numbers that a rollback may have taken back.
+    pub fn forget(&mut self) {
+        self.texts.clear();
+        self.blobs.clear();
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        (self.clock)()
+    }
+
+    pub fn run_id_make(&self) -> Result<[u8; 16]> {
+        (self.run_ids)().map_err(|error| StoreError::Unusable {
+            path: self.path.display().to_string(),
+            reason: format!("this machine gave no random number for a run's id ({error})"),
+        })
+    }
+
+    /// The number of a text, which is added where it is new.
+    pub fn text(&mut self, text: &str) -> Attempt<i64> {
+        if let Some(id) = self.texts.get(text) {
+            return Ok(*id);
+        }
+        let id = match text_find(&self.conn, text)? {
+            Some(id) => id,
+            None => self
+                .conn
+                .prepare_cached("INSERT INTO texts (text) VALUES (?1)")?
+                .insert([text])?,
+        };
+        if self.texts.len() >= REMEMBERED {
+            self.texts.clear();
+        }
+        self.texts.insert(text.into(), id);
+        Ok(id)
+    }
+
+    /// A value as its column keeps it.
+    pub fn value<'a>(&mut self, key: i64, value: &'a str) -> Attempt<Stored<'a>> {
+        if is_shared(key, value) {
+            Ok(Stored::Number(self.text(value)?))
+        } else {
+            Ok(Stored::Text(value))
+        }
+    }
+
+    /// Keeps content that other runs may have too, once.
+    pub fn blob_shared(&mut self, sha256: &[u8; 32], content: &[u8]) -> Attempt<i64> {
+        if let Some(id) = self.blobs.get(sha256) {
+            return Ok(*id);
+        }
+        let found = self
+            .conn
+            .prepare_cached("SELECT id FROM blobs WHERE sha256 = ?1 AND sha256 IS NOT NULL")?
+            .query_row([sha256], |row| row.get(0))
+            .optional()?;
+        let id = match found {
+            Some(id) => id,
+            None => self
+                .conn
+                .prepare_cached("INSERT INTO blobs (sha256, content) VALUES (?1, ?2)")?
+                .insert((sha256, content))?,
+        };
+        if self.blobs.len() >= REMEMBERED {
+            self.blobs.clear();
+        }
+        self.blobs.insert(*sha256, id);
+        Ok(id)
+    }
+
+    /// Keeps content that belongs to one run.
+    pub fn blob_own(&self, content: &[u8]) -> Attempt<i64> {
+        let mut insert = self
+            .conn
+            .prepare_cached("INSERT INTO blobs (content) VALUES (?1)")?;
+        Ok(insert.insert([content])?)
+    }
+
+    /// Inserts rows into a table with as few statements as possible. `columns` is how many
+    /// values a row has; `value` binds one row's, from the position given.
+    pub fn insert_rows<R>(
+        &mut self,
+        table: &'static str,
+        columns: usize,
+        rows: &[R],
+        bind: impl Fn(&mut rusqlite::Statement<'_>, usize, &R) -> rusqlite::Result<()>,
+    ) -> Attempt<()> {
+        for chunk in rows.chunks(ROWS_AT_ONCE) {
+            let sql = self
+                .inserts
+                .entry((table, chunk.len()))
+                .or_insert_with(|| insert_sql(table, columns, chunk.len()));
+            let mut statement = self.conn.prepare_cached(sql)?;
+            for (position, row) in chunk.iter().enumerate() {
+                bind(&mut statement, position * columns + 1, row)?;
+            }
+            statement.raw_execute()?;
+        }
+        Ok(())
+    }
+}
+
+fn insert_sql(table: &str, columns: usize, rows: usize) -> String {
+    let row = format!("({})", vec!["?"; columns].join(", "));
+    format!("INSERT INTO {table} VALUES {}", vec![row; rows].join(", "))
+}

@@ -1,0 +1,246 @@
+//! Opening, checking and migrating a SQLite file; shared by the store and the local state.
+//!
+//! A file is looked at read-only before anything is written, so that somebody else's database
+//! is never touched. The layout's version is `PRAGMA user_version`; each migration is one
+//! script, and all that are missing run in one transaction, so two processes that open an old
+//! file at once migrate it once.
+//!
+//! Durability is that of a write-ahead log with `synchronous = NORMAL`: what is committed
+//! survives the death of the process at any instant. It deliberately does not wait for the
+//! disk on every commit; a power cut can lose the last moments, never the file's soundness.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use crate::StoreError;
+
+/// How long a process waits for another one to finish its transaction.
+const BUSY: Duration = Duration::from_mins(1);
+
+/// What kind of file this is, and the scripts that make and update it.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// Written into the file's header, so that files of different kinds are not confused.
+    pub application_id: i32,
+    /// What the file is, for messages.
+    pub what: &'static str,
+    /// One script for each version, oldest first.
+    pub migrations: &'static [&'static str],
+}
+
+/// What goes wrong on the way; becomes a [`StoreError`] once the path is known.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sql(rusqlite::Error),
+    Store(StoreError),
+}
+
+/// Shorthand for the crate's inner functions.
+pub(crate) type Attempt<T> = Result<T, Fault>;
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Fault {
+    pub fn at(self, path: &Path) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Sql(error) => explain(path, error),
+        }
+    }
+}
+
+fn unusable(path: &Path, reason: impl Into<String>) -> StoreError {
+    StoreError::Unusable {
+        path: path.display().to_string(),
+        reason: reason.into(),
+    }
+}
+
+/// The error with its remedy, where SQLite's own words do not suggest one.
+pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
+    let reason = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => {
+            "the disk is full, so nothing of this was written: free some space and run the \
+             command again"
+        }
+        Some(ErrorCode::ReadOnly) => {
+            "the file or its folder is read-only: make both writable, or name another file"
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process has kept it locked for more than a minute: wait for that process \
+             or end it, then run the command again"
+        }
+        Some(ErrorCode::NotADatabase) => {
+            "this is not a SQLite database, and it was left as it is: name another file"
+        }
+        Some(ErrorCode::CannotOpen) => {
+            "the file cannot be opened: check that it is a file, and that it and its folder can \
+             be read and written"
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "the database is damaged: keep a copy, then recover it with `sqlite3 FILE .recover` \
+             or name another file"
+        }
+        _ => {
+            return StoreError::Sqlite {
+                path: path.display().to_string(),
+                source: error,
+            };
+        }
+    };
+    unusable(path, reason)
+}
+
+/// Opens the file, makes it where there is none, and brings its layout up to date.
+pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Connection, StoreError> {
+    make_folder(path)?;
+    look(path, layout)?;
+    let mut conn = connect(path).map_err(|fault| fault.at(path))?;
+    write_ahead(&conn).map_err(|fault| fault.at(path))?;
+    migrate(&mut conn, path, layout)?;
+    Ok(conn)
+}
+
+/// One more connection to a file that [`open`] has prepared.
+pub(crate) fn connect(path: &Path) -> Attempt<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(BUSY)?;
+    conn.pragma_update(None, "synchronous", "NORMAL")?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    conn.pragma_update(None, "foreign_keys", "ON")?;
+    conn.set_prepared_statement_cache_capacity(256);
+    Ok(conn)
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Err(unusable(
+            path,
+            "this is a folder: name a file, for example one inside it",
+        ));
+    }
+    let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let reason = format!(
+            "its folder cannot be made ({error}): make {} yourself, or name another file",
+            folder.display()
+        );
+        unusable(path, reason)
+    })
+}
+
+/// Refuses what is not ours, without writing to it.
+fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
+    if std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
+        return Ok(());
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let (by_mlflow, tables, application_id) = Connection::open_with_flags(path, flags)
+        .and_then(|conn| owner(&conn))
+        .map_err(|error| explain(path, error))?;
+    if by_mlflow {
+        return Err(unusable(
+            path,
+            "MLflow made this database, and it was left as it is: start `mlflow server \
+             --backend-store-uri sqlite:///FILE` on it and pass its http:// address as \
+             --tracking-uri, or name another file",
+        ));
+    }
+    if tables > 0 && application_id != layout.application_id {
+        let reason = format!(
+            "this database belongs to another program (it is not {}), and it was left as it \
+             is: name another file",
+            layout.what
+        );
+        return Err(unusable(path, reason));
+    }
+    Ok(())
+}
+
+/// Whether MLflow made the file, how many tables it has, and its mark.
+fn owner(conn: &Connection) -> rusqlite::Result<(bool, u32, i32)> {
+    conn.busy_timeout(BUSY)?;
+    conn.query_row(
+        "SELECT coalesce(sum(name = 'alembic_version'), 0) > 0, count(*),
+                (SELECT application_id FROM pragma_application_id)
+         FROM sqlite_schema WHERE type = 'table'",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )
+}
+
+/// Switching to a write-ahead log needs the file alone for a moment, and SQLite does not wait
+/// for that by itself.
+fn write_ahead(conn: &Connection) -> Attempt<()> {
+    let mut tries_left = 200;
+    loop {
+        let mode = conn
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(_) => return Ok(()),
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && tries_left > 0 =>
+            {
+                tries_left -= 1;
+                sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn version_of(conn: &Connection) -> Attempt<usize> {
+    let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+fn migrate(conn: &mut Connection, path: &Path, layout: &Layout) -> Result<(), StoreError> {
+    let wanted = layout.migrations.len();
+    let found = apply_missing(conn, layout).map_err(|fault| fault.at(path))?;
+    if found > wanted {
+        let reason = format!(
+            "a newer Assize made this file (its layout is version {found}, this program knows \
+             {wanted}): update assize, or name another file"
+        );
+        return Err(unusable(path, reason));
+    }
+    Ok(())
+}
+
+/// Runs the scripts that are missing and answers the version that the file then has.
+fn apply_missing(conn: &mut Connection, layout: &Layout) -> Attempt<usize> {
+    let wanted = layout.migrations.len();
+    let found = version_of(conn)?;
+    if found >= wanted {
+        return Ok(found);
+    }
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found = version_of(&transaction)?;
+    for script in layout.migrations.iter().skip(found) {
+        transaction.execute_batch(script)?;
+    }
+    if found < wanted {
+        transaction.pragma_update(None, "application_id", layout.application_id)?;
+        transaction.pragma_update(None, "user_version", i64::try_from(wanted).unwrap_or(0))?;
+    }
+    transaction.commit()?;
+    Ok(found.max(wanted))
+}
