@@ -174,7 +174,6 @@ fn pairs_of(left: &[Option<i32>], right: &[Option<i32>]) -> Result<Vec<(i32, i32
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{Scale, compare, compare_flags};
     use crate::StatsError;
 

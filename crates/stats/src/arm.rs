@@ -140,7 +140,6 @@ pub(crate) fn check_confidence(confidence: f64) -> Result<(), StatsError> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{macro_score, row_score};
     use crate::table::Cell;
 

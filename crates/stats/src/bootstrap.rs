@@ -173,7 +173,6 @@ fn tails(values: &[f64], confidence: f64) -> Result<(f64, f64), StatsError> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{bootstrap_mean, bootstrap_mean_exact, for_each_multiset};
     use crate::Draws;
 

@@ -58,16 +58,16 @@ pub struct DriftPoint {
 pub fn drift(
     known: &[f64],
     sittings: &[Vec<Option<f64>>],
-    settings: DriftSettings,
+    config: DriftSettings,
 ) -> Result<Vec<Option<DriftPoint>>, StatsError> {
-    check(&settings)?;
+    check(&config)?;
     if let Some(other) = sittings.iter().find(|scores| scores.len() != known.len()) {
         return Err(StatsError::LengthMismatch {
             left: known.len(),
             right: other.len(),
         });
     }
-    let keep = 1.0 - settings.ewma_lambda;
+    let keep = 1.0 - config.ewma_lambda;
     let (mut ewma, mut up, mut down) = (0.0_f64, 0.0_f64, 0.0_f64);
     let mut forgotten = 1.0;
     let chart = |scores: &Vec<Option<f64>>| {
@@ -77,13 +77,13 @@ pub fn drift(
             .filter_map(|(score, known)| finite(score.map(|score| score - known)))
             .collect();
         let mean_shift = mean(&shifts)?;
-        let z = mean_shift / (settings.anchor_sd / (shifts.len() as f64).sqrt());
-        ewma = settings.ewma_lambda * z + keep * ewma;
+        let z = mean_shift / (config.anchor_sd / (shifts.len() as f64).sqrt());
+        ewma = config.ewma_lambda * z + keep * ewma;
         forgotten *= keep * keep;
-        let steady = settings.ewma_lambda / (2.0 - settings.ewma_lambda);
-        let ewma_limit = settings.ewma_limit * (steady * (1.0 - forgotten)).sqrt();
-        up = (up + z - settings.cusum_slack).max(0.0);
-        down = (down - z - settings.cusum_slack).max(0.0);
+        let steady = config.ewma_lambda / (2.0 - config.ewma_lambda);
+        let ewma_limit = config.ewma_limit * (steady * (1.0 - forgotten)).sqrt();
+        up = (up + z - config.cusum_slack).max(0.0);
+        down = (down - z - config.cusum_slack).max(0.0);
         Some(DriftPoint {
             anchors: shifts.len(),
             mean_shift,
@@ -93,7 +93,7 @@ pub fn drift(
             cusum_up: up,
             cusum_down: down,
             is_ewma_alarm: ewma.abs() > ewma_limit,
-            is_cusum_alarm: up.max(down) > settings.cusum_limit,
+            is_cusum_alarm: up.max(down) > config.cusum_limit,
         })
     };
     Ok(sittings.iter().map(chart).collect())
@@ -112,7 +112,6 @@ fn check(settings: &DriftSettings) -> Result<(), StatsError> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{DriftSettings, drift};
 
     #[test]

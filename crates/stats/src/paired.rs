@@ -136,7 +136,6 @@ pub fn paired_diff(differences: &[f64], confidence: f64) -> Result<PairedDiff, S
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{differences, pair, paired_diff};
     use crate::StatsError;
 

@@ -152,7 +152,6 @@ pub fn predicted_se_of_difference(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{Goal, blocks_needed, detectable_dz, power};
     use crate::Alternative::{Greater, TwoSided};
 

@@ -155,7 +155,6 @@ fn doubled_rank(rank: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{friedman, wilcoxon_signed_rank};
 
     #[test]

@@ -185,7 +185,6 @@ fn in_range(what: &'static str, index: usize, len: usize) -> Result<(), StatsErr
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{Row, Table};
     use crate::StatsError;
 

@@ -184,7 +184,6 @@ fn all_finite<'a>(mut values: impl Iterator<Item = &'a f64>) -> Result<(), Stats
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{Drawn, Lambda, inclusion_weighted, prediction_powered};
     use crate::rng::SplitMix64;
 

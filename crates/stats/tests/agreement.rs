@@ -147,20 +147,20 @@ fn drifting_anchors() {
     let params = &expected["params"];
     let known = numbers(&expected["base"]);
     same_count(known.len(), &params["n_anchors"]);
-    let settings = DriftSettings {
+    let config = DriftSettings {
         anchor_sd: number(&params["sigma0_item"]),
         ewma_lambda: number(&params["ewma_lambda"]),
         ewma_limit: number(&params["ewma_L"]),
         cusum_slack: number(&params["cusum_k"]),
         cusum_limit: number(&params["cusum_h"]),
     };
-    assert_eq!(settings, DriftSettings::default());
+    assert_eq!(config, DriftSettings::default());
     let raw = expected["sessions"].as_array().unwrap();
     let sittings: Vec<Vec<Option<f64>>> = raw
         .iter()
         .map(|scores| numbers(scores).into_iter().map(Some).collect())
         .collect();
-    let points = drift(&known, &sittings, settings).unwrap();
+    let points = drift(&known, &sittings, config).unwrap();
     let sessions = expected["per_session"].as_array().unwrap();
     assert_eq!(points.len(), sessions.len());
     for ((point, wanted), raw) in points.iter().zip(sessions).zip(raw) {

@@ -1,8 +1,6 @@
 //! What must hold for any data: order, labels and offsets do not matter, corrections only raise
 //! p values, shares add up, and nothing panics on gaps, ties or non-numbers.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use assize_stats::agreement::{Metric, Scale, alpha, compare};
 use assize_stats::arm::{macro_score, row_score};
 use assize_stats::best::{probability_of_best, probability_of_best_drawn};

@@ -128,7 +128,6 @@ impl Coincidences {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::{Metric, alpha};
 
     #[test]

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![expect(clippy::float_cmp, reason = "p values are counts over powers of two")]
 
 use super::{max_t, sign_flip, step_down};

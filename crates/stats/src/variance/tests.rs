@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![expect(
     clippy::float_cmp,
     reason = "these sums of small whole numbers are exact"
