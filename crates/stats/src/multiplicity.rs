@@ -34,7 +34,8 @@ pub fn benjamini_hochberg(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut adjusted = vec![None; p.len()];
     let mut smallest = 1.0_f64;
     for (place, (index, value)) in order.into_iter().enumerate().rev() {
-        smallest = smallest.min(m * value / (place + 1) as f64);
+        // A factor of at least one cannot round the result below the raw p.
+        smallest = smallest.min(value * (m / (place + 1) as f64));
         adjusted[index] = Some(smallest);
     }
     adjusted
