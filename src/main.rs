@@ -1,1 +1,63 @@
-fn main() {}
+//! The `assize` binary: it reads what was typed, wires the crates together, and prints.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod cli;
+mod commands;
+mod environment;
+mod output;
+mod session;
+mod settings;
+
+use cli::{Cli, Command};
+use session::Session;
+
+/// How a command ended, as the process reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    /// Finished, but some cells failed.
+    CellsFailed,
+    /// The user stopped it; the work so far is kept.
+    Interrupted,
+    /// Bad usage or invalid input, already explained.
+    Invalid,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Done => Self::SUCCESS,
+            Exit::Invalid => Self::from(2),
+            Exit::CellsFailed => Self::from(4),
+            Exit::Interrupted => Self::from(130),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => commands::explain(&error),
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<Exit> {
+    let session = Session::open(&cli.global)?;
+    match &cli.command {
+        Command::Demo(args) => commands::demo::run(&session, args),
+        Command::Init { dir } => commands::task::init(&session, dir),
+        Command::Validate { dir } => commands::task::validate(&session, dir.as_deref()),
+        Command::Models(args) => commands::models::run(&session, args),
+        Command::Collect(args) => commands::collect::run(&session, args),
+        Command::Judge(args) => commands::judge::run(&session, args),
+        Command::Compare(args) => commands::compare::run(&session, args),
+        Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),
+        Command::Runs(args) => commands::runs::run(&session, args),
+        Command::Config => session.output.data(settings::DEFAULTS).map(|()| Exit::Done).map_err(Into::into),
+        Command::Completions { shell } => commands::completions(&session, *shell),
+    }
+}

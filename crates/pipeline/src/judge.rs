@@ -34,4 +34,11 @@ pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Resu
 }
 
 /// Fresh bytes from the operating system, passed in.
-pub type Entropy = fn() -> [u8; 16];
+pub type Entropy = fn() -> std::io::Result<[u8; 16]>;
+
+fn draw(entropy: Entropy) -> Result<[u8; 16]> {
+    entropy().map_err(|error| PipelineError::File {
+        path: "the operating system's random source".to_owned(),
+        reason: error.to_string(),
+    })
+}

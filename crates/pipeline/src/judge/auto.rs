@@ -14,14 +14,14 @@ use assize_domain::cell::candidate_seed;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
-use assize_domain::sitting::Sitting;
+use assize_domain::sitting::{Sitting, case_id};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_providers::{Message, Provider, Request, Role, Sampling};
 use assize_store::{PendingQuery, PendingRun, Tracking};
 use serde_json::Value;
 
 use super::export::{open_candidates, sitting_id};
-use super::{Entropy, prompt, rubric_of};
+use super::{Entropy, draw, prompt, rubric_of};
 use crate::gate::Sized;
 use crate::guard::{Guard, Place};
 use crate::{PipelineError, Result};
@@ -84,13 +84,13 @@ impl AutoJudge<'_> {
         runs.retain(|run| run.rubric == rubric_ref);
         let now = (self.now)();
         let sitting = Sitting {
-            id: sitting_id(&now, self.entropy),
+            id: sitting_id(&now, self.entropy)?,
             experiment: self.experiment.to_owned(),
             tier: Tier::Auto,
             rubric: rubric_ref,
             opened_at: now,
             seed: self.seed,
-            salt: hex(&(self.entropy)()),
+            salt: hex(&draw(self.entropy)?),
             runs: runs.iter().map(|run| (run.run_id.clone(), open_candidates(run).collect())).collect(),
         };
         self.store.sitting_open(&sitting)?;
@@ -234,7 +234,8 @@ impl Bench<'_> {
             candidates: candidates
                 .iter()
                 .map(|candidate| {
-                    let nonce = hex(&(self.judge.entropy)()[..6]);
+                    // Whoever wrote the candidate cannot know the sitting's salt.
+                    let nonce = case_id(&self.sitting.salt, run_id, candidate.index);
                     let text = candidate.text.as_deref().unwrap_or_default();
                     let mut messages = prompt::messages(self.rubric, &asked, context, text, &nonce);
                     if let Some(error) = earlier.get(&candidate.index) {

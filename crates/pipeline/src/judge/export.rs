@@ -9,7 +9,7 @@ use assize_stats::rng::SplitMix64;
 use assize_store::{PendingQuery, PendingRun, Tracking};
 use serde_json::{Map, Value};
 
-use super::{Entropy, rubric_of};
+use super::{Entropy, draw, rubric_of};
 use crate::{PipelineError, Result};
 
 /// What to export.
@@ -59,15 +59,18 @@ pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy:
         )));
     }
     let rubric = rubric_of(store, &first.run_id, &first.rubric)?;
-    let seed = options.seed.unwrap_or_else(|| u64::from_le_bytes(entropy()[..8].try_into().unwrap_or_default()));
+    let seed = match options.seed {
+        Some(seed) => seed,
+        None => u64::from(u32::from_le_bytes(draw(entropy)?[..4].try_into().unwrap_or_default())),
+    };
     let sitting = Sitting {
-        id: sitting_id(now, entropy),
+        id: sitting_id(now, entropy)?,
         experiment: options.experiment.clone(),
         tier,
         rubric: first.rubric.clone(),
         opened_at: now.to_owned(),
         seed,
-        salt: hex(&entropy()),
+        salt: hex(&draw(entropy)?),
         runs: runs.iter().map(|run| (run.run_id.clone(), open_candidates(run).collect())).collect(),
     };
     let mut cases = Vec::new();
@@ -83,9 +86,9 @@ pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy:
 }
 
 /// An id that sorts by time and cannot be guessed: `20260427T101500-4f9a1c2e`.
-pub fn sitting_id(now: &str, entropy: Entropy) -> String {
-    let time: String = now.chars().take(19).filter(|c| c.is_ascii_alphanumeric()).collect();
-    format!("{time}-{}", hex(&entropy()[..4]))
+pub fn sitting_id(now: &str, entropy: Entropy) -> Result<String> {
+    let time: String = now.chars().take(19).filter(char::is_ascii_alphanumeric).collect();
+    Ok(format!("{time}-{}", hex(&draw(entropy)?[..4])))
 }
 
 /// The candidates of a run that have a text and no verdict of this tier.

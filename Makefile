@@ -1,0 +1,47 @@
+# The two commands that matter: `make demo` and `make test`. Both do all set-up.
+# One release build serves demo, tests and benchmarks: llama.cpp takes minutes to compile.
+
+CARGO ?= cargo
+BIN = $${CARGO_TARGET_DIR:-target}/release/assize
+
+.PHONY: demo test lint bench setup build weights quick test-ollama stress
+
+## demo: build, fetch the small embedded model, and run the whole job with it
+demo: build
+	@$(BIN) demo
+
+## test: everything, with the embedded engine and a real model
+test: weights
+	@$(CARGO) test --release --workspace --locked
+
+## quick: daily work, without the embedded engine (seconds instead of minutes)
+quick:
+	@$(CARGO) test --no-default-features --workspace --exclude assize-llama
+
+## lint: formatting, clippy, licences
+lint: setup
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null 2>&1; then $(CARGO) deny --all-features check; \
+	 else echo "SKIPPED: cargo deny is not installed (cargo install cargo-deny)" >&2; fi
+
+## bench: every benchmark, each beside its baseline
+bench: weights
+	@scripts/bench.sh
+
+## test-ollama: the grid against a real Ollama, which is installed where it can be had
+test-ollama: weights
+	@scripts/test-ollama.sh
+
+## stress: 200 kills during a collect, in the end exactly the grid
+stress: build
+	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test kill -- --nocapture
+
+build: setup
+	@$(CARGO) build --release --locked
+
+weights: build
+	@$(BIN) models pull smollm2-135m
+
+setup:
+	@scripts/setup.sh

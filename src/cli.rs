@@ -1,0 +1,344 @@
+//! The command line: what can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Which (model, prompt) pair to ship, and the proof.
+///
+/// Assize evaluates every model × prompt × scenario cell on the same fixed scenarios, lets the
+/// outputs wait as pending runs, has them scored blind against one pinned rubric, and ranks the
+/// pairs with honest statistics.
+#[derive(Debug, Parser)]
+#[command(name = "assize", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  assize demo                                          the whole job with the embedded model
+  assize collect --models qwen2.5:0.5b,gemma3:1b --experiment tip-bench
+  assize judge export --experiment tip-bench --out judge.json
+  assize judge apply judge.json --judge-kind human
+  assize compare --experiment tip-bench -o board.html
+
+Exit codes: 0 done · 1 a service, file or network failed · 2 bad usage or invalid input ·
+3 it ran, and a gate or threshold said no · 4 finished, but some cells failed · 130 interrupted";
+
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The task: a built-in name or a folder
+    #[arg(long, global = true, value_name = "NAME|DIR", default_value = assize_domain::builtin::DEFAULT)]
+    pub task: String,
+    /// Where runs are tracked: sqlite:PATH [default: $MLFLOW_TRACKING_URI, else sqlite:.assize/assize.db]
+    #[arg(long, global = true, value_name = "URI", visible_alias = "mlflow-url")]
+    pub tracking_uri: Option<String>,
+    /// Settings [default: assize.toml where present]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Machine-readable output on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress and no messages
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// No colours (also: NO_COLOR)
+    #[arg(long, global = true)]
+    pub no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the main job on embedded defaults: collect, judge, compare
+    Demo(Demo),
+    /// Write an editable copy of a built-in task
+    Init {
+        /// A new or empty folder
+        dir: PathBuf,
+    },
+    /// Check a task and say everything that is wrong with it
+    Validate {
+        /// The task's folder [default: the one that --task names]
+        dir: Option<String>,
+    },
+    /// What can be evaluated here, with sizes and whether the size gate admits it
+    #[command(subcommand)]
+    Models(Models),
+    /// Generate what is missing of a grid, and track it
+    Collect(Box<Collect>),
+    /// Score what was collected
+    #[command(subcommand)]
+    Judge(Judge),
+    /// Rank the (model, prompt) pairs
+    Compare(Compare),
+    /// Look at what is tracked
+    #[command(subcommand)]
+    Experiments(Experiments),
+    /// Look at single runs
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Print the settings, their defaults and what they mean
+    Config,
+    /// Print shell completions
+    Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Candidates per cell
+    #[arg(long, default_value_t = 3)]
+    pub n_tips: u32,
+    /// The experiment to use
+    #[arg(long, default_value = "demo")]
+    pub experiment: String,
+    /// Leave the automatic judge out: it is the slower half
+    #[arg(long)]
+    pub no_judge: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Models {
+    /// What can be evaluated here
+    List,
+    /// Get the weights of an embedded model
+    Pull {
+        /// A known name (smollm2-135m), a .gguf file or the address of one
+        name: String,
+    },
+    /// What a model says of itself
+    Show { model: String },
+}
+
+/// Flags of everything that talks to a model.
+#[derive(Debug, Default, Args)]
+pub struct ProviderFlags {
+    /// Reject larger models, in billions of parameters [default: 4.0]
+    #[arg(long, value_name = "B")]
+    pub max_model_b: Option<f64>,
+    /// One or several Ollama hosts [default: http://localhost:11434]
+    #[arg(long, value_name = "URL,…")]
+    pub ollama_url: Option<String>,
+    /// Endpoint of openai: models [default: $OPENAI_BASE_URL; key from $OPENAI_API_KEY]
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Answers of scripted: models
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<String>,
+    /// The size of a model that does not report one, in billions
+    #[arg(long, value_name = "MODEL=B")]
+    pub assume_size: Vec<String>,
+    /// Context per candidate, in tokens [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub num_ctx: Option<u32>,
+    /// Requests in flight for the resident model [default: 1]
+    #[arg(long, short, value_name = "N")]
+    pub jobs: Option<u32>,
+    /// Seconds that one request may take [default: 120]
+    #[arg(long, value_name = "S")]
+    pub timeout: Option<u64>,
+    /// Further tries for what is worth another [default: 3]
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Threads of the embedded engine [default: all cores but one]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// Give up exact sampling of the embedded engine for more speed
+    #[arg(long)]
+    pub fast: bool,
+    /// Unload other people's models from the host instead of stopping
+    #[arg(long)]
+    pub evict: bool,
+    /// Determines seeds and orders [default: 42]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  assize collect --models qwen2.5:0.5b,qwen2.5:1.5b --prompts v1,v3-few-shot --experiment tip-bench
+  assize collect --models embedded:smollm2-135m --n-tips 3 --n-scenarios 4 --dry-run
+  assize collect --models scripted:good,scripted:bad --script answers.json
+
+The same command again generates only what is missing.")]
+pub struct Collect {
+    /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, scripted:NAME
+    #[arg(long, value_name = "MODEL,…")]
+    pub models: Option<String>,
+    /// Prompt versions [default: the task's]
+    #[arg(long, value_name = "NAME,…")]
+    pub prompts: Option<String>,
+    /// Candidates per cell [default: 5]
+    #[arg(long, value_name = "N")]
+    pub n_tips: Option<u32>,
+    /// Cap on scenarios, 0 = all [default: 0]
+    #[arg(long, value_name = "N")]
+    pub n_scenarios: Option<u32>,
+    /// Sampling temperature [default: 0.7]
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f64>,
+    /// Experiment name [default: tip-bench-auto]
+    #[arg(long, value_name = "NAME")]
+    pub experiment: Option<String>,
+    /// Give each candidate its own angle, and log a diversity metric
+    #[arg(long)]
+    pub diversity: bool,
+    /// Which scenarios: selection, feedback or confirmation [default: selection]
+    #[arg(long, value_name = "SPLIT")]
+    pub split: Option<String>,
+    /// Most tokens per candidate [default: 128]
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u32>,
+    /// Whose desk the runs wait on [default: claude-code]
+    #[arg(long, value_name = "KIND")]
+    pub judge_kind: Option<String>,
+    /// Do the I-th of N parts of the grid, from 1
+    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
+    pub shard: Option<(u32, u32)>,
+    /// Show the grid, models, loads and an estimate; generate nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub provider: ProviderFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Judge {
+    /// Write pending cases as a blind judge file
+    Export {
+        #[arg(long)]
+        experiment: String,
+        /// Where to write; - for stdout
+        #[arg(long, short)]
+        out: PathBuf,
+        /// At most so many cases, rounded up to whole scenarios
+        #[arg(long, default_value_t = 0, value_name = "N")]
+        limit: usize,
+        /// Only runs that wait on this kind's desk [default: every kind]
+        #[arg(long, value_name = "KIND")]
+        judge_kind: Option<String>,
+        /// Determines the order of cases [default: random]
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+    },
+    /// Write the scores of a judge file: all of it or nothing
+    Apply {
+        /// The filled file; - for stdin
+        file: PathBuf,
+        /// Who judged: human, claude-code, … (people and agents are experts, others automatic)
+        #[arg(long, value_name = "KIND")]
+        judge_kind: Option<String>,
+        /// The judge's name
+        #[arg(long, value_name = "NAME")]
+        judged_by: Option<String>,
+        /// Take the scored cases and leave the rest pending
+        #[arg(long)]
+        partial: bool,
+    },
+    /// Let a model score what the automatic tier has not seen
+    Auto {
+        #[arg(long)]
+        experiment: String,
+        /// The judging model; ids as in collect
+        #[arg(long, value_name = "MODEL")]
+        judge: String,
+        #[command(flatten)]
+        provider: Box<ProviderFlags>,
+    },
+    /// How far judging has come
+    Status {
+        #[arg(long)]
+        experiment: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Compare {
+    #[arg(long)]
+    pub experiment: String,
+    /// Whose verdicts count [default: expert where it has judged anything, else auto]
+    #[arg(long, value_name = "expert|auto")]
+    pub tier: Option<assize_domain::judge::Tier>,
+    /// What the others are compared with [default: the first model and prompt]
+    #[arg(long, value_name = "MODEL/PROMPT")]
+    pub incumbent: Option<String>,
+    /// Which scenarios
+    #[arg(long, value_name = "SPLIT", default_value = "selection")]
+    pub split: assize_domain::scenario::Split,
+    /// How to print [default: table, or json with --json]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Write to a file, format by its ending (.json .csv .md .html .txt); repeatable
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+    Csv,
+    Md,
+    Html,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Experiments {
+    /// Experiments that hold runs
+    List,
+}
+
+#[derive(Debug, Args)]
+pub struct RunFilter {
+    #[arg(long)]
+    pub experiment: String,
+    #[arg(long)]
+    pub model: Option<String>,
+    #[arg(long)]
+    pub prompt: Option<String>,
+    #[arg(long)]
+    pub scenario: Option<String>,
+    /// Only runs that wait for an expert
+    #[arg(long)]
+    pub pending: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Runs {
+    /// Runs of an experiment
+    List {
+        #[command(flatten)]
+        filter: RunFilter,
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// One run: its prompt, candidates and verdicts
+    Show {
+        /// The run's id, or the start of it
+        run: String,
+    },
+    /// Take runs out of every list; their cells can be collected again
+    Delete {
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// All runs of an experiment, one candidate a record
+    Export {
+        #[command(flatten)]
+        filter: RunFilter,
+        /// Where to write, format by its ending (.jsonl .csv) [default: JSONL to stdout]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+fn parse_shard(text: &str) -> Result<(u32, u32), String> {
+    let parsed = text.split_once('/').and_then(|(this, of)| Some((this.parse().ok()?, of.parse().ok()?)));
+    match parsed {
+        Some((this, of)) if this >= 1 && this <= of => Ok((this, of)),
+        _ => Err("write I/N with I from 1 to N, for example 2/4".to_owned()),
+    }
+}

@@ -1,0 +1,78 @@
+//! The commands, a module each: arguments in, one call into the pipeline, words out.
+
+use std::io;
+use std::process::ExitCode;
+
+use assize_pipeline::PipelineError;
+use clap::CommandFactory as _;
+
+use crate::Exit;
+use crate::cli::Cli;
+use crate::output::{complain, safe};
+use crate::session::Session;
+use crate::settings::BadSettings;
+
+pub mod collect;
+pub mod compare;
+pub mod demo;
+pub mod experiments;
+pub mod judge;
+pub mod models;
+pub mod runs;
+pub mod task;
+
+/// How many problems are listed before the rest is only counted.
+const MOST_PROBLEMS: usize = 200;
+
+/// Prints an error so that it names the thing, the place and the remedy.
+pub fn explain(error: &anyhow::Error) -> ExitCode {
+    // Whoever reads our output has seen enough, for example `head`.
+    let is_closed_pipe = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_closed_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let mut text = String::new();
+    for part in words {
+        // Errors of our crates include their cause already.
+        if !text.contains(&part) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&part);
+        }
+    }
+    complain(&format!("error: {}", safe(&text)));
+    let pipeline = error.downcast_ref::<PipelineError>();
+    match pipeline {
+        Some(PipelineError::Task { problems, .. }) => list(problems.iter().map(|it| safe(&it.to_string()))),
+        Some(PipelineError::JudgeFile { problems, .. }) => {
+            let width = problems.iter().map(|it| it.pointer.chars().count()).max().unwrap_or(0).min(32);
+            list(problems.iter().map(|it| safe(&format!("{:<width$} {}", it.pointer, it.message))));
+        }
+        _ => {}
+    }
+    let code = match pipeline {
+        Some(PipelineError::Interrupted) => 130,
+        Some(error) if error.is_invalid_input() => 2,
+        None if error.is::<BadSettings>() => 2,
+        _ => 1,
+    };
+    ExitCode::from(code)
+}
+
+fn list(lines: impl ExactSizeIterator<Item = String>) {
+    let count = lines.len();
+    for line in lines.take(MOST_PROBLEMS) {
+        complain(&format!("  {line}"));
+    }
+    if count > MOST_PROBLEMS {
+        complain(&format!("  … and {} more", count - MOST_PROBLEMS));
+    }
+}
+
+/// Prints shell completions.
+pub fn completions(session: &Session, shell: clap_complete::Shell) -> anyhow::Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
+    session.output.data(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,77 @@
+//! `assize demo`: the main job on embedded defaults.
+
+use assize_domain::judge::Tier;
+use assize_domain::scenario::Split;
+use assize_pipeline::compare::{CompareOptions, compare};
+
+use crate::Exit;
+use crate::cli::{Demo, ProviderFlags};
+use crate::commands::{collect, judge, models};
+use crate::session::{self, EMBEDDED_DEFAULT, Session};
+
+/// Collects a small grid with the embedded model, judges it automatically, prints the board.
+pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
+    let output = &session.output;
+    let name = EMBEDDED_DEFAULT.trim_start_matches("embedded:");
+    models::pull(session, name)?;
+    let task = session.task()?;
+    let mut layers = session.layers(&task.defaults)?;
+    layers.flag("models", Some(EMBEDDED_DEFAULT.to_owned()));
+    layers.flag("n_tips", Some(args.n_tips));
+    layers.flag("max_tokens", Some(64));
+    layers.flag("experiment", Some(args.experiment.clone()));
+    let settings = layers.finish()?;
+    let stop = session::stop_flag()?;
+
+    output.say("\n1/3  Collect: every prompt on the same eight scenarios");
+    let plan = collect::plan(session, task, &settings, None, false)?;
+    let (summary, error) = collect::execute(session, &plan, &stop)?;
+    if let Some(error) = error {
+        return Err(error.into());
+    }
+    if summary.interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    output.say(&format!("     {} cells collected, {} there already", summary.collected, summary.skipped));
+
+    if !args.no_judge {
+        output.say("\n2/3  Judge: the embedded model scores each candidate blind, against the rubric");
+        let judged = judge::judge_automatically(session, &args.experiment, EMBEDDED_DEFAULT, &ProviderFlags::default(), &stop)?;
+        output.say(&format!("     {} runs judged now, {} left pending", judged.judged, judged.left_pending));
+        if judged.interrupted {
+            return Ok(Exit::Interrupted);
+        }
+    }
+
+    output.say("\n3/3  Compare\n");
+    let store = session.store(true)?;
+    let board = compare(
+        store.as_ref(),
+        &CompareOptions {
+            experiment: args.experiment.clone(),
+            tier: (!args.no_judge).then_some(Tier::Auto),
+            incumbent: None,
+            split: Split::Selection,
+            seed: 42,
+        },
+    )?;
+    if output.json {
+        output.json_pretty(&board)?;
+    } else {
+        super::compare::print(session, &board)?;
+    }
+    output.say(&closing(&args.experiment));
+    Ok(if summary.failed > 0 { Exit::CellsFailed } else { Exit::Done })
+}
+
+fn closing(experiment: &str) -> String {
+    format!(
+        "\nThe judge above is a model of 135M parameters: its scores are noise with a good conscience. \
+         The format\nand length flags are computed and can be trusted; do not ship on the rest.\n\n\
+         What to do next:\n  \
+         judge by hand   assize judge export --experiment {experiment} --out judge.json, fill it in, \
+         assize judge apply judge.json\n  \
+         real models     ollama pull qwen2.5:0.5b && assize collect --models qwen2.5:0.5b --experiment tip-bench\n  \
+         your own task   assize init my-task, edit it, assize collect --task my-task"
+    )
+}

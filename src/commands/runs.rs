@@ -1,0 +1,247 @@
+//! `assize runs`: single runs, to look at, take out or take away.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use assize_domain::candidate::Candidate;
+use assize_domain::run::{artifact, param, tag};
+use assize_domain::verdict::effective;
+use assize_pipeline::PipelineError;
+use assize_store::{Run, RunQuery, Tracking};
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::cli::{RunFilter, Runs};
+use crate::output::safe;
+use crate::output::text_table::{Align, render};
+use crate::session::Session;
+
+pub fn run(session: &Session, args: &Runs) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
+    match args {
+        Runs::List { filter, limit } => list(session, store.as_ref(), filter, *limit),
+        Runs::Show { run } => show(session, store.as_ref(), run),
+        Runs::Delete { runs } => {
+            // Every id is looked up first: a typing mistake deletes nothing.
+            let ids = runs.iter().map(|id| Ok(store.run_get(id)?.run_id)).collect::<anyhow::Result<Vec<_>>>()?;
+            store.run_delete(&ids)?;
+            session.output.say(&format!("{} runs deleted; their cells can be collected again.", ids.len()));
+            Ok(Exit::Done)
+        }
+        Runs::Export { filter, output } => export(session, store.as_ref(), filter, output.as_deref()),
+    }
+}
+
+fn query(filter: &RunFilter, max_results: u32, page_token: Option<String>) -> RunQuery {
+    RunQuery {
+        model: filter.model.clone(),
+        prompt: filter.prompt.clone(),
+        scenario: filter.scenario.clone(),
+        pending: filter.pending.then_some(true),
+        max_results,
+        page_token,
+    }
+}
+
+fn value<'a>(pairs: &'a [(String, String)], key: &str) -> &'a str {
+    pairs.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
+}
+
+fn metric(run: &Run, key: &str) -> Option<f64> {
+    run.metrics.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
+}
+
+fn list(session: &Session, store: &dyn Tracking, filter: &RunFilter, limit: u32) -> anyhow::Result<Exit> {
+    let page = store.run_list(&filter.experiment, &query(filter, limit, None))?;
+    if session.output.json {
+        let runs: Vec<Value> = page.runs.iter().map(run_json).collect();
+        session.output.json_pretty(&json!({"runs": runs, "next_page_token": page.next_page_token}))?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<String>> = page
+        .runs
+        .iter()
+        .map(|run| {
+            let state = match (run.status, value(&run.tags, tag::JUDGE_PENDING)) {
+                (assize_domain::run::RunStatus::Failed, _) => "failed",
+                (_, "true") => "pending",
+                _ => "judged",
+            };
+            vec![
+                run.run_id.get(..8).unwrap_or(&run.run_id).to_owned(),
+                value(&run.params, param::MODEL).to_owned(),
+                value(&run.params, param::PROMPT).to_owned(),
+                value(&run.params, param::SCENARIO).to_owned(),
+                state.to_owned(),
+                metric(run, "composite").map(|it| format!("{it:.2}")).unwrap_or_default(),
+            ]
+        })
+        .collect();
+    let headings = [
+        ("run", Align::Left),
+        ("model", Align::Left),
+        ("prompt", Align::Left),
+        ("scenario", Align::Left),
+        ("state", Align::Left),
+        ("composite", Align::Right),
+    ];
+    session.output.data(&render(&headings, &rows, session.output.width))?;
+    if page.next_page_token.is_some() {
+        session.output.say(&format!("  the first {limit}; --limit shows more"));
+    }
+    Ok(Exit::Done)
+}
+
+fn run_json(run: &Run) -> Value {
+    let object = |pairs: &[(String, String)]| -> Value {
+        pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into()
+    };
+    let metrics: serde_json::Map<_, _> = run.metrics.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    json!({
+        "run_id": run.run_id, "experiment": run.experiment, "name": run.name, "status": run.status,
+        "start_time": run.start_time_ms, "end_time": run.end_time_ms,
+        "params": object(&run.params), "tags": object(&run.tags), "metrics": metrics, "artifacts": run.artifacts,
+    })
+}
+
+fn candidates(store: &dyn Tracking, run_id: &str) -> anyhow::Result<Vec<Candidate>> {
+    let text = store.artifact_get(run_id, artifact::CANDIDATES)?.unwrap_or_else(|| "[]".to_owned());
+    serde_json::from_str(&text).map_err(|error| {
+        let path = format!("{} of run {run_id}", artifact::CANDIDATES);
+        PipelineError::File { path, reason: error.to_string() }.into()
+    })
+}
+
+fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exit> {
+    let run = store.run_get(id)?;
+    let candidates = candidates(store, &run.run_id)?;
+    let files = store.verdicts_get(&run.run_id)?;
+    let artifact = |path| store.artifact_get(&run.run_id, path);
+    if session.output.json {
+        let mut shown = run_json(&run);
+        let context = artifact(artifact::CONTEXT)?.unwrap_or_default();
+        shown["prompt_text"] = json!(artifact(artifact::PROMPT)?);
+        shown["context"] = serde_json::from_str(&context).unwrap_or(Value::Null);
+        shown["candidates"] = json!(candidates);
+        shown["verdicts"] = json!(files);
+        session.output.json_pretty(&shown)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = format!("{}\n{}  {}\n\n", run.name, run.run_id, run.status.as_str());
+    for (heading, pairs) in [("params", &run.params), ("tags", &run.tags)] {
+        text.push_str(&format!("{heading}\n"));
+        for (key, value) in pairs {
+            text.push_str(&format!("  {key:<18} {}\n", safe(value)));
+        }
+        text.push('\n');
+    }
+    text.push_str("metrics\n");
+    for (key, value) in &run.metrics {
+        text.push_str(&format!("  {key:<24} {value:.3}\n"));
+    }
+    text.push_str(&format!("\nprompt\n{}\n", indent(&artifact(artifact::PROMPT)?.unwrap_or_default())));
+    let rubric = value(&run.tags, tag::RUBRIC_SHA256);
+    for candidate in &candidates {
+        let shown = candidate.text.as_deref().or(candidate.error.as_deref()).unwrap_or_default();
+        text.push_str(&format!("candidate {}\n{}\n", candidate.index, indent(shown)));
+        for tier in assize_domain::judge::Tier::ALL {
+            if let Some(verdict) = effective(&files, tier, rubric).get(&candidate.index) {
+                let scores: Vec<String> = verdict.scores.iter().map(|(name, score)| format!("{name} {score}")).collect();
+                let reason = verdict.rationale.as_deref().map(|it| format!("\n    {}", safe(it))).unwrap_or_default();
+                text.push_str(&format!("  {tier}: composite {} ({}){reason}\n", verdict.composite, scores.join(", ")));
+            }
+        }
+        text.push('\n');
+    }
+    session.output.data(&text)?;
+    Ok(Exit::Done)
+}
+
+fn indent(text: &str) -> String {
+    safe(text).lines().map(|line| format!("  │ {line}\n")).collect()
+}
+
+/// One record a candidate, page by page, so that memory stays flat.
+fn export(session: &Session, store: &dyn Tracking, filter: &RunFilter, path: Option<&Path>) -> anyhow::Result<Exit> {
+    let ending = path.and_then(|path| path.extension()).and_then(|ending| ending.to_str());
+    let as_csv = match (path, ending) {
+        (None, _) | (_, Some("jsonl" | "json")) => false,
+        (_, Some("csv")) => true,
+        (Some(path), _) => {
+            let message = format!("{}: the ending names no format; use .jsonl or .csv", path.display());
+            return Err(PipelineError::Invalid(message).into());
+        }
+    };
+    let target: Box<dyn Write> = match path {
+        Some(path) => Box::new(BufWriter::new(File::create(path)?)),
+        None => Box::new(BufWriter::new(std::io::stdout().lock())),
+    };
+    let mut sink = if as_csv { Sink::Csv(Box::new(csv::Writer::from_writer(target))) } else { Sink::Jsonl(target) };
+    if let Sink::Csv(csv) = &mut sink {
+        csv.write_record(CSV_HEADINGS)?;
+    }
+    let mut token = None;
+    let mut records = 0;
+    loop {
+        let page = store.run_list(&filter.experiment, &query(filter, 500, token))?;
+        for run in &page.runs {
+            records += sink.write_run(store, run)?;
+        }
+        token = page.next_page_token;
+        if token.is_none() {
+            break;
+        }
+    }
+    match sink {
+        Sink::Jsonl(mut target) => target.flush()?,
+        Sink::Csv(mut csv) => csv.flush()?,
+    }
+    if let Some(path) = path {
+        session.output.say(&format!("{records} candidates in {}", path.display()));
+    }
+    Ok(Exit::Done)
+}
+
+const CSV_HEADINGS: [&str; 9] =
+    ["run_id", "model", "prompt", "scenario", "candidate", "text", "error", "judge_pending", "composite"];
+
+/// Where exported candidates go.
+enum Sink {
+    Jsonl(Box<dyn Write>),
+    Csv(Box<csv::Writer<Box<dyn Write>>>),
+}
+
+impl Sink {
+    /// Writes a run's candidates; answers how many.
+    fn write_run(&mut self, store: &dyn Tracking, run: &Run) -> anyhow::Result<usize> {
+        let candidates = candidates(store, &run.run_id)?;
+        match self {
+            Self::Jsonl(target) => {
+                let mut record = run_json(run);
+                record["verdicts"] = json!(store.verdicts_get(&run.run_id)?);
+                for candidate in &candidates {
+                    record["candidate"] = json!(candidate);
+                    writeln!(target, "{record}")?;
+                }
+            }
+            Self::Csv(csv) => {
+                let composite = metric(run, "composite").map(|it| it.to_string()).unwrap_or_default();
+                for candidate in &candidates {
+                    csv.write_record([
+                        run.run_id.as_str(),
+                        value(&run.params, param::MODEL),
+                        value(&run.params, param::PROMPT),
+                        value(&run.params, param::SCENARIO),
+                        &candidate.index.to_string(),
+                        candidate.text.as_deref().unwrap_or_default(),
+                        candidate.error.as_deref().unwrap_or_default(),
+                        value(&run.tags, tag::JUDGE_PENDING),
+                        &composite,
+                    ])?;
+                }
+            }
+        }
+        Ok(candidates.len())
+    }
+}

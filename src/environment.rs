@@ -1,0 +1,87 @@
+//! The surroundings: environment variables, folders, the clock, random bytes.
+//!
+//! This is the only module that reads them; everything else gets them as parameters.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The environment, read once.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    variables: Vec<(String, String)>,
+}
+
+impl Environment {
+    /// Reads `.env` in the working directory (variables that are set already win), then the
+    /// environment.
+    pub fn read() -> Result<Self, String> {
+        let from_file = match dotenvy::from_path_iter(".env") {
+            Ok(lines) => lines.collect::<Result<Vec<_>, _>>().map_err(|error| format!(".env: {error}"))?,
+            Err(error) if error.not_found() => Vec::new(),
+            Err(error) => return Err(format!(".env: {error}")),
+        };
+        let mut variables: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        for (key, value) in from_file {
+            if !variables.iter().any(|(known, _)| *known == key) {
+                variables.push((key, value));
+            }
+        }
+        Ok(Self { variables })
+    }
+
+    /// A variable that is set to something.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.variables.iter().find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Variables that start with `prefix`, without it.
+    pub fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
+        let found = self.variables.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)));
+        found.map(|(key, value)| (key, value.as_str()))
+    }
+
+    /// Where things live that can be fetched again, for all projects of this user.
+    pub fn cache_dir(&self) -> PathBuf {
+        if let Some(folder) = self.get("ASSIZE_CACHE_DIR") {
+            return PathBuf::from(folder);
+        }
+        let base = self.get("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = base.or_else(|| Some(Path::new(self.get("HOME")?).join(".cache")));
+        base.unwrap_or_else(std::env::temp_dir).join("assize")
+    }
+
+    /// Where the embedded engine looks for weights.
+    pub fn models_dir(&self) -> PathBuf {
+        self.get("ASSIZE_MODELS_DIR").map_or_else(|| self.cache_dir().join("models"), PathBuf::from)
+    }
+
+    /// Who sits at the keyboard.
+    pub fn user(&self) -> Option<String> {
+        self.get("USER").or_else(|| self.get("USERNAME")).map(str::to_owned)
+    }
+}
+
+/// Where what is local to this machine lives, whatever the tracking URI.
+pub const STATE_DIR: &str = ".assize";
+
+/// Unix milliseconds.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The current time as RFC 3339 in UTC, to the millisecond.
+pub fn now_rfc3339() -> String {
+    let now = jiff::Timestamp::from_millisecond(now_ms()).unwrap_or_default();
+    format!("{now:.3}")
+}
+
+/// Random bytes from the operating system.
+pub fn entropy() -> std::io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}

@@ -1,0 +1,86 @@
+//! What people and programs see: data on stdout, everything else on stderr.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::environment::Environment;
+
+pub mod progress;
+pub mod text_table;
+
+/// How to print.
+#[derive(Debug, Clone)]
+pub struct Output {
+    pub json: bool,
+    pub quiet: bool,
+    /// Colours on stdout.
+    pub color: bool,
+    /// Columns of stdout's terminal; 80 where there is none.
+    pub width: usize,
+    /// Whether stderr is a terminal that progress can be drawn on.
+    pub is_interactive: bool,
+}
+
+impl Output {
+    pub fn new(global: &Global, environment: &Environment) -> Self {
+        let dumb = environment.get("TERM") == Some("dumb");
+        let plain = global.no_color || environment.get("NO_COLOR").is_some() || dumb;
+        let columns = environment.get("COLUMNS").and_then(|text| text.parse().ok());
+        let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            color: !plain && io::stdout().is_terminal(),
+            width: columns.or(terminal).unwrap_or(80).clamp(40, 400),
+            is_interactive: io::stderr().is_terminal() && !dumb && environment.get("CI").is_none(),
+        }
+    }
+
+    /// Prints data.
+    pub fn data(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()
+    }
+
+    /// Prints data as one line of JSON.
+    pub fn json_line(&self, value: &impl Serialize) -> io::Result<()> {
+        self.data(&serde_json::to_string(value)?)
+    }
+
+    /// Prints data as readable JSON.
+    pub fn json_pretty(&self, value: &impl Serialize) -> io::Result<()> {
+        self.data(&serde_json::to_string_pretty(value)?)
+    }
+
+    /// Tells the person, unless they want quiet.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            complain(text);
+        }
+    }
+}
+
+/// Writes to stderr; there is nobody to tell if that fails.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Makes untrusted text safe for a terminal: control characters (escape sequences among
+/// them) and direction overrides become visible instead of acting.
+pub fn safe(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' => c,
+            '\t' => ' ',
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}

@@ -1,0 +1,187 @@
+//! Progress of a collection: a bar a model on a terminal, plain lines elsewhere.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use assize_pipeline::collect::{CellEvent, CellStatus, Event};
+use assize_pipeline::gate::Sized;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{Output, complain, safe};
+
+/// Lines are written at most so often where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows a collection's events to a person.
+#[derive(Debug)]
+pub struct CollectProgress {
+    bars: Option<MultiProgress>,
+    quiet: bool,
+    name_width: usize,
+    models: Mutex<HashMap<String, Model>>,
+}
+
+#[derive(Debug)]
+struct Model {
+    bar: Option<ProgressBar>,
+    cells: u64,
+    done: u64,
+    generated: u64,
+    failed: u64,
+    tokens: u64,
+    loads: u64,
+    /// When generation began; skipped cells do not count into the rate.
+    started: Option<Instant>,
+    last_line: Instant,
+    size: String,
+}
+
+impl CollectProgress {
+    pub fn new(output: &Output, name_width: usize) -> Self {
+        let bars = (output.is_interactive && !output.quiet)
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        Self { bars, quiet: output.quiet, name_width, models: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes one event.
+    pub fn take(&self, event: &Event<'_>) {
+        if self.quiet {
+            return;
+        }
+        match event {
+            Event::ModelStarted { model, cells } => self.start(model, *cells),
+            Event::Waiting { model, on } => self.note(&format!("  {} waits for {on}", model.id)),
+            Event::Loaded { model, .. } => self.with(model, |it| {
+                it.loads += 1;
+                it.started = Some(Instant::now());
+            }),
+            Event::Cell(cell) => self.cell(cell),
+            Event::ModelFinished { model } => self.finish(model),
+        }
+    }
+
+    /// Writes a line above the bars.
+    pub fn note(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| complain(text)),
+            None if !self.quiet => complain(text),
+            None => {}
+        }
+    }
+
+    fn start(&self, model: &Sized, cells: u64) {
+        let id = model.id.to_string();
+        let size = billions(model.parameter_count);
+        let bar = self.bars.as_ref().map(|bars| {
+            let template = format!("  {{prefix:{}}}  {{bar:22}}  {{pos}}/{{len}} cells   {{msg}}", self.name_width + 7);
+            let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = bars.add(ProgressBar::new(cells).with_style(style.progress_chars("━╸ ")));
+            let name = super::text_table::shorten(&id, self.name_width);
+            bar.set_prefix(format!("{name:<width$}  {size:>5}", width = self.name_width));
+            bar.tick();
+            bar
+        });
+        let model = Model {
+            bar,
+            cells,
+            done: 0,
+            generated: 0,
+            failed: 0,
+            tokens: 0,
+            loads: 0,
+            started: None,
+            last_line: Instant::now(),
+            size,
+        };
+        self.models.lock().unwrap_or_else(PoisonError::into_inner).insert(id, model);
+    }
+
+    fn with(&self, model: &Sized, change: impl FnOnce(&mut Model)) {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get_mut(&model.id.to_string()) {
+            change(model);
+        }
+    }
+
+    fn cell(&self, cell: &CellEvent<'_>) {
+        if let Some(error) = cell.error {
+            self.note(&format!("  {} × {} × {} failed: {}", cell.model.id, cell.prompt, cell.scenario, safe(error)));
+        }
+        self.with(cell.model, |model| {
+            model.done += 1;
+            model.tokens += cell.completion_tokens;
+            model.failed += u64::from(cell.status == CellStatus::Failed);
+            model.generated += u64::from(cell.status != CellStatus::Skipped);
+            if let Some(bar) = &model.bar {
+                bar.set_position(model.done);
+                bar.set_message(model.rate());
+            } else if model.last_line.elapsed() >= LINE_EVERY {
+                model.last_line = Instant::now();
+                complain(&model.line(&cell.model.id.to_string()));
+            }
+        });
+    }
+
+    fn finish(&self, model: &Sized) {
+        self.with(model, |it| match &it.bar {
+            Some(bar) => bar.abandon_with_message(it.closing()),
+            None => complain(&it.line(&model.id.to_string())),
+        });
+    }
+}
+
+impl Model {
+    fn line(&self, id: &str) -> String {
+        let note = if self.done == self.cells { self.closing() } else { self.rate() };
+        format!("  {id}  {}  {}/{} cells   {note}", self.size, self.done, self.cells)
+    }
+
+    /// While it runs: `38 tok/s   2m 10s left`.
+    fn rate(&self) -> String {
+        let Some(started) = self.started.filter(|_| self.generated > 0) else {
+            return String::new();
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let left = (self.cells - self.done) as f64 * seconds / self.generated as f64;
+        format!("{}{} left", self.speed(), duration(left))
+    }
+
+    /// When it is done: `1 load   42 tok/s`.
+    fn closing(&self) -> String {
+        let loads = match self.loads {
+            0 => "nothing to do".to_owned(),
+            1 => "1 load".to_owned(),
+            n => format!("{n} loads"),
+        };
+        let failed = if self.failed > 0 { format!("   {} failed", self.failed) } else { String::new() };
+        format!("{loads}   {}{failed}", self.speed()).trim_end().to_owned()
+    }
+
+    fn speed(&self) -> String {
+        let Some(started) = self.started.filter(|_| self.tokens > 0) else {
+            return String::new();
+        };
+        let rate = self.tokens as f64 / started.elapsed().as_secs_f64().max(1e-3);
+        format!("{rate:.0} tok/s   ")
+    }
+}
+
+/// `0.5B`, `135M`.
+pub fn billions(parameter_count: u64) -> String {
+    if parameter_count >= 50_000_000 && parameter_count < 450_000_000 {
+        return format!("{:.0}M", parameter_count as f64 / 1e6);
+    }
+    format!("{:.1}B", parameter_count as f64 / 1e9)
+}
+
+/// `45s`, `2m 10s`, `3h 05m`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration for display")]
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.clamp(0.0, 1e7).round() as u64;
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}

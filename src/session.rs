@@ -1,0 +1,256 @@
+//! What every command works with: settings, store, providers, guard.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::bail;
+use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::task::{Task, TaskDefaults};
+use assize_pipeline::gate::{self, Sized};
+use assize_pipeline::guard::Guard;
+use assize_pipeline::{PipelineError, task_files};
+use assize_providers::ollama::{OllamaConfig, OllamaProvider};
+use assize_providers::openai::OpenAiProvider;
+use assize_providers::scripted::ScriptedProvider;
+use assize_providers::{HttpConfig, Provider};
+use assize_store::Tracking;
+use assize_store::embedded::EmbeddedStore;
+use assize_store::state::State;
+
+use crate::cli::{Global, ProviderFlags};
+use crate::environment::{self, Environment, STATE_DIR};
+use crate::output::Output;
+use crate::settings::{Layers, Settings};
+
+/// The embedded model that is used where nobody names another.
+pub const EMBEDDED_DEFAULT: &str = "embedded:smollm2-135m";
+/// What is evaluated where an Ollama answers and nobody names another.
+const OLLAMA_DEFAULTS: [&str; 4] = ["qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b", "llama3.2:3b"];
+/// The dead man's switch: a host unloads our model so long after our last call.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
+
+/// One invocation of the binary.
+#[derive(Debug)]
+pub struct Session {
+    pub environment: Environment,
+    pub output: Output,
+    pub task_name: String,
+    tracking_uri: Option<String>,
+    config: Option<PathBuf>,
+}
+
+impl Session {
+    pub fn open(global: &Global) -> anyhow::Result<Self> {
+        let environment = Environment::read().map_err(PipelineError::Invalid)?;
+        let tracking_uri =
+            global.tracking_uri.clone().or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned));
+        Ok(Self {
+            output: Output::new(global, &environment),
+            environment,
+            task_name: global.task.clone(),
+            tracking_uri,
+            config: global.config.clone(),
+        })
+    }
+
+    /// The task that the user named.
+    pub fn task(&self) -> anyhow::Result<Task> {
+        Ok(task_files::load(&self.task_name)?)
+    }
+
+    /// Settings below the flags.
+    pub fn layers(&self, task: &TaskDefaults) -> anyhow::Result<Layers> {
+        let mut layers = Layers::new(task)?;
+        layers.file(self.config.as_deref())?;
+        layers.environment(&self.environment)?;
+        Ok(layers)
+    }
+
+    /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
+    pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
+        let uri = self.tracking_uri.as_deref().unwrap_or("sqlite:.assize/assize.db");
+        let Some(path) = uri.strip_prefix("sqlite:") else {
+            let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
+            bail!(PipelineError::Invalid(format!("the tracking URI '{uri}' cannot be used: {remedy}")));
+        };
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            bail!(PipelineError::Invalid("the tracking URI names no file: use sqlite:PATH".to_owned()));
+        }
+        if must_exist && !Path::new(path).exists() {
+            let remedy = "run assize collect or assize demo first, or name another with --tracking-uri";
+            bail!(PipelineError::Invalid(format!("nothing is tracked in {path} yet: {remedy}")));
+        }
+        Ok(Arc::new(EmbeddedStore::open(Path::new(path), environment::now_ms, environment::entropy)?))
+    }
+
+    /// The guard over every host's memory.
+    pub fn guard(&self, evict: bool) -> anyhow::Result<Guard> {
+        Ok(Guard {
+            state: Arc::new(State::open(Path::new(STATE_DIR))?),
+            locks: self.environment.cache_dir().join("locks"),
+            evict,
+            keep_alive_ms: i64::try_from(KEEP_ALIVE.as_millis())?,
+            clock: environment::now_ms,
+        })
+    }
+
+    /// Folder of the locks on cells.
+    pub fn cell_locks(&self) -> PathBuf {
+        Path::new(STATE_DIR).join("locks")
+    }
+
+    /// The models to evaluate: the ones named, else what is there.
+    pub fn models(&self, settings: &Settings) -> anyhow::Result<Vec<ModelId>> {
+        let named: Vec<&str> = if !settings.models.is_empty() {
+            settings.models.iter().map(String::as_str).collect()
+        } else if ollama_answers(settings) {
+            OLLAMA_DEFAULTS.to_vec()
+        } else {
+            self.output.say(&format!("No Ollama answers at {}: using {EMBEDDED_DEFAULT}", settings.ollama_url.join(", ")));
+            vec![EMBEDDED_DEFAULT]
+        };
+        Ok(named.into_iter().map(str::parse).collect::<Result<_, _>>()?)
+    }
+
+    /// Whoever can run these models, each provider once.
+    pub fn providers(&self, settings: &Settings) -> Providers {
+        Providers::new(settings, &self.environment)
+    }
+}
+
+/// A stop flag that Ctrl-C and `kill` set; a second Ctrl-C ends the process at once.
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Puts the provider flags over the settings.
+pub fn apply_provider_flags(layers: &mut Layers, flags: &ProviderFlags) {
+    layers.flag("max_model_b", flags.max_model_b);
+    layers.flag("ollama_url", flags.ollama_url.clone());
+    layers.flag("base_url", flags.base_url.clone());
+    layers.flag("script", flags.script.clone());
+    layers.flag("assume_size", (!flags.assume_size.is_empty()).then(|| flags.assume_size.clone()));
+    layers.flag("num_ctx", flags.num_ctx);
+    layers.flag("jobs", flags.jobs);
+    layers.flag("timeout", flags.timeout.and_then(|seconds| i64::try_from(seconds).ok()));
+    layers.flag("retries", flags.retries);
+    layers.flag("threads", flags.threads);
+    layers.flag("fast", flags.fast.then_some(true));
+    layers.flag("seed", flags.seed);
+}
+
+/// Makes providers as models ask for them, and keeps them.
+#[derive(Debug)]
+pub struct Providers {
+    http: HttpConfig,
+    ollama_urls: Vec<String>,
+    base_url: Option<String>,
+    api_key: Option<String>,
+    script: Option<PathBuf>,
+    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine looks for weights"))]
+    embedded: EmbeddedSettings,
+    made: Vec<(ProviderKind, Vec<Arc<dyn Provider>>)>,
+}
+
+#[derive(Debug)]
+#[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine looks for weights"))]
+struct EmbeddedSettings {
+    models_dir: PathBuf,
+    threads: usize,
+    fast: bool,
+}
+
+impl Providers {
+    fn new(settings: &Settings, environment: &Environment) -> Self {
+        let base_url = Some(settings.base_url.clone()).filter(|url| !url.is_empty());
+        Self {
+            http: http_config(settings, settings.retries),
+            ollama_urls: settings.ollama_url.clone(),
+            base_url: base_url.or_else(|| environment.get("OPENAI_BASE_URL").map(str::to_owned)),
+            api_key: environment.get("OPENAI_API_KEY").map(str::to_owned),
+            script: Some(PathBuf::from(&settings.script)).filter(|path| !path.as_os_str().is_empty()),
+            embedded: EmbeddedSettings {
+                models_dir: environment.models_dir(),
+                threads: settings.threads,
+                fast: settings.fast,
+            },
+            made: Vec::new(),
+        }
+    }
+
+    /// The providers (one a host) of this kind.
+    pub fn of_kind(&mut self, kind: ProviderKind) -> anyhow::Result<Vec<Arc<dyn Provider>>> {
+        if let Some((_, known)) = self.made.iter().find(|(known, _)| *known == kind) {
+            return Ok(known.clone());
+        }
+        let made: Vec<Arc<dyn Provider>> = match kind {
+            ProviderKind::Ollama => {
+                let config = OllamaConfig { http: self.http.clone(), keep_alive: KEEP_ALIVE, ..OllamaConfig::default() };
+                let hosts = self.ollama_urls.iter();
+                hosts.map(|url| Arc::new(OllamaProvider::new(url, &config)) as Arc<dyn Provider>).collect()
+            }
+            ProviderKind::OpenAi => {
+                let Some(url) = &self.base_url else {
+                    let message = "openai: models need an endpoint: use --base-url URL or set OPENAI_BASE_URL";
+                    bail!(PipelineError::Invalid(message.to_owned()));
+                };
+                vec![Arc::new(OpenAiProvider::new(url, self.api_key.as_deref(), &self.http))]
+            }
+            ProviderKind::Scripted => {
+                let Some(script) = &self.script else {
+                    let message = "scripted: models need their answers: use --script FILE";
+                    bail!(PipelineError::Invalid(message.to_owned()));
+                };
+                vec![Arc::new(ScriptedProvider::from_file(script).map_err(PipelineError::Provider)?)]
+            }
+            ProviderKind::Embedded => vec![self.embedded()?],
+        };
+        self.made.push((kind, made.clone()));
+        Ok(made)
+    }
+
+    #[cfg(feature = "embedded")]
+    fn embedded(&self) -> anyhow::Result<Arc<dyn Provider>> {
+        let mut config = assize_llama::EmbeddedConfig::new(&self.embedded.models_dir);
+        config.threads = Some(self.embedded.threads).filter(|threads| *threads > 0);
+        config.fast = self.embedded.fast;
+        Ok(Arc::new(assize_llama::EmbeddedProvider::new(config)))
+    }
+
+    #[cfg(not(feature = "embedded"))]
+    #[expect(clippy::unused_self, reason = "the same signature with and without the engine")]
+    fn embedded(&self) -> anyhow::Result<Arc<dyn Provider>> {
+        let message = "this build has no embedded engine: build with the default features, or use Ollama";
+        bail!(PipelineError::Invalid(message.to_owned()))
+    }
+
+    /// Finds out what a model is and who has it.
+    pub fn describe(&mut self, id: &ModelId, settings: &Settings) -> anyhow::Result<Sized> {
+        let providers = self.of_kind(id.provider)?;
+        Ok(gate::describe(id, &providers, &settings.assumed_sizes())?)
+    }
+}
+
+fn http_config(settings: &Settings, retries: u32) -> HttpConfig {
+    HttpConfig {
+        timeout: Duration::from_secs(settings.timeout),
+        retries,
+        jitter_seed: environment::entropy().map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
+        ..HttpConfig::default()
+    }
+}
+
+/// Whether any Ollama answers, asked once and briefly.
+fn ollama_answers(settings: &Settings) -> bool {
+    let http = HttpConfig { timeout: Duration::from_secs(2), ..http_config(settings, 0) };
+    let config = OllamaConfig { http, ..OllamaConfig::default() };
+    settings.ollama_url.iter().any(|url| OllamaProvider::new(url, &config).version().is_ok())
+}

@@ -1,0 +1,295 @@
+//! Settings: documented defaults, then the task's, then the file, the environment and flags.
+//!
+//! Raw values become valid ones in two phases: the layers are merged key by key, each key
+//! remembering where its value came from, and then everything is checked at once, so that a
+//! message can name the key and its origin.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use assize_domain::model::ModelId;
+use assize_domain::scenario::Split;
+use assize_domain::task::TaskDefaults;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::environment::Environment;
+
+/// The defaults, with their explanations; `assize config` shows them.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// The file that is read where it is present and no other is named.
+pub const DEFAULT_FILE: &str = "assize.toml";
+
+/// Everything that can be set, by the key that sets it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub models: Vec<String>,
+    pub prompts: Vec<String>,
+    pub n_tips: u32,
+    pub n_scenarios: u32,
+    pub temperature: f64,
+    pub experiment: String,
+    pub max_model_b: f64,
+    pub diversity: bool,
+    pub ollama_url: Vec<String>,
+    pub seed: u64,
+    pub split: Split,
+    pub max_tokens: u32,
+    pub num_ctx: u32,
+    pub jobs: u32,
+    pub timeout: u64,
+    pub retries: u32,
+    pub judge_kind: String,
+    pub base_url: String,
+    pub script: String,
+    pub assume_size: Vec<String>,
+    pub threads: usize,
+    pub fast: bool,
+}
+
+/// Layers of settings, merged.
+#[derive(Debug)]
+pub struct Layers {
+    values: Table,
+    origins: BTreeMap<String, String>,
+}
+
+/// What is wrong with the settings, all at once.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n       "))]
+pub struct BadSettings(pub Vec<String>);
+
+impl BadSettings {
+    fn one(message: String) -> Self {
+        Self(vec![message])
+    }
+}
+
+impl Layers {
+    /// Defaults, then the task's.
+    pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
+        let values: Table = DEFAULTS.parse().map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
+        let mut layers = Self { values, origins: BTreeMap::new() };
+        let proposed = Table::try_from(task).map_err(|error| BadSettings::one(error.to_string()))?;
+        for (key, value) in proposed {
+            layers.set(&key, value, "the task's defaults");
+        }
+        Ok(layers)
+    }
+
+    /// The configuration file: the one named, or `assize.toml` where there is one.
+    pub fn file(&mut self, named: Option<&Path>) -> Result<(), BadSettings> {
+        let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(BadSettings::one(format!("{}: {error}", path.display()))),
+        };
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| BadSettings::one(format!("{}: {error}", path.display())))?;
+        for (key, value) in table {
+            if !self.values.contains_key(&key) {
+                let message = format!("{}: there is no setting '{key}'{}", path.display(), self.similar(&key));
+                return Err(BadSettings::one(message));
+            }
+            self.set(&key, value, &path.display().to_string());
+        }
+        Ok(())
+    }
+
+    /// `ASSIZE_N_TIPS` and the like.
+    pub fn environment(&mut self, environment: &Environment) -> Result<(), BadSettings> {
+        for (suffix, text) in environment.with_prefix("ASSIZE_") {
+            let key = suffix.to_lowercase();
+            let Some(known) = self.values.get(&key).filter(|_| !text.is_empty()) else {
+                continue;
+            };
+            let origin = format!("ASSIZE_{suffix}");
+            let value = from_text(known, text)
+                .ok_or_else(|| BadSettings::one(format!("{origin} is '{text}', which is not {}", kind_of(known))))?;
+            self.set(&key, value, &origin);
+        }
+        Ok(())
+    }
+
+    /// A flag, where it was given.
+    pub fn flag<T: Into<Value>>(&mut self, key: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.set(key, value.into(), &format!("--{}", key.replace('_', "-")));
+        }
+    }
+
+    fn set(&mut self, key: &str, value: Value, origin: &str) {
+        // A lone string is a list of one, and a whole number is a fine fraction.
+        let value = match (self.values.get(key), value) {
+            (Some(Value::Array(_)), Value::String(text)) => {
+                Value::Array(text.split(',').map(|it| Value::from(it.trim())).collect())
+            }
+            #[expect(clippy::cast_precision_loss, reason = "settings are small numbers")]
+            (Some(Value::Float(_)), Value::Integer(number)) => Value::Float(number as f64),
+            (_, value) => value,
+        };
+        self.values.insert(key.to_owned(), value);
+        self.origins.insert(key.to_owned(), origin.to_owned());
+    }
+
+    fn similar(&self, key: &str) -> String {
+        let folded = key.replace('-', "_");
+        let found = self.values.keys().find(|known| **known == folded || known.starts_with(&folded));
+        found.map_or_else(String::new, |known| format!(": did you mean '{known}'?"))
+    }
+
+    /// Checks everything.
+    pub fn finish(self) -> Result<Settings, BadSettings> {
+        let origin = |key: &str| {
+            let origin = self.origins.get(key);
+            origin.map_or_else(|| key.to_owned(), |origin| {
+                if origin.starts_with("--") { origin.clone() } else { format!("{key} (from {origin})") }
+            })
+        };
+        let mut settings: Settings = serde_path_to_error::deserialize(self.values.clone()).map_err(|error| {
+            let path = error.path().to_string();
+            let key = path.split(['[', '.']).next().unwrap_or_default().to_owned();
+            BadSettings::one(format!("{}: {}", origin(&key), error.into_inner().message()))
+        })?;
+        dedupe(&mut settings.models);
+        dedupe(&mut settings.prompts);
+        let problems: Vec<String> = settings
+            .problems()
+            .into_iter()
+            .map(|(key, message)| format!("{} {message}", origin(key)))
+            .collect();
+        if problems.is_empty() { Ok(settings) } else { Err(BadSettings(problems)) }
+    }
+}
+
+impl Settings {
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let mut check = |key: &'static str, ok: bool, message: String| {
+            if !ok {
+                problems.push((key, message));
+            }
+        };
+        check("n_tips", (1..=1000).contains(&self.n_tips), format!("is {}: use 1 to 1000", self.n_tips));
+        let warm = (0.0..=10.0).contains(&self.temperature);
+        check("temperature", warm, format!("is {}: use 0 to 10", self.temperature));
+        let sized = self.max_model_b > 0.0 && self.max_model_b < 1e6;
+        check("max_model_b", sized, format!("is {}: use billions of parameters above 0", self.max_model_b));
+        check("max_tokens", self.max_tokens > 0, "is 0: use at least 1".to_owned());
+        let room = format!("is {}: it must hold the prompt and max_tokens ({})", self.num_ctx, self.max_tokens);
+        check("num_ctx", self.num_ctx > self.max_tokens, room);
+        check("jobs", (1..=1024).contains(&self.jobs), format!("is {}: use 1 to 1024", self.jobs));
+        check("timeout", self.timeout > 0, "is 0: use at least 1 second".to_owned());
+        check("retries", self.retries <= 100, format!("is {}: use at most 100", self.retries));
+        let name = self.experiment.trim();
+        let named = !name.is_empty() && name.chars().count() <= 500 && !name.chars().any(char::is_control);
+        check("experiment", named, "must be a name of 1 to 500 characters".to_owned());
+        let kind = assize_domain::judge::is_kind(&self.judge_kind);
+        check("judge_kind", kind, format!("is '{}': use a kind such as human or claude-code", self.judge_kind));
+        check("ollama_url", !self.ollama_url.is_empty(), "is empty: name at least one host".to_owned());
+        for url in self.ollama_url.iter().chain([&self.base_url]).filter(|url| !url.is_empty()) {
+            let key = if *url == self.base_url { "base_url" } else { "ollama_url" };
+            check(key, is_http_url(url), format!("is '{url}': use http://HOST:PORT"));
+        }
+        for model in &self.models {
+            if let Err(error) = model.parse::<ModelId>() {
+                check("models", false, format!("has a mistake: {error}"));
+            }
+        }
+        for text in &self.assume_size {
+            check("assume_size", parse_size(text).is_some(), format!("has '{text}': write MODEL=BILLIONS"));
+        }
+        problems
+    }
+
+    /// Sizes that the user vouches for, by model id.
+    pub fn assumed_sizes(&self) -> BTreeMap<String, f64> {
+        self.assume_size.iter().filter_map(|text| parse_size(text)).collect()
+    }
+}
+
+fn parse_size(text: &str) -> Option<(String, f64)> {
+    let (model, billions) = text.rsplit_once('=')?;
+    let billions: f64 = billions.trim().trim_end_matches(['b', 'B']).parse().ok()?;
+    let model: ModelId = model.parse().ok()?;
+    (billions > 0.0 && billions < 1e6).then(|| (model.to_string(), billions))
+}
+
+fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+}
+
+fn dedupe(items: &mut Vec<String>) {
+    let mut seen = std::collections::BTreeSet::new();
+    items.retain(|item| seen.insert(item.clone()));
+}
+
+fn from_text(like: &Value, text: &str) -> Option<Value> {
+    match like {
+        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+        Value::Float(_) => text.trim().parse().ok().map(Value::Float),
+        Value::Boolean(_) => match text.trim() {
+            "1" | "true" | "yes" => Some(Value::Boolean(true)),
+            "0" | "false" | "no" => Some(Value::Boolean(false)),
+            _ => None,
+        },
+        _ => Some(Value::from(text)),
+    }
+}
+
+fn kind_of(like: &Value) -> &'static str {
+    match like {
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        _ => "a text",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers() -> Layers {
+        Layers::new(&TaskDefaults::default()).expect("sound defaults")
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        let settings = layers().finish().expect("valid");
+        assert_eq!((settings.n_tips, settings.seed, settings.max_model_b), (5, 42, 4.0));
+    }
+
+    #[test]
+    fn later_layers_win_and_problems_name_their_origin() {
+        let mut layers = layers();
+        layers.set("n_tips", Value::Integer(3), "assize.toml");
+        layers.flag("n_tips", Some(0));
+        layers.set("temperature", Value::Integer(-1), "ASSIZE_TEMPERATURE");
+        let error = layers.finish().expect_err("two problems");
+        assert_eq!(
+            error.0,
+            ["--n-tips is 0: use 1 to 1000", "temperature (from ASSIZE_TEMPERATURE) is -1: use 0 to 10"]
+        );
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        let mut layers = layers();
+        layers.set("n_tips", Value::from("many"), "assize.toml");
+        let error = layers.finish().expect_err("a type");
+        assert!(error.0[0].starts_with("n_tips (from assize.toml): invalid type"), "{}", error.0[0]);
+    }
+
+    #[test]
+    fn lists_come_as_commas_or_lists() {
+        let mut layers = layers();
+        layers.flag("models", Some("a, b,a".to_owned()));
+        assert_eq!(layers.finish().expect("valid").models, ["a", "b"]);
+    }
+}

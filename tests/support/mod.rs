@@ -1,0 +1,148 @@
+//! What the end-to-end tests share: a scratch folder in which the real binary runs.
+//!
+//! Every test has a folder, a cache and a tracking store of its own, and a clean environment,
+//! so that nothing of the machine leaks in and tests can run side by side.
+
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// A scratch folder with the binary beside it.
+pub struct Scratch {
+    folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a scratch folder") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.file(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
+        std::fs::write(path, text).expect("a scratch file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub fn read_json(&self, name: &str) -> Value {
+        serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The binary, ready to run here.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_assize"));
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.path())
+            .env("USER", "tester")
+            .env("ASSIZE_CACHE_DIR", self.file("cache"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn run(&self, args: &[&str]) -> Outcome {
+        Outcome::of(&self.command(args).output().expect("the binary runs"))
+    }
+
+    /// Runs it and expects success.
+    pub fn ok(&self, args: &[&str]) -> Outcome {
+        let outcome = self.run(args);
+        assert_eq!(outcome.code, 0, "assize {}\n{outcome}", args.join(" "));
+        outcome
+    }
+
+    /// Runs it and expects this exit code.
+    pub fn fails(&self, code: i32, args: &[&str]) -> Outcome {
+        let outcome = self.run(args);
+        assert_eq!(outcome.code, code, "assize {}\n{outcome}", args.join(" "));
+        outcome
+    }
+}
+
+/// How the binary ended and what it said.
+pub struct Outcome {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    pub fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    pub fn json_lines(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}\n{line}")))
+            .collect()
+    }
+
+    /// The last line of `collect --json`.
+    pub fn summary(&self) -> Value {
+        let last = self.json_lines().pop().unwrap_or_default();
+        assert_eq!(last["event"], "summary", "{self}");
+        last
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// A script in which every model answers every cell with these texts.
+pub fn script(models: &[(&str, &[&str])]) -> String {
+    let models: serde_json::Map<String, Value> = models
+        .iter()
+        .map(|(name, texts)| {
+            let response = json!({"prompt": "*", "scenario": "*", "texts": texts});
+            ((*name).to_owned(), json!({"parameter_count": 500_000_000, "responses": [response]}))
+        })
+        .collect();
+    json!({ "models": models }).to_string()
+}
+
+/// A task folder with one criterion and as many scenarios as asked for.
+pub fn write_small_task(scratch: &Scratch, scenarios: usize) {
+    scratch.write("task/task.toml", "name = \"small\"\n\n[[checks]]\nflag = \"ok\"\nnot_contains = [\"bad\"]\n");
+    scratch.write(
+        "task/rubric.md",
+        "+++\nid = \"small-v1\"\ncomposite = \"worth + ok\"\n[[criteria]]\nname = \"worth\"\nmin = 1\nmax = 3\n\
+         [criteria.anchors]\n1 = \"no\"\n2 = \"so so\"\n3 = \"yes\"\n[[flags]]\nname = \"ok\"\n+++\nJudge it.\n",
+    );
+    scratch.write("task/prompts/p1.md", "Say something about {{ topic }}.\n");
+    scratch.write("task/prompts/p2.md", "Tell me of {{ topic }}.\n");
+    let lines: Vec<String> =
+        (0..scenarios).map(|n| json!({"id": format!("s{n}"), "topic": format!("topic {n}")}).to_string()).collect();
+    scratch.write("task/scenarios.jsonl", &lines.join("\n"));
+    let task = scratch.read("task/task.toml");
+    scratch.write("task/task.toml", &task.replace("\n\n", "\nscenarios = \"scenarios.jsonl\"\n\n"));
+}
