@@ -13,6 +13,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::StoreError;
@@ -124,6 +125,8 @@ pub(crate) fn connect(path: &Path) -> Attempt<Connection> {
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "foreign_keys", "ON")?;
+    // Plans depend on the statement only; otherwise some would be made anew for every value.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.set_prepared_statement_cache_capacity(256);
     Ok(conn)
 }

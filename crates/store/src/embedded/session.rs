@@ -190,7 +190,12 @@ impl Session {
     }
 }
 
+/// `OR FAIL` because a job that fails is taken back whole: SQLite need not be ready to take
+/// back half a statement, which is slow.
 fn insert_sql(table: &str, columns: usize, rows: usize) -> String {
     let row = format!("({})", vec!["?"; columns].join(", "));
-    format!("INSERT INTO {table} VALUES {}", vec![row; rows].join(", "))
+    format!(
+        "INSERT OR FAIL INTO {table} VALUES {}",
+        vec![row; rows].join(", ")
+    )
 }

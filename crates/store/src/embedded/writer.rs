@@ -107,7 +107,14 @@ fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
             (refused.acknowledge)(None);
             continue;
         }
-        let mut group = vec![run(first, &mut session)];
+        let done = first(Ok(&mut session));
+        if done.failed {
+            // Nothing else is in the transaction yet, so the job needed no savepoint.
+            roll_back(&mut session);
+            (done.acknowledge)(None);
+            continue;
+        }
+        let mut group = vec![done];
         while group.len() < GROUP && !session.conn.is_autocommit() {
             match waiting.try_recv() {
                 Ok(job) => group.push(run(job, &mut session)),
@@ -118,13 +125,20 @@ fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
     }
 }
 
+fn roll_back(session: &mut Session) {
+    session.forget();
+    // A full disk makes SQLite end the transaction by itself.
+    if !session.conn.is_autocommit() {
+        let _ = session.conn.execute_batch("ROLLBACK");
+    }
+}
+
 fn run(job: Job, session: &mut Session) -> Done {
     if let Err(error) = session.conn.execute_batch("SAVEPOINT job") {
         return job(Err(Fault::from(error).at(&session.path)));
     }
     let done = job(Ok(&mut *session));
-    // A full disk makes SQLite end the whole transaction by itself; there is no savepoint
-    // left then, and `finish` sees it.
+    // Where SQLite has ended the transaction there is no savepoint left, and `finish` sees it.
     if done.failed {
         session.forget();
         let _ = session.conn.execute_batch("ROLLBACK TO job; RELEASE job");
@@ -148,10 +162,7 @@ fn finish(path: &Path, session: &mut Session, group: Vec<Done>) {
         session.conn.execute_batch("COMMIT").err()
     };
     if error.is_some() {
-        session.forget();
-        if !session.conn.is_autocommit() {
-            let _ = session.conn.execute_batch("ROLLBACK");
-        }
+        roll_back(session);
     }
     for done in group {
         (done.acknowledge)(error.as_ref().map(|it| explain(path, again(it))));
@@ -168,5 +179,89 @@ fn again(error: &rusqlite::Error) -> rusqlite::Error {
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
             Some(other.to_string()),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::{random_run_id, schema, tune_writer};
+    use crate::sqlite;
+
+    fn writer(path: &Path) -> Writer {
+        let conn = sqlite::open(path, &schema::LAYOUT).unwrap();
+        tune_writer(&conn).unwrap();
+        let session = Session::new(
+            path.to_owned(),
+            conn,
+            Box::new(|| 0),
+            Box::new(random_run_id),
+        );
+        Writer::start(path.to_owned(), session).unwrap()
+    }
+
+    fn texts(writer: &Writer) -> Vec<String> {
+        writer
+            .write(|session| {
+                let mut list = session
+                    .conn
+                    .prepare("SELECT text FROM texts WHERE id > 99 ORDER BY text")?;
+                let texts = list.query_map([], |row| row.get(0))?;
+                Ok(texts.collect::<rusqlite::Result<_>>()?)
+            })
+            .unwrap()
+    }
+
+    #[test]
+    fn a_full_disk_fails_every_job_of_the_group_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer(&dir.path().join("assize.db"));
+        let limit_pages = |limit: u32| {
+            let sql = format!("PRAGMA max_page_count = {limit}");
+            writer
+                .write(move |session| Ok(session.conn.query_row(&sql, [], |_| Ok(()))?))
+                .unwrap();
+        };
+        // SQLite takes the file's present size for a limit that is below it.
+        limit_pages(1);
+        let (busy, is_busy) = sync_channel(0);
+        let (small, large) = std::thread::scope(|scope| {
+            let small = scope.spawn(|| {
+                writer.write(move |session| {
+                    session.text("small")?;
+                    // From here on the other job waits for the same commit.
+                    busy.send(()).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(200));
+                    Ok(())
+                })
+            });
+            is_busy.recv().unwrap();
+            let large = writer.write(|session| session.blob_own(&vec![7; 1 << 20]));
+            (small.join().unwrap(), large)
+        });
+        let message = large.unwrap_err().to_string();
+        assert!(message.contains("the disk is full"), "{message}");
+        assert!(message.contains("assize.db"), "{message}");
+        // Whether SQLite takes back the job or the whole group, what it answers is so.
+        let kept = if small.is_ok() { vec!["small"] } else { vec![] };
+        assert_eq!(texts(&writer), kept);
+
+        limit_pages(1_000_000);
+        writer.write(|session| session.text("large")).unwrap();
+        writer
+            .write(|session| session.blob_own(&vec![7; 1 << 20]))
+            .unwrap();
+        assert!(texts(&writer).contains(&"large".to_owned()));
+    }
+
+    #[test]
+    fn a_read_only_store_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer(&dir.path().join("assize.db"));
+        writer
+            .write(|session| Ok(session.conn.pragma_update(None, "query_only", "ON")?))
+            .unwrap();
+        let error = writer.write(|session| session.text("x")).unwrap_err();
+        assert!(error.to_string().contains("read-only"), "{error}");
     }
 }

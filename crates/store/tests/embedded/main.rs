@@ -4,4 +4,7 @@
 
 mod cells;
 mod common;
+mod files;
 mod judging;
+mod strange;
+mod together;

@@ -1,0 +1,149 @@
+//! Strings and numbers that nobody expects.
+
+use std::sync::Arc;
+
+use assize_domain::judge::Tier;
+use assize_store::{PendingQuery, RunQuery, Tracking};
+
+use crate::common::{cell, open};
+
+#[test]
+fn strange_texts_come_back_as_they_went_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("ünï ✓ 'quoted'.db"));
+    let long = "ä'\0".repeat(300_000);
+    let strange = [
+        "'; DROP TABLE runs; --",
+        "\0",
+        "a\0b",
+        "a\0c",
+        "",
+        "🦀 קול 中文 \u{202e}",
+        "\"\\\n\r\t%_?1",
+        "true",
+        "12",
+        long.as_str(),
+    ];
+    for (number, text) in strange.iter().enumerate() {
+        let mut cell = cell(&format!("k{text}"), text, text);
+        cell.name = (*text).to_owned();
+        for (position, other) in strange.iter().enumerate() {
+            let key = format!("key {position} {other}");
+            cell.params.push((key.as_str().into(), (*text).into()));
+            cell.tags.push((key.into(), (*other).into()));
+        }
+        cell.artifacts[0].1 = Arc::from(*text);
+        let experiment = format!("e{text}");
+        let recorded = store.cells_record(&experiment, &[cell.clone()]).unwrap();
+        assert!(recorded[0].written, "{number}");
+
+        let run = store.run_get(&recorded[0].run_id).unwrap();
+        assert_eq!(run.name, *text);
+        assert_eq!(run.experiment, experiment);
+        let wanted = |pairs: &[(Arc<str>, Arc<str>)]| {
+            let mut all: Vec<(String, String)> = pairs
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect();
+            all.sort();
+            all
+        };
+        assert!(run.params == wanted(&cell.params), "params of {number}");
+        assert!(run.tags == wanted(&cell.tags), "tags of {number}");
+        let prompt = store.artifact_get(&run.run_id, "prompt.txt").unwrap();
+        assert!(prompt.as_deref() == Some(*text), "prompt of {number}");
+
+        let query = RunQuery {
+            model: Some((*text).to_owned()),
+            scenario: Some((*text).to_owned()),
+            ..RunQuery::default()
+        };
+        assert_eq!(store.run_list(&experiment, &query).unwrap().runs.len(), 1);
+        let known = store.cells_known(&experiment, &[cell.cell_key]).unwrap();
+        assert!(known[0].is_some(), "{number}");
+    }
+    assert_eq!(store.experiment_list().unwrap().len(), strange.len());
+}
+
+#[test]
+fn nan_and_infinities_are_numbers_like_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("assize.db"));
+    let mut cell = cell("k", "m", "s");
+    cell.metrics = vec![
+        ("n_candidates", f64::NAN),
+        ("latency_ms", f64::INFINITY),
+        ("load_ms", f64::NEG_INFINITY),
+        ("tiny", 5e-324),
+        ("negative_zero", -0.0),
+    ];
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let metrics = store.run_get(&run_id).unwrap().metrics;
+    let value = |name: &str| metrics.iter().find(|(key, _)| key == name).unwrap().1;
+    assert!(value("n_candidates").is_nan());
+    assert_eq!(value("latency_ms"), f64::INFINITY);
+    assert_eq!(value("load_ms"), f64::NEG_INFINITY);
+    assert_eq!(value("tiny"), 5e-324);
+    assert_eq!(value("negative_zero"), 0.0);
+    assert_eq!(store.judging_counts("e").unwrap().candidates, 0);
+}
+
+#[test]
+fn the_first_of_several_values_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("assize.db"));
+    let mut cell = cell("k", "m", "s");
+    cell.params
+        .push(("model".into(), "a scenario's own".into()));
+    cell.metrics.push(("latency_ms", 1.0));
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let run = store.run_get(&run_id).unwrap();
+    assert!(run.params.contains(&("model".to_owned(), "m".to_owned())));
+    assert!(run.metrics.contains(&("latency_ms".to_owned(), 40.0)));
+}
+
+#[test]
+fn an_artifact_that_cannot_be_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("assize.db"));
+    let mut cell = cell("k", "m", "s");
+    cell.artifacts[2].1 = "[{".into();
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let query = PendingQuery {
+        tier: Tier::Expert,
+        judge_kind: None,
+    };
+    let error = store
+        .pending_each("e", &query, &mut |_| Ok(()))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(&run_id), "{error}");
+    assert!(error.contains("candidates.json"), "{error}");
+}
+
+#[test]
+fn pages_follow_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("assize.db"));
+    let cells: Vec<_> = (0..7)
+        .map(|n| cell(&format!("k{n}"), "m", &format!("s{n}")))
+        .collect();
+    store.cells_record("e", &cells).unwrap();
+    let mut query = RunQuery {
+        max_results: 3,
+        ..RunQuery::default()
+    };
+    let mut pages = Vec::new();
+    loop {
+        let page = store.run_list("e", &query).unwrap();
+        pages.push(page.runs.len());
+        query.page_token = page.next_page_token;
+        if query.page_token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, [3, 3, 1]);
+    query.page_token = Some("nonsense".to_owned());
+    let error = store.run_list("e", &query).unwrap_err();
+    assert!(error.to_string().contains("page token"), "{error}");
+}
