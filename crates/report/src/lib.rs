@@ -1,1 +1,25 @@
+//! A [`Leaderboard`](assize_domain::leaderboard::Leaderboard) turned into what people read.
 //!
+//! One module a format: [`terminal`], [`markdown`], [`csv`], [`html`], and [`svg`] for the charts
+//! that the page and the web panel share. Sentences live in `words` and numbers in `figure`, so
+//! that every format says the same in the same way.
+//!
+//! Everything here is a pure function from a board to a string: no I/O, no environment, no clock,
+//! and no statistics. What the board does not hold is shown as missing and never computed here.
+//! JSON is the board's own serialisation and therefore not here either.
+//!
+//! Names of models, prompts, criteria and experiments are made by others. Every format passes
+//! them through `text::clean` (control and bidirectional characters) and then through its own
+//! escaping.
+
+pub mod csv;
+pub mod html;
+pub mod markdown;
+pub mod svg;
+pub mod terminal;
+
+mod axis;
+mod figure;
+mod markup;
+mod text;
+mod words;

@@ -1,0 +1,132 @@
+//! The leaderboard as CSV: one row a pair, every figure in full precision, RFC 4180.
+//!
+//! A spreadsheet runs a cell that starts with `=`, `+`, `-` or `@` as a formula, quoted or not.
+//! Such a name gets an apostrophe before it, the mark by which spreadsheets know text. Programs
+//! that need names exactly as they are read the JSON instead. Numbers are left as they are.
+//!
+//! Criteria and flags have prefixed columns, so that a rubric's own names never clash with ours.
+
+use std::collections::BTreeMap;
+
+use assize_domain::leaderboard::{Leaderboard, Row};
+
+use crate::text::clean;
+use crate::words;
+
+const BEFORE: [&str; 12] = [
+    "experiment",
+    "split",
+    "tier",
+    "rank",
+    "model",
+    "prompt",
+    "scenarios",
+    "candidates",
+    "composite",
+    "composite_se",
+    "composite_ci95_low",
+    "composite_ci95_high",
+];
+const AFTER: [&str; 10] = [
+    "vs_incumbent",
+    "vs_incumbent_ci95_low",
+    "vs_incumbent_ci95_high",
+    "p",
+    "p_adjusted",
+    "p_best",
+    "latency_ms",
+    "tokens_per_s",
+    "incumbent",
+    "winner",
+];
+
+/// A header and one record a row; what is not computed is empty.
+pub fn render(board: &Leaderboard) -> String {
+    let criteria = words::score_names(board, |row| &row.criteria);
+    let flags = words::score_names(board, |row| &row.flags);
+    let mut header: Vec<String> = BEFORE.map(str::to_owned).to_vec();
+    header.extend(
+        criteria
+            .iter()
+            .map(|name| text(&format!("criterion.{name}"))),
+    );
+    header.extend(flags.iter().map(|name| text(&format!("flag.{name}"))));
+    header.extend(AFTER.map(str::to_owned));
+    let mut lines = vec![header];
+    for row in &board.rows {
+        let mut record = before(board, row);
+        let scores = |of: &BTreeMap<String, f64>, name: &str| number(of.get(name).copied());
+        record.extend(criteria.iter().map(|name| scores(&row.criteria, name)));
+        record.extend(flags.iter().map(|name| scores(&row.flags, name)));
+        record.extend(after(board, row));
+        lines.push(record);
+    }
+    lines
+        .iter()
+        .map(|record| record.join(",") + "\r\n")
+        .collect()
+}
+
+fn before(board: &Leaderboard, row: &Row) -> Vec<String> {
+    let [low, high] = ends(row.composite.ci95);
+    vec![
+        text(&board.experiment),
+        text(&board.split),
+        text(board.tier.as_str()),
+        row.rank.to_string(),
+        text(&row.model),
+        text(&row.prompt),
+        row.scenarios.to_string(),
+        row.candidates.to_string(),
+        number(Some(row.composite.mean)),
+        number(row.composite.se),
+        low,
+        high,
+    ]
+}
+
+fn after(board: &Leaderboard, row: &Row) -> Vec<String> {
+    let versus = row.vs_incumbent.as_ref();
+    let [low, high] = ends(versus.and_then(|it| it.ci95));
+    vec![
+        number(versus.map(|it| it.diff)),
+        low,
+        high,
+        number(versus.and_then(|it| it.p)),
+        number(versus.and_then(|it| it.p_adjusted)),
+        number(row.p_best),
+        number(row.latency_ms),
+        number(row.tokens_per_s),
+        words::is_incumbent(board, row).to_string(),
+        words::is_winner(board, row).to_string(),
+    ]
+}
+
+fn ends(interval: Option<[f64; 2]>) -> [String; 2] {
+    [
+        number(interval.map(|it| it[0])),
+        number(interval.map(|it| it[1])),
+    ]
+}
+
+/// The shortest text that reads back as the same number.
+fn number(value: Option<f64>) -> String {
+    value
+        .filter(|it| it.is_finite())
+        .map_or_else(String::new, |it| it.to_string())
+}
+
+fn text(text: &str) -> String {
+    let mut text = clean(text).into_owned();
+    if text
+        .trim_start()
+        .starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
+    {
+        text.insert(0, '\'');
+    }
+    if text.contains([',', '"', ';', ' ', '\'']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}

@@ -1,0 +1,291 @@
+//! The leaderboard as one HTML file: no script, no external resource, light and dark, in print.
+//!
+//! The first thing on the page is the decision; then the table, whose rows carry the forest
+//! plot; then the charts. A content security policy in the file itself forbids everything but
+//! its own style, so that even a mistake in escaping could not run anything.
+//!
+//! The page is written with [`Markup`] and not with a template engine; `markup` says why.
+
+use std::collections::BTreeMap;
+
+use assize_domain::leaderboard::{Leaderboard, Row};
+
+use crate::axis::interval;
+use crate::markup::Markup;
+use crate::svg::{self, forest};
+use crate::{figure, words};
+
+const HEAD: &str = "<!doctype html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">
+<meta name=\"color-scheme\" content=\"light dark\">
+";
+
+/// The whole page. `generated_at` is shown as it is given.
+pub fn render(board: &Leaderboard, generated_at: &str) -> String {
+    let mut page = Markup::default();
+    page.raw(HEAD)
+        .leaf("title", &[], &format!("{} · leaderboard", board.experiment))
+        .raw("\n<style>\n")
+        .raw(include_str!("html/report.css"))
+        .raw(svg::CSS)
+        .raw("\n</style>\n</head>\n<body>\n<main>\n");
+    header(&mut page, board);
+    if !board.rows.is_empty() {
+        table(&mut page, board, "Leaderboard", main_columns(board), true);
+        figures(&mut page, board);
+        page.raw("<section>\n<h2>Criteria, flags and speed</h2>\n");
+        table(
+            &mut page,
+            board,
+            "Criteria, flags and speed",
+            detail_columns(board),
+            false,
+        );
+        page.raw("</section>\n");
+        reading(&mut page);
+    }
+    page.raw("<footer>Assize leaderboard, made ")
+        .text(generated_at);
+    if let Some(rubric) = &board.rubric {
+        let short: String = rubric.sha256.chars().take(12).collect();
+        page.raw(". Rubric ")
+            .text(&rubric.id)
+            .raw(" <code>")
+            .text(&short)
+            .raw("</code>");
+    }
+    page.raw(".</footer>\n</main>\n</body>\n</html>\n");
+    page.into_string()
+}
+
+fn header(page: &mut Markup, board: &Leaderboard) {
+    page.raw("<header>\n<p class=\"kicker\"><bdi>")
+        .text(&board.experiment)
+        .raw("</bdi> · ");
+    page.text(&board.split)
+        .raw(" split · judged by the ")
+        .text(board.tier.as_str())
+        .raw(" tier</p>\n");
+    let verdict = words::nothing(board).or_else(|| words::decision(board));
+    page.leaf(
+        "h1",
+        &[],
+        &verdict.unwrap_or_else(|| "Leaderboard".to_owned()),
+    )
+    .raw("\n");
+    if let Some(note) = words::tier_note(board) {
+        page.leaf("p", &[("class", "note".into())], note).raw("\n");
+    }
+    if let Some(coverage) = words::coverage(board) {
+        page.leaf("p", &[], &coverage).raw("\n");
+    }
+    if !board.warnings.is_empty() {
+        page.raw("<ul class=\"notes\">\n");
+        for warning in &board.warnings {
+            page.leaf("li", &[], warning).raw("\n");
+        }
+        page.raw("</ul>\n");
+    }
+    page.raw("</header>\n");
+}
+
+/// A column of figures: its head and what stands in a row.
+struct Column<'a> {
+    head: String,
+    cell: Box<dyn Fn(&Row) -> String + 'a>,
+}
+
+impl<'a> Column<'a> {
+    fn new(head: &str, cell: impl Fn(&Row) -> String + 'a) -> Self {
+        Self {
+            head: head.to_owned(),
+            cell: Box::new(cell),
+        }
+    }
+}
+
+/// What decides.
+fn main_columns(board: &Leaderboard) -> Vec<Column<'_>> {
+    vec![
+        Column::new("vs incumbent", |row| {
+            words::versus(board, row, figure::half)
+        }),
+        Column::new("p adj", |row| {
+            figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
+        }),
+        Column::new("p best", |row| {
+            figure::optional(row.p_best, figure::percent)
+        }),
+    ]
+}
+
+/// What explains.
+fn detail_columns(board: &Leaderboard) -> Vec<Column<'_>> {
+    let mut columns = scores(board, |row| &row.criteria, figure::plain);
+    columns.extend(scores(board, |row| &row.flags, figure::percent));
+    columns.extend([
+        Column::new("latency", |row| {
+            figure::optional(row.latency_ms, figure::latency)
+        }),
+        Column::new("tok/s", |row| {
+            figure::optional(row.tokens_per_s, figure::speed)
+        }),
+        Column::new("scenarios", |row| row.scenarios.to_string()),
+        Column::new("candidates", |row| row.candidates.to_string()),
+    ]);
+    columns
+}
+
+fn scores(
+    board: &Leaderboard,
+    of: fn(&Row) -> &BTreeMap<String, f64>,
+    write: fn(f64) -> String,
+) -> Vec<Column<'_>> {
+    let names = words::score_names(board, of).into_iter();
+    names
+        .map(|name| {
+            Column::new(name, move |row| {
+                figure::optional(of(row).get(name).copied(), write)
+            })
+        })
+        .collect()
+}
+
+/// One table in a box that scrolls by itself; `plot` adds composite and forest plot.
+fn table(
+    page: &mut Markup,
+    board: &Leaderboard,
+    name: &'static str,
+    mut columns: Vec<Column<'_>>,
+    plot: bool,
+) {
+    columns.retain(|column| {
+        board
+            .rows
+            .iter()
+            .any(|row| (column.cell)(row) != figure::NONE)
+    });
+    scroll_box(page, name);
+    page.raw("<table>\n<thead>\n<tr>");
+    page.raw("<th scope=\"col\">#</th><th scope=\"col\" class=\"name\">model × prompt</th>");
+    if plot {
+        let head = format!("composite{}", words::of_maximum(board));
+        page.leaf("th", &[("scope", "col".into())], &head);
+        page.raw("<th scope=\"col\" class=\"plot-head\">95 % interval</th>");
+    }
+    for column in &columns {
+        page.leaf("th", &[("scope", "col".into())], &column.head);
+    }
+    page.raw("</tr>\n</thead>\n<tbody>\n");
+    for row in &board.rows {
+        let class = if plot && words::is_winner(board, row) {
+            "winner"
+        } else {
+            "row"
+        };
+        page.open("tr", &[("class", class.into())]);
+        page.leaf("td", &[], &row.rank.to_string());
+        page.raw("<th scope=\"row\" class=\"name\"><bdi>")
+            .text(&row.model)
+            .raw("</bdi> ×\u{a0}<bdi>");
+        page.text(&row.prompt).raw("</bdi></th>");
+        if plot {
+            estimate(page, board, row);
+        }
+        for column in &columns {
+            page.leaf("td", &[], &(column.cell)(row));
+        }
+        page.raw("</tr>\n");
+    }
+    page.raw("</tbody>\n");
+    if plot {
+        page.raw("<tfoot><tr><td></td><td class=\"name\"></td><td></td><td class=\"plot\">");
+        page.append(&forest::axis(board)).raw("</td>");
+        columns.iter().for_each(|_| {
+            page.raw("<td></td>");
+        });
+        page.raw("</tr></tfoot>\n");
+    }
+    page.raw("</table>\n</div>\n");
+}
+
+fn estimate(page: &mut Markup, board: &Leaderboard, row: &Row) {
+    page.raw("<td>").text(&figure::plain(row.composite.mean));
+    if let Some(ends) = interval(row) {
+        page.raw(" ").leaf("small", &[], &figure::half(ends));
+    }
+    page.raw("</td><td class=\"plot\">")
+        .append(&forest::cell(board, row))
+        .raw("</td>");
+}
+
+fn scroll_box(page: &mut Markup, name: &str) {
+    page.open(
+        "div",
+        &[
+            ("class", "scroll".into()),
+            ("tabindex", "0".into()),
+            ("role", "region".into()),
+            ("aria-label", name.into()),
+        ],
+    );
+    page.raw("\n");
+}
+
+fn figures(page: &mut Markup, board: &Leaderboard) {
+    page.raw("<div class=\"figures\">\n");
+    figure_of(
+        page,
+        "Models and prompts",
+        "Mean composite of every model with every prompt.",
+        svg::heat_map::draw(board),
+    );
+    figure_of(
+        page,
+        "Where the differences come from",
+        "Shares of all the differences between single scores. Only model, prompt and the two together can be shipped; \
+         the rest is scenarios and luck.",
+        svg::variance::draw(board),
+    );
+    figure_of(
+        page,
+        "Quality and latency",
+        "Filled: no other pair is both better and faster. Hollow: some pair is. Lines are 95 % intervals; \
+         a number is a rank in the table.",
+        svg::scatter::draw(board),
+    );
+    page.raw("</div>\n");
+}
+
+fn figure_of(
+    page: &mut Markup,
+    heading: &'static str,
+    caption: &'static str,
+    drawing: Option<Markup>,
+) {
+    let Some(drawing) = drawing else {
+        return;
+    };
+    page.raw("<figure>\n<h2>").raw(heading).raw("</h2>\n");
+    scroll_box(page, heading);
+    page.append(&drawing)
+        .raw("\n</div>\n<figcaption>")
+        .raw(caption)
+        .raw("</figcaption>\n</figure>\n");
+}
+
+fn reading(page: &mut Markup) {
+    page.raw(
+        "<section class=\"reading\">\n<h2>How to read this</h2>\n<dl>\n\
+         <dt>composite</dt><dd>The mean over scenarios of the rubric's total; ± is half of the 95 % interval.</dd>\n\
+         <dt>vs incumbent</dt><dd>The mean difference on the same scenarios; the dashed line in the plot is the incumbent.</dd>\n\
+         <dt>p adj</dt><dd>The chance of so large a lead if no challenger were better, corrected for the number of \
+         challengers. Below .05 counts as a win.</dd>\n\
+         <dt>p best</dt><dd>How often the pair comes first when the scenarios are drawn again.</dd>\n\
+         </dl>\n</section>\n",
+    );
+}

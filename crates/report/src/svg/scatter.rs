@@ -1,0 +1,201 @@
+//! Quality against latency: up is better, left is faster.
+//!
+//! A filled point is beaten by no other pair on both counts; the line joins those. Pairs
+//! without a latency are left out.
+
+use assize_domain::leaderboard::{Leaderboard, Row};
+
+use super::labels::{Area, Point, place};
+use super::{Anchor, aside, drawing, finish, guide};
+use crate::axis::{Axis, interval};
+use crate::markup::Markup;
+use crate::text::pairs;
+use crate::{figure, words};
+
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 360.0;
+const PLOT: Area = Area {
+    left: 44.0,
+    top: 22.0,
+    right: WIDTH - 12.0,
+    bottom: HEIGHT - 44.0,
+};
+const LABEL_COLUMNS: usize = 34;
+
+/// One point a pair, labelled directly.
+pub fn draw(board: &Leaderboard) -> Option<Markup> {
+    let rows: Vec<(&Row, f64)> = board
+        .rows
+        .iter()
+        .filter(|row| row.composite.mean.is_finite())
+        .filter_map(|row| Some((row, row.latency_ms.filter(|it| it.is_finite())?)))
+        .collect();
+    if rows.len() < 2 {
+        return None;
+    }
+    let across = Axis::covering(rows.iter().map(|(_, latency_ms)| *latency_ms), 6.0)?;
+    let up = Axis::of_composites(board, 6.0)?;
+    let at = |row: &Row, latency_ms: f64| {
+        let x = PLOT.left + across.fraction(latency_ms) * (PLOT.right - PLOT.left);
+        (x, height_of(&up, row.composite.mean))
+    };
+    let title = format!(
+        "Composite against latency of the pairs in {}",
+        board.experiment
+    );
+    let mut svg = drawing(&title, WIDTH, HEIGHT);
+    axes(&mut svg, board, &across, &up);
+    let (mut ordered, dominated): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .copied()
+        .partition(|it| !rows.iter().any(|other| beats(*other, *it)));
+    let best = ordered.len();
+    frontier(
+        &mut svg,
+        ordered
+            .iter()
+            .map(|(row, latency_ms)| at(row, *latency_ms))
+            .collect(),
+    );
+    ordered.extend(dominated);
+    for (position, (row, latency_ms)) in ordered.iter().enumerate() {
+        point(
+            &mut svg,
+            row,
+            *latency_ms,
+            at(row, *latency_ms),
+            &up,
+            position < best,
+        );
+    }
+    let names = ordered
+        .iter()
+        .map(|(row, _)| (row.model.as_str(), row.prompt.as_str()));
+    let points: Vec<Point> = ordered
+        .iter()
+        .zip(pairs(names, LABEL_COLUMNS))
+        .map(|((row, latency_ms), whole)| {
+            let (x, y) = at(row, *latency_ms);
+            Point {
+                x,
+                y,
+                whole,
+                short: row.rank.to_string(),
+            }
+        })
+        .collect();
+    for placed in place(&points, PLOT).into_iter().flatten() {
+        let attributes = [
+            ("class", "halo".into()),
+            ("x", placed.x.into()),
+            ("y", placed.y.into()),
+            ("text-anchor", placed.anchor.as_str().into()),
+        ];
+        svg.leaf("text", &attributes, &placed.text).raw(
+            "
+",
+        );
+    }
+    Some(finish(svg))
+}
+
+fn height_of(up: &Axis, value: f64) -> f64 {
+    PLOT.bottom - up.fraction(value) * (PLOT.bottom - PLOT.top)
+}
+
+/// At least as good on both counts, and better on one.
+fn beats((a, a_ms): (&Row, f64), (b, b_ms): (&Row, f64)) -> bool {
+    let (a, b) = (a.composite.mean, b.composite.mean);
+    a >= b && a_ms <= b_ms && (a > b || a_ms < b_ms)
+}
+
+fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {
+    for tick in up.ticks() {
+        let y = height_of(up, tick);
+        guide(
+            svg,
+            (PLOT.left.into(), y.into()),
+            (PLOT.right.into(), y.into()),
+            false,
+        );
+        aside(
+            svg,
+            PLOT.left - 6.0,
+            y + 4.0,
+            Anchor::End,
+            &figure::tick(tick),
+        );
+    }
+    for tick in across.ticks() {
+        let x = PLOT.left + across.fraction(tick) * (PLOT.right - PLOT.left);
+        aside(
+            svg,
+            x,
+            PLOT.bottom + 16.0,
+            Anchor::Middle,
+            &figure::tick(tick),
+        );
+    }
+    let name = format!("↑ composite{}", words::of_maximum(board));
+    aside(svg, 0.0, 11.0, Anchor::Start, &name);
+    aside(
+        svg,
+        PLOT.right,
+        HEIGHT - 8.0,
+        Anchor::End,
+        "latency in ms, faster on the left",
+    );
+}
+
+/// The line through the points that no other beats, from left to right.
+fn frontier(svg: &mut Markup, mut points: Vec<(f64, f64)>) {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for ends in points.windows(2) {
+        let [from, to] = [ends[0], ends[1]];
+        guide(
+            svg,
+            (from.0.into(), from.1.into()),
+            (to.0.into(), to.1.into()),
+            true,
+        );
+    }
+}
+
+fn point(
+    svg: &mut Markup,
+    row: &Row,
+    latency_ms: f64,
+    (x, y): (f64, f64),
+    up: &Axis,
+    filled: bool,
+) {
+    let described = format!(
+        "{}: {}, {}",
+        row.pair(),
+        figure::plain(row.composite.mean),
+        figure::latency(latency_ms)
+    );
+    svg.raw("<g>").leaf("title", &[], &described);
+    if let Some([low, high]) = interval(row) {
+        let attributes = [
+            ("class", "accent-line".into()),
+            ("x1", x.into()),
+            ("y1", height_of(up, low).into()),
+            ("x2", x.into()),
+            ("y2", height_of(up, high).into()),
+            ("stroke", "currentColor".into()),
+            ("stroke-opacity", 0.35.into()),
+        ];
+        svg.empty("line", &attributes);
+    }
+    let mut attributes = vec![("cx", x.into()), ("cy", y.into()), ("r", 4.5.into())];
+    if filled {
+        attributes.push(("class", "accent".into()));
+    } else {
+        attributes.push(("class", "hollow".into()));
+        attributes.push(("fill", "none".into()));
+        attributes.push(("stroke", "currentColor".into()));
+        attributes.push(("stroke-width", 1.5.into()));
+    }
+    svg.empty("circle", &attributes).raw("</g>\n");
+}

@@ -1,0 +1,160 @@
+//! The leaderboard on a terminal.
+//!
+//! Nothing is longer than the given width. A wider terminal gets more columns and whole names;
+//! a narrower one loses the interval bar first, then the p value, then the difference. Colour
+//! repeats what the text already says.
+//!
+//! The bar's axis spans what the intervals span, because on the rubric's whole range they would
+//! all look alike; its ends stand below the rows, and the header names the rubric's maximum.
+
+mod bar;
+mod columns;
+mod paint;
+
+use assize_domain::leaderboard::Leaderboard;
+
+use self::paint::{Paint, painted};
+use crate::figure;
+use crate::text::{clean, shorten, width, wrap};
+use crate::words::{self, Next};
+
+/// Nothing sensible fits into fewer columns.
+const MIN_WIDTH: usize = 40;
+/// Sentences longer than this are hard to read.
+const MAX_TEXT_WIDTH: usize = 100;
+
+/// What the terminal can show, and what the program can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// In columns; fewer than 40 are taken as 40.
+    pub width: usize,
+    pub color: bool,
+    /// Whether `assize promote` may be proposed as the next step.
+    pub promote_exists: bool,
+}
+
+/// The table with the decision, where the differences come from, warnings, coverage and the
+/// next step. Ends with a line break.
+pub fn table(board: &Leaderboard, style: Style) -> String {
+    let style = Style {
+        width: style.width.max(MIN_WIDTH),
+        ..style
+    };
+    let mut page = Page {
+        style,
+        lines: Vec::new(),
+    };
+    if let Some(note) = words::tier_note(board) {
+        page.sentence(note, Paint::Warning);
+        page.gap();
+    }
+    if let Some(nothing) = words::nothing(board) {
+        page.sentence(&nothing, Paint::Strong);
+    } else {
+        page.lines.extend(columns::lines(board, style));
+        page.gap();
+        if let Some(decision) = words::decision(board) {
+            page.sentence(&decision, Paint::Strong);
+        }
+    }
+    page.sources(board);
+    for warning in &board.warnings {
+        page.sentence(&format!("Note: {}", clean(warning)), Paint::Warning);
+    }
+    page.closing(board);
+    page.lines.join("\n") + "\n"
+}
+
+struct Page {
+    style: Style,
+    lines: Vec<String>,
+}
+
+impl Page {
+    fn gap(&mut self) {
+        self.lines.push(String::new());
+    }
+
+    fn text_width(&self) -> usize {
+        (self.style.width - 1).min(MAX_TEXT_WIDTH)
+    }
+
+    fn sentence(&mut self, text: &str, paint: Paint) {
+        for line in wrap(text, self.text_width()) {
+            let line = painted(&line, paint, self.style.color);
+            self.lines.push(format!(" {line}"));
+        }
+    }
+
+    /// The variance as small bars, in two columns where they fit.
+    fn sources(&mut self, board: &Leaderboard) {
+        let sources = words::sources(board);
+        if sources.is_empty() {
+            return;
+        }
+        let largest = sources.first().map_or(1.0, |it| it.share.max(1e-9));
+        let cell = |source: &words::Source| {
+            let length = bar::columns(source.share / largest, 14);
+            let bar = "━".repeat(length);
+            format!(
+                "{:<14} {:>5} {bar:<14}",
+                source.name,
+                figure::percent(source.share)
+            )
+        };
+        let cells: Vec<String> = sources.iter().map(cell).collect();
+        self.lines
+            .push(" Where the differences come from:".to_owned());
+        let half = cells.len().div_ceil(2);
+        if self.style.width < 80 {
+            self.lines
+                .extend(cells.iter().map(|cell| format!("   {}", cell.trim_end())));
+            return;
+        }
+        for (position, left) in cells.iter().take(half).enumerate() {
+            let right = cells.get(half + position).map_or("", String::as_str);
+            self.lines
+                .push(format!("   {left}  {right}").trim_end().to_owned());
+        }
+    }
+
+    /// Coverage and the next step, on one line where both fit.
+    fn closing(&mut self, board: &Leaderboard) {
+        let coverage = words::coverage(board).map_or_else(String::new, |it| it + " ");
+        match words::next(board, self.style.promote_exists) {
+            Next::Words(words) => self.sentence(&format!("{coverage}Next: {words}"), Paint::Plain),
+            Next::Command(parts) => {
+                let command = parts.join(" ");
+                if width(&format!(" {coverage}Next: {command}")) <= self.style.width {
+                    let command = painted(&command, Paint::Command, self.style.color);
+                    self.lines.push(format!(" {coverage}Next: {command}"));
+                } else {
+                    self.sentence(&coverage, Paint::Plain);
+                    self.command(&parts);
+                }
+            }
+        }
+    }
+
+    /// A command on lines of its own, continued as shells continue them.
+    fn command(&mut self, parts: &[String]) {
+        let whole = parts.join(" ");
+        let lines = if width(&whole) + 7 < self.style.width {
+            vec![whole]
+        } else {
+            parts.to_vec()
+        };
+        let last = lines.len().saturating_sub(1);
+        for (position, line) in lines.iter().enumerate() {
+            let lead = if position == 0 {
+                " Next: "
+            } else {
+                "         "
+            };
+            let tail = if position == last { "" } else { " \\" };
+            let room = self.style.width - width(lead) - width(tail);
+            let line = painted(&shorten(line, room), Paint::Command, self.style.color);
+            self.lines.push(format!("{lead}{line}{tail}"));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Which columns there are, how wide they become, and the lines that they make.
+
+use std::collections::BTreeMap;
+
+use assize_domain::leaderboard::{Leaderboard, Row};
+
+use super::Style;
+use super::bar;
+use super::paint::{Paint, painted};
+use crate::axis::Axis;
+use crate::text::{clean, pair_width, pairs, shorten, width};
+use crate::{axis, figure, words};
+
+const GAP: usize = 2;
+/// At the usual 80 columns a pair gets this many, where it needs them.
+const PAIR_AT_80: usize = 27;
+const MAX_HEAD: usize = 14;
+/// Below the least width a bar says nothing; above the most it says nothing more.
+const BAR_WIDTHS: [usize; 3] = [12, 15, 24];
+
+/// One column, already written; `cells` has one entry a row.
+#[derive(Debug, Clone, Default)]
+struct Column {
+    head: String,
+    cells: Vec<String>,
+    left: bool,
+    is_bar: bool,
+    is_pair: bool,
+    width: usize,
+}
+
+impl Column {
+    fn new(head: &str, board: &Leaderboard, cell: impl Fn(&Row) -> String) -> Self {
+        let head = shorten(&clean(head), MAX_HEAD);
+        let cells: Vec<String> = board.rows.iter().map(cell).collect();
+        let width = cells
+            .iter()
+            .map(|it| width(it))
+            .max()
+            .unwrap_or(0)
+            .max(width(&head));
+        Self {
+            head,
+            cells,
+            width,
+            ..Self::default()
+        }
+    }
+
+    fn aligned(&self, text: &str) -> String {
+        let blank = " ".repeat(self.width.saturating_sub(width(text)));
+        if self.left {
+            format!("{text}{blank}")
+        } else {
+            format!("{blank}{text}")
+        }
+    }
+}
+
+/// The header, the rows and the axis of the bars.
+pub fn lines(board: &Leaderboard, style: Style) -> Vec<String> {
+    let axis = Axis::of_composites(board, 5.0);
+    let columns = fitted(board, axis.as_ref(), style.width);
+    let mut lines = vec![join(
+        &columns,
+        |column| (column.aligned(&column.head), Paint::Strong),
+        style.color,
+    )];
+    for (position, row) in board.rows.iter().enumerate() {
+        let paint = |column: &Column| match () {
+            () if column.is_bar => Paint::Bar,
+            () if column.is_pair && words::is_winner(board, row) => Paint::Winner,
+            () => Paint::Plain,
+        };
+        let cell = |column: &Column| (column.aligned(&column.cells[position]), paint(column));
+        lines.push(join(&columns, cell, style.color));
+    }
+    if let Some(axis) = axis.filter(|_| columns.iter().any(|column| column.is_bar)) {
+        let scale = |column: &Column| {
+            let text = if column.is_bar {
+                bar::scale(&axis, column.width)
+            } else {
+                String::new()
+            };
+            (column.aligned(&text), Paint::Faint)
+        };
+        lines.push(join(&columns, scale, style.color));
+    }
+    lines
+}
+
+fn join(columns: &[Column], cell: impl Fn(&Column) -> (String, Paint), color: bool) -> String {
+    let cells: Vec<(String, Paint)> = columns.iter().map(cell).collect();
+    let used = cells.iter().rposition(|(text, _)| !text.trim().is_empty());
+    let mut line = String::new();
+    for (position, (text, paint)) in cells.iter().enumerate().take(used.map_or(0, |it| it + 1)) {
+        let text = if Some(position) == used {
+            text.trim_end()
+        } else {
+            text
+        };
+        if position > 0 {
+            line.push_str(&" ".repeat(GAP));
+        }
+        if text.trim().is_empty() {
+            line.push_str(text);
+        } else {
+            line.push_str(&painted(text, *paint, color));
+        }
+    }
+    line
+}
+
+/// The columns that fit, widest use of the room last.
+fn fitted(board: &Leaderboard, axis: Option<&Axis>, most: usize) -> Vec<Column> {
+    let mut rank = Column::new("#", board, |row| row.rank.to_string());
+    rank.width = rank.width.max(2);
+    let composite = Column::new("composite", board, |row| figure::plain(row.composite.mean));
+    let natural = board
+        .rows
+        .iter()
+        .map(|row| pair_width(&row.model, &row.prompt))
+        .max();
+    let natural = natural.unwrap_or(0).max(width("model × prompt"));
+    let share = if most > 80 {
+        PAIR_AT_80 + (most - 80) / 4
+    } else {
+        most * PAIR_AT_80 / 80
+    };
+    let mut pair_room = natural.min(share.max(14));
+    let mut spare = most.saturating_sub(rank.width + composite.width + pair_room + 2 * GAP);
+    let mut bar_room = 0;
+    let mut chosen: Vec<Column> = Vec::new();
+    for group in groups(board, axis) {
+        let needed: usize = group.iter().map(|column| column.width + GAP).sum();
+        if group.is_empty() || needed > spare {
+            continue;
+        }
+        spare -= needed;
+        if group.iter().any(|column| column.is_bar) {
+            bar_room = BAR_WIDTHS[0];
+        }
+        chosen.extend(group);
+    }
+    if bar_room > 0 {
+        grow(&mut bar_room, BAR_WIDTHS[1], &mut spare);
+    }
+    grow(&mut pair_room, natural, &mut spare);
+    if bar_room > 0 {
+        grow(&mut bar_room, BAR_WIDTHS[2], &mut spare);
+    }
+    let mut columns = vec![rank, names(board, pair_room), composite];
+    if let Some(axis) = axis.filter(|_| bar_room > 0) {
+        columns.push(bars(board, axis, bar_room));
+    }
+    columns.extend(chosen.into_iter().filter(|column| !column.is_bar));
+    columns
+}
+
+fn names(board: &Leaderboard, room: usize) -> Column {
+    Column {
+        head: "model × prompt".to_owned(),
+        cells: pairs(words::pairs(board), room),
+        left: true,
+        is_bar: false,
+        is_pair: true,
+        width: room,
+    }
+}
+
+fn grow(room: &mut usize, to: usize, spare: &mut usize) {
+    let more = to.saturating_sub(*room).min(*spare);
+    *room += more;
+    *spare -= more;
+}
+
+/// What may stand beside rank, pair and composite: most important first, together or not at all.
+fn groups(board: &Leaderboard, axis: Option<&Axis>) -> Vec<Vec<Column>> {
+    let any = |has: &dyn Fn(&Row) -> bool| board.rows.iter().any(has);
+    let one = |wanted: bool, column: &dyn Fn() -> Column| {
+        if wanted { vec![column()] } else { Vec::new() }
+    };
+    let latency = one(any(&|row| row.latency_ms.is_some()), &|| {
+        Column::new("latency", board, |row| {
+            figure::optional(row.latency_ms, figure::latency)
+        })
+    });
+    let speed = one(any(&|row| row.tokens_per_s.is_some()), &|| {
+        Column::new("tok/s", board, |row| {
+            figure::optional(row.tokens_per_s, figure::speed)
+        })
+    });
+    vec![
+        one(any(&|row| row.vs_incumbent.is_some()), &|| {
+            Column::new("vs incumbent", board, |row| {
+                words::versus(board, row, figure::half)
+            })
+        }),
+        one(any(&|row| p_adjusted(row).is_some()), &|| {
+            Column::new("p adj", board, |row| figure::p_value(p_adjusted(row)))
+        }),
+        one(axis.is_some(), &|| Column {
+            is_bar: true,
+            width: BAR_WIDTHS[0],
+            ..Column::default()
+        }),
+        one(any(&|row| row.p_best.is_some()), &|| {
+            Column::new("p best", board, |row| {
+                figure::optional(row.p_best, figure::percent)
+            })
+        }),
+        scores(board, |row| &row.criteria, figure::plain),
+        scores(board, |row| &row.flags, figure::percent),
+        latency.into_iter().chain(speed).collect(),
+    ]
+}
+
+fn p_adjusted(row: &Row) -> Option<f64> {
+    row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted)
+}
+
+/// One column for each criterion or flag that some row has.
+fn scores(
+    board: &Leaderboard,
+    of: impl Fn(&Row) -> &BTreeMap<String, f64>,
+    write: impl Fn(f64) -> String,
+) -> Vec<Column> {
+    let names = words::score_names(board, &of);
+    let column = |name: &str| {
+        Column::new(name, board, |row| {
+            figure::optional(of(row).get(name).copied(), &write)
+        })
+    };
+    names.into_iter().map(column).collect()
+}
+
+fn bars(board: &Leaderboard, axis: &Axis, room: usize) -> Column {
+    let incumbent = board
+        .rows
+        .iter()
+        .find(|row| words::is_incumbent(board, row));
+    let incumbent = incumbent.map(|row| row.composite.mean);
+    let cells = board
+        .rows
+        .iter()
+        .map(|row| bar::draw(row, axis, incumbent, room));
+    let of = words::of_maximum(board);
+    let measured = board.rows.iter().any(|row| axis::interval(row).is_some());
+    let names = if measured {
+        ["95 % interval", "95 %"]
+    } else {
+        ["mean"; 2]
+    };
+    let heads = names.map(|name| format!("{name}{of}"));
+    let head = heads.into_iter().find(|head| width(head) <= room);
+    Column {
+        head: head.unwrap_or_else(|| names[1].to_owned()),
+        cells: cells.collect(),
+        left: true,
+        is_bar: true,
+        is_pair: false,
+        width: room,
+    }
+}

@@ -1,0 +1,237 @@
+//! The sentences that every format shares.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assize_domain::judge::Tier;
+use assize_domain::leaderboard::{Leaderboard, Row};
+
+use crate::figure;
+use crate::text::{clean, shell_word};
+
+/// The split that a collect without `--split` fills.
+const DEFAULT_SPLIT: &str = "selection";
+
+/// One source of differences between scores.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Source {
+    pub name: &'static str,
+    pub meaning: &'static str,
+    pub share: f64,
+}
+
+/// What a reader should do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// A command to type, in parts that belong together.
+    Command(Vec<String>),
+    Words(&'static str),
+}
+
+pub fn is_incumbent(board: &Leaderboard, row: &Row) -> bool {
+    board
+        .incumbent
+        .as_ref()
+        .is_some_and(|pair| pair.model == row.model && pair.prompt == row.prompt)
+}
+
+pub fn is_winner(board: &Leaderboard, row: &Row) -> bool {
+    let winner = board.decision.as_ref().and_then(|it| it.winner.as_ref());
+    winner.is_some_and(|pair| pair.model == row.model && pair.prompt == row.prompt)
+}
+
+/// The decision as one sentence. Automatic scores alone never say "ship".
+pub fn decision(board: &Leaderboard) -> Option<String> {
+    let decision = board.decision.as_ref()?;
+    let Some(winner) = &decision.winner else {
+        return Some(clean(&decision.reason).into_owned());
+    };
+    let lead = match board.tier {
+        Tier::Expert => format!("Ship {winner}"),
+        Tier::Auto => format!("{winner} leads by automatic scores"),
+    };
+    let sentence = match decision.reason.strip_prefix(&winner.to_string()) {
+        Some(rest) => format!("{lead}: it{rest}"),
+        None => format!("{lead}. {}", decision.reason),
+    };
+    Some(clean(&sentence).into_owned())
+}
+
+/// What must be said about scores that no expert gave.
+pub fn tier_note(board: &Leaderboard) -> Option<&'static str> {
+    (board.tier == Tier::Auto && !board.rows.is_empty()).then_some(
+        "These are an automatic judge's scores, not an expert's: a hint, not yet a reason to ship.",
+    )
+}
+
+/// `84 of 96 cells judged (expert), 10 pending, 2 failed.`; nothing where there are no cells.
+pub fn coverage(board: &Leaderboard) -> Option<String> {
+    let it = board.coverage;
+    if it.cells == 0 {
+        return None;
+    }
+    let cells = if it.cells == 1 { "cell" } else { "cells" };
+    let mut sentence = format!(
+        "{} of {} {cells} judged ({})",
+        it.judged, it.cells, board.tier
+    );
+    for (count, state) in [(it.pending, "pending"), (it.failed, "failed")] {
+        if count > 0 {
+            sentence.push_str(&format!(", {count} {state}"));
+        }
+    }
+    Some(sentence + ".")
+}
+
+/// Why there is nothing to rank, for a board without rows.
+pub fn nothing(board: &Leaderboard) -> Option<String> {
+    if !board.rows.is_empty() {
+        return None;
+    }
+    let (experiment, split) = (clean(&board.experiment), clean(&board.split));
+    let it = board.coverage;
+    let sentence = if it.cells == 0 {
+        format!("Nothing to rank yet: {experiment} has no collected cells in the {split} split.")
+    } else if it.failed == it.cells {
+        format!(
+            "Nothing to rank: every one of the {} cells of {experiment} failed.",
+            it.cells
+        )
+    } else {
+        let judge = match board.tier {
+            Tier::Expert => "an expert",
+            Tier::Auto => "an automatic judge",
+        };
+        let collected = it.cells - it.failed.min(it.cells);
+        let are = if collected == 1 {
+            "cell is"
+        } else {
+            "cells are"
+        };
+        format!("Nothing to rank yet: {collected} {are} collected and none is judged by {judge}.")
+    };
+    Some(sentence)
+}
+
+/// The sensible next step. Unjudged cells come first, because they can change everything else.
+pub fn next(board: &Leaderboard, promote_exists: bool) -> Next {
+    let experiment = format!("--experiment {}", shell_word(&board.experiment));
+    let command = |verb: &str, rest: &[&str]| {
+        let mut parts = vec![verb.to_owned(), experiment.clone()];
+        parts.extend(rest.iter().map(|part| (*part).to_owned()));
+        Next::Command(parts)
+    };
+    let with_split = |verb: &str, rest: &[&str]| {
+        let split = format!("--split {}", shell_word(&board.split));
+        let mut rest = rest.to_vec();
+        if board.split != DEFAULT_SPLIT {
+            rest.insert(0, &split);
+        }
+        command(verb, &rest)
+    };
+    let it = board.coverage;
+    let winner = board
+        .decision
+        .as_ref()
+        .is_some_and(|it| it.winner.is_some());
+    if it.cells == 0 {
+        with_split("assize collect", &[])
+    } else if it.pending > 0 || (board.tier == Tier::Auto && it.judged > 0) {
+        command("assize judge export", &["--out judge.json"])
+    } else if winner && promote_exists {
+        command("assize promote", &[])
+    } else if winner {
+        with_split("assize compare", &["-o report.html"])
+    } else if it.failed > 0 {
+        Next::Words("run the same assize collect again; it does only what is missing.")
+    } else if board.rows.len() < 2 {
+        Next::Words("collect another model or prompt into this experiment, and judge it.")
+    } else {
+        Next::Words("add scenarios to the task, run the same assize collect again, and judge them.")
+    }
+}
+
+/// Where the differences come from, largest first. The shares are of the total sum of squares.
+/// Empty where nothing was computed.
+pub fn sources(board: &Leaderboard) -> Vec<Source> {
+    let Some(variance) = &board.variance else {
+        return Vec::new();
+    };
+    let source = |name, meaning, share| Source {
+        name,
+        meaning,
+        share,
+    };
+    let mut sources = vec![
+        source(
+            "model",
+            "one model is better than another throughout",
+            variance.model,
+        ),
+        source(
+            "prompt",
+            "one prompt is better than another throughout",
+            variance.prompt,
+        ),
+        source(
+            "model × prompt",
+            "a prompt suits one model more than another",
+            variance.interaction,
+        ),
+        source(
+            "scenario",
+            "some scenarios are harder for everybody",
+            variance.scenario,
+        ),
+        source(
+            "by scenario",
+            "models and prompts differ in which scenarios they handle",
+            variance.by_scenario,
+        ),
+        source("noise", "candidates of one cell differ", variance.noise),
+    ];
+    sources.retain(|source| source.share.is_finite());
+    sources.sort_by(|a, b| b.share.total_cmp(&a.share));
+    sources
+}
+
+/// ` (of 17)`, where the rubric's maximum is known.
+pub fn of_maximum(board: &Leaderboard) -> String {
+    let most = board
+        .composite_range
+        .map(|[_, most]| most)
+        .filter(|it| it.is_finite());
+    most.map_or_else(String::new, |most| format!(" (of {})", figure::tick(most)))
+}
+
+/// The names of every row.
+pub fn pairs(board: &Leaderboard) -> impl Iterator<Item = (&str, &str)> {
+    board
+        .rows
+        .iter()
+        .map(|row| (row.model.as_str(), row.prompt.as_str()))
+}
+
+/// The difference to the incumbent with its interval, written as the format writes intervals.
+pub fn versus(board: &Leaderboard, row: &Row, interval: fn([f64; 2]) -> String) -> String {
+    match row.vs_incumbent.as_ref().filter(|it| it.diff.is_finite()) {
+        Some(it) => match it.ci95.filter(figure::is_finite) {
+            Some(ends) => format!("{} {}", figure::signed(it.diff), interval(ends)),
+            None => figure::signed(it.diff),
+        },
+        None if is_incumbent(board, row) => "incumbent".to_owned(),
+        None => figure::NONE.to_owned(),
+    }
+}
+
+/// The names of all criteria or flags that some row has.
+pub fn score_names<'a>(
+    board: &'a Leaderboard,
+    of: impl Fn(&'a Row) -> &'a BTreeMap<String, f64>,
+) -> BTreeSet<&'a str> {
+    board
+        .rows
+        .iter()
+        .flat_map(|row| of(row).keys())
+        .map(String::as_str)
+        .collect()
+}
