@@ -32,19 +32,26 @@ impl Axis {
         Some(Self { low, high, step })
     }
 
-    /// Covers every row's interval, and no score that the rubric cannot give.
+    /// Covers every row's interval, and no score that the rubric cannot give. Without any
+    /// interval it covers all that the rubric can give, so that chance does not look large.
     pub fn of_composites(board: &Leaderboard, ticks: f64) -> Option<Self> {
         let values = board.rows.iter().flat_map(|row| {
             let [low, high] = interval(row).unwrap_or([row.composite.mean; 2]);
             [low, row.composite.mean, high]
         });
-        let possible = board.composite_range.unwrap_or([f64::MIN, f64::MAX]);
-        let [least, most] = possible;
-        if least < most {
-            Self::covering(values.map(|value| value.clamp(least, most)), ticks)
+        let Some([least, most]) = board.composite_range.filter(|[least, most]| least < most) else {
+            return Self::covering(values, ticks);
+        };
+        let whole = if is_measured(board) {
+            None
         } else {
-            Self::covering(values, ticks)
-        }
+            board.composite_range
+        };
+        let values = values.map(|value| value.clamp(least, most));
+        let axis = Self::covering(values.chain(whole.into_iter().flatten()), ticks)?;
+        let any = board.rows.iter().any(|row| row.composite.mean.is_finite());
+        let (low, high) = (axis.low.max(least), axis.high.min(most));
+        any.then_some(Self { low, high, ..axis })
     }
 
     /// Where a value lies, from 0 at the low end to 1 at the high end; values outside lie at
@@ -53,12 +60,19 @@ impl Axis {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
+    /// Round numbers from the low end to the high end.
     pub fn ticks(&self) -> Vec<f64> {
-        let ticks = (0_u8..50).map(|count| self.low + f64::from(count) * self.step);
+        let first = (self.low / self.step - 1e-9).ceil();
+        let ticks = (0_u8..50).map(|count| (first + f64::from(count)) * self.step);
         ticks
             .take_while(|tick| *tick <= self.high + self.step / 1e3)
             .collect()
     }
+}
+
+/// Whether any row has an interval.
+pub fn is_measured(board: &Leaderboard) -> bool {
+    board.rows.iter().any(|row| interval(row).is_some())
 }
 
 /// The 95 % interval of a row's composite, where it has a finite one.

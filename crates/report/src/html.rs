@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
-use crate::axis::interval;
+use crate::axis::{interval, is_measured};
 use crate::markup::Markup;
 use crate::svg::{self, forest};
+use crate::words::Next;
 use crate::{figure, words};
 
 const HEAD: &str = "<!doctype html>
@@ -67,9 +68,12 @@ fn header(page: &mut Markup, board: &Leaderboard) {
         .text(&board.experiment)
         .raw("</bdi> · ");
     page.text(&board.split)
-        .raw(" split · judged by the ")
+        .raw(" split · ")
         .text(board.tier.as_str())
-        .raw(" tier</p>\n");
+        .raw(
+            " tier</p>
+",
+        );
     let verdict = words::nothing(board).or_else(|| words::decision(board));
     page.leaf(
         "h1",
@@ -83,6 +87,9 @@ fn header(page: &mut Markup, board: &Leaderboard) {
     if let Some(coverage) = words::coverage(board) {
         page.leaf("p", &[], &coverage).raw("\n");
     }
+    if board.rows.is_empty() {
+        next_step(page, board);
+    }
     if !board.warnings.is_empty() {
         page.raw("<ul class=\"notes\">\n");
         for warning in &board.warnings {
@@ -91,6 +98,16 @@ fn header(page: &mut Markup, board: &Leaderboard) {
         page.raw("</ul>\n");
     }
     page.raw("</header>\n");
+}
+
+/// What fills the page that has nothing to show.
+fn next_step(page: &mut Markup, board: &Leaderboard) {
+    page.raw("<p>Next: ");
+    match words::next(board, false) {
+        Next::Command(parts) => page.leaf("code", &[], &parts.join(" ")),
+        Next::Words(words) => page.text(words),
+    };
+    page.raw("</p>\n");
 }
 
 /// A column of figures: its head and what stands in a row.
@@ -175,7 +192,16 @@ fn table(
     if plot {
         let head = format!("composite{}", words::of_maximum(board));
         page.leaf("th", &[("scope", "col".into())], &head);
-        page.raw("<th scope=\"col\" class=\"plot-head\">95 % interval</th>");
+        let head = if is_measured(board) {
+            "95 % interval"
+        } else {
+            "mean"
+        };
+        page.leaf(
+            "th",
+            &[("scope", "col".into()), ("class", "plot-head".into())],
+            head,
+        );
     }
     for column in &columns {
         page.leaf("th", &[("scope", "col".into())], &column.head);
@@ -205,9 +231,9 @@ fn table(
     if plot {
         page.raw("<tfoot><tr><td></td><td class=\"name\"></td><td></td><td class=\"plot\">");
         page.append(&forest::axis(board)).raw("</td>");
-        columns.iter().for_each(|_| {
+        for _ in &columns {
             page.raw("<td></td>");
-        });
+        }
         page.raw("</tr></tfoot>\n");
     }
     page.raw("</table>\n</div>\n");
@@ -237,6 +263,12 @@ fn scroll_box(page: &mut Markup, name: &str) {
 }
 
 fn figures(page: &mut Markup, board: &Leaderboard) {
+    let latency_caption = if is_measured(board) {
+        "Filled: no other pair is both better and faster. Hollow: some pair is. Lines are 95 % intervals; \
+         a number is a rank in the table."
+    } else {
+        "Filled: no other pair is both better and faster. Hollow: some pair is. A number is a rank in the table."
+    };
     page.raw("<div class=\"figures\">\n");
     figure_of(
         page,
@@ -254,8 +286,7 @@ fn figures(page: &mut Markup, board: &Leaderboard) {
     figure_of(
         page,
         "Quality and latency",
-        "Filled: no other pair is both better and faster. Hollow: some pair is. Lines are 95 % intervals; \
-         a number is a rank in the table.",
+        latency_caption,
         svg::scatter::draw(board),
     );
     page.raw("</div>\n");

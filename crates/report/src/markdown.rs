@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use crate::text::clean;
+use crate::words::Next;
 use crate::{axis, figure, words};
 
 /// A heading, the decision, the table and what it stands on.
@@ -18,6 +19,11 @@ pub fn render(board: &Leaderboard) -> String {
     }
     if let Some(nothing) = words::nothing(board) {
         blocks.push(format!("**{}**", escape(&nothing)));
+        let next = match words::next(board, false) {
+            Next::Command(parts) => escape(&parts.join(" ")),
+            Next::Words(words) => escape(words),
+        };
+        blocks.push(format!("Next: {next}"));
     } else {
         let decision = words::decision(board);
         blocks.extend(decision.map(|it| format!("**{}**", escape(&it))));
@@ -131,7 +137,8 @@ fn composite(row: &Row) -> String {
     }
 }
 
-/// Words that Markdown shows as they are: no markup, no HTML, no new cell, no link.
+/// Words that Markdown shows as they are: no markup, no HTML, no new cell. What GitHub finds in
+/// plain text by itself, such as bare addresses, is left to GitHub.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in clean(text).chars() {

@@ -70,16 +70,17 @@ pub fn coverage(board: &Leaderboard) -> Option<String> {
         return None;
     }
     let cells = if it.cells == 1 { "cell" } else { "cells" };
-    let mut sentence = format!(
+    let mut parts = vec![format!(
         "{} of {} {cells} judged ({})",
         it.judged, it.cells, board.tier
+    )];
+    let rest = [(it.pending, "pending"), (it.failed, "failed")];
+    parts.extend(
+        rest.iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, state)| format!("{count} {state}")),
     );
-    for (count, state) in [(it.pending, "pending"), (it.failed, "failed")] {
-        if count > 0 {
-            sentence.push_str(&format!(", {count} {state}"));
-        }
-    }
-    Some(sentence + ".")
+    Some(parts.join(", ") + ".")
 }
 
 /// Why there is nothing to rank, for a board without rows.

@@ -7,7 +7,7 @@
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use super::{Anchor, aside, drawing, finish, guide, label, text_px};
-use crate::axis::{Axis, interval};
+use crate::axis::{Axis, interval, is_measured};
 use crate::markup::{Markup, Value};
 use crate::text::pairs;
 use crate::{figure, words};
@@ -206,10 +206,12 @@ fn title(board: &Leaderboard) -> String {
 
 fn axis_name(board: &Leaderboard) -> String {
     let line = incumbent_mean(board).map_or("", |_| "; dashed: the incumbent");
-    format!(
-        "composite with 95 % interval{}{line}",
-        words::of_maximum(board)
-    )
+    let what = if is_measured(board) {
+        "composite with 95 % interval"
+    } else {
+        "composite"
+    };
+    format!("{what}{}{line}", words::of_maximum(board))
 }
 
 fn described(board: &Leaderboard, row: &Row) -> String {

@@ -33,7 +33,12 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
         models.len() as f64 * CELL_PX,
     );
     let title = format!("Mean composite by model and prompt in {}", board.experiment);
-    let mut svg = drawing(&title, left + size.0, top + size.1 + 22.0);
+    let note = match board.incumbent {
+        Some(_) => "deeper is higher; outlined: the incumbent",
+        None => "deeper is higher",
+    };
+    let width = (left + size.0).max(text_px(note));
+    let mut svg = drawing(&title, width, top + size.1 + 22.0);
     aside(&mut svg, 0.0, top - 8.0, Anchor::Start, "model");
     aside(&mut svg, left + 4.0, 12.0, Anchor::Start, "prompt");
     for (position, name) in prompt_names.iter().enumerate() {
@@ -59,11 +64,7 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
             cell(&mut svg, board, row, &scale, [x, y, cell_width]);
         }
     }
-    let note = match board.incumbent {
-        Some(_) => "deeper is higher; outlined: the incumbent",
-        None => "deeper is higher",
-    };
-    aside(&mut svg, left, top + size.1 + 16.0, Anchor::Start, note);
+    aside(&mut svg, 0.0, top + size.1 + 16.0, Anchor::Start, note);
     Some(finish(svg))
 }
 

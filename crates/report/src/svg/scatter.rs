@@ -1,7 +1,7 @@
 //! Quality against latency: up is better, left is faster.
 //!
-//! A filled point is beaten by no other pair on both counts; the line joins those. Pairs
-//! without a latency are left out.
+//! A filled point is beaten by no other pair on both counts; a hollow one is. Pairs without a
+//! latency are left out.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
@@ -17,7 +17,7 @@ const HEIGHT: f64 = 360.0;
 const PLOT: Area = Area {
     left: 44.0,
     top: 22.0,
-    right: WIDTH - 12.0,
+    right: WIDTH - 24.0,
     bottom: HEIGHT - 44.0,
 };
 const LABEL_COLUMNS: usize = 34;
@@ -50,13 +50,6 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
         .copied()
         .partition(|it| !rows.iter().any(|other| beats(*other, *it)));
     let best = ordered.len();
-    frontier(
-        &mut svg,
-        ordered
-            .iter()
-            .map(|(row, latency_ms)| at(row, *latency_ms))
-            .collect(),
-    );
     ordered.extend(dominated);
     for (position, (row, latency_ms)) in ordered.iter().enumerate() {
         point(
@@ -145,20 +138,6 @@ fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {
         Anchor::End,
         "latency in ms, faster on the left",
     );
-}
-
-/// The line through the points that no other beats, from left to right.
-fn frontier(svg: &mut Markup, mut points: Vec<(f64, f64)>) {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for ends in points.windows(2) {
-        let [from, to] = [ends[0], ends[1]];
-        guide(
-            svg,
-            (from.0.into(), from.1.into()),
-            (to.0.into(), to.1.into()),
-            true,
-        );
-    }
 }
 
 fn point(

@@ -7,7 +7,7 @@ use crate::markup::Markup;
 use crate::{figure, words};
 
 const NAME_PX: f64 = 118.0;
-const BAR_PX: f64 = 180.0;
+const BAR_PX: f64 = 150.0;
 const FIGURE_PX: f64 = 46.0;
 const ROW_PX: f64 = 26.0;
 

@@ -122,12 +122,12 @@ fn fitted(board: &Leaderboard, axis: Option<&Axis>, most: usize) -> Vec<Column> 
         .map(|row| pair_width(&row.model, &row.prompt))
         .max();
     let natural = natural.unwrap_or(0).max(width("model × prompt"));
-    let share = if most > 80 {
+    let pair_share = if most > 80 {
         PAIR_AT_80 + (most - 80) / 4
     } else {
         most * PAIR_AT_80 / 80
     };
-    let mut pair_room = natural.min(share.max(14));
+    let mut pair_room = natural.min(pair_share.max(14));
     let mut spare = most.saturating_sub(rank.width + composite.width + pair_room + 2 * GAP);
     let mut bar_room = 0;
     let mut chosen: Vec<Column> = Vec::new();
@@ -245,7 +245,7 @@ fn bars(board: &Leaderboard, axis: &Axis, room: usize) -> Column {
         .iter()
         .map(|row| bar::draw(row, axis, incumbent, room));
     let of = words::of_maximum(board);
-    let measured = board.rows.iter().any(|row| axis::interval(row).is_some());
+    let measured = axis::is_measured(board);
     let names = if measured {
         ["95 % interval", "95 %"]
     } else {

@@ -212,7 +212,7 @@ pub fn nothing_collected() -> Leaderboard {
     it.coverage = Coverage::default();
     it.rubric = None;
     it.composite_range = None;
-    it.split = "feedback".to_owned();
+    it.split = "feedback".into();
     it
 }
 
@@ -349,7 +349,7 @@ pub const ATTACKS: [&str; 8] = [
 pub fn hostile() -> Leaderboard {
     let mut it = winner();
     it.experiment = ATTACKS.join(" ");
-    it.split = ATTACKS[0].to_owned();
+    it.split = ATTACKS[0].into();
     it.rubric = Some(RubricRef {
         id: ATTACKS[2].to_owned(),
         sha256: ATTACKS[0].to_owned(),
@@ -357,7 +357,7 @@ pub fn hostile() -> Leaderboard {
     it.warnings = ATTACKS.map(str::to_owned).to_vec();
     for (row, attack) in it.rows.iter_mut().zip(ATTACKS.iter().cycle()) {
         row.model = format!("{attack}{}", row.rank);
-        row.prompt = (*attack).to_owned();
+        row.prompt = (*attack).into();
         row.criteria = BTreeMap::from(ATTACKS.map(|attack| (attack.to_owned(), 3.0)));
         row.flags = BTreeMap::from(ATTACKS.map(|attack| (attack.to_owned(), 0.5)));
     }
