@@ -17,7 +17,9 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a scratch folder") }
+        Self {
+            folder: tempfile::tempdir().expect("a scratch folder"),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -100,7 +102,9 @@ impl Outcome {
     pub fn json_lines(&self) -> Vec<Value> {
         self.stdout
             .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}\n{line}")))
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}\n{line}"))
+            })
             .collect()
     }
 
@@ -114,7 +118,11 @@ impl Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "exit {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+        write!(
+            f,
+            "exit {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code, self.stdout, self.stderr
+        )
     }
 }
 
@@ -124,7 +132,10 @@ pub fn script(models: &[(&str, &[&str])]) -> String {
         .iter()
         .map(|(name, texts)| {
             let response = json!({"prompt": "*", "scenario": "*", "texts": texts});
-            ((*name).to_owned(), json!({"parameter_count": 500_000_000, "responses": [response]}))
+            (
+                (*name).to_owned(),
+                json!({"parameter_count": 500_000_000, "responses": [response]}),
+            )
         })
         .collect();
     json!({ "models": models }).to_string()
@@ -132,7 +143,10 @@ pub fn script(models: &[(&str, &[&str])]) -> String {
 
 /// A task folder with one criterion and as many scenarios as asked for.
 pub fn write_small_task(scratch: &Scratch, scenarios: usize) {
-    scratch.write("task/task.toml", "name = \"small\"\n\n[[checks]]\nflag = \"ok\"\nnot_contains = [\"bad\"]\n");
+    scratch.write(
+        "task/task.toml",
+        "name = \"small\"\n\n[[checks]]\nflag = \"ok\"\nnot_contains = [\"bad\"]\n",
+    );
     scratch.write(
         "task/rubric.md",
         "+++\nid = \"small-v1\"\ncomposite = \"worth + ok\"\n[[criteria]]\nname = \"worth\"\nmin = 1\nmax = 3\n\
@@ -140,9 +154,13 @@ pub fn write_small_task(scratch: &Scratch, scenarios: usize) {
     );
     scratch.write("task/prompts/p1.md", "Say something about {{ topic }}.\n");
     scratch.write("task/prompts/p2.md", "Tell me of {{ topic }}.\n");
-    let lines: Vec<String> =
-        (0..scenarios).map(|n| json!({"id": format!("s{n}"), "topic": format!("topic {n}")}).to_string()).collect();
+    let lines: Vec<String> = (0..scenarios)
+        .map(|n| json!({"id": format!("s{n}"), "topic": format!("topic {n}")}).to_string())
+        .collect();
     scratch.write("task/scenarios.jsonl", &lines.join("\n"));
     let task = scratch.read("task/task.toml");
-    scratch.write("task/task.toml", &task.replace("\n\n", "\nscenarios = \"scenarios.jsonl\"\n\n"));
+    scratch.write(
+        "task/task.toml",
+        &task.replace("\n\n", "\nscenarios = \"scenarios.jsonl\"\n\n"),
+    );
 }

@@ -20,10 +20,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[allow(
+    unused_imports,
+    reason = "each test that includes this file uses a part of it"
+)]
 pub use memory::{REAL_LOAD_NS, RESIDENT_LOAD_NS};
 
 use memory::{DEFAULT_KEEP_ALIVE, State};
@@ -32,6 +36,10 @@ use memory::{DEFAULT_KEEP_ALIVE, State};
 mod memory;
 #[path = "ollama_stand_in/wire.rs"]
 mod wire;
+
+/// How long a test waits for something that must happen, and how often it looks.
+const PATIENCE: Duration = Duration::from_mins(2);
+const POLL: Duration = Duration::from_millis(5);
 
 /// A model that the stand-in has.
 #[derive(Debug, Clone)]
@@ -72,6 +80,13 @@ pub struct Call {
     pub body: Value,
 }
 
+impl Call {
+    pub fn is_completion(&self) -> bool {
+        let messages = self.body["messages"].as_array();
+        self.path == "/api/chat" && messages.is_some_and(|messages| !messages.is_empty())
+    }
+}
+
 /// A way to fail.
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -85,9 +100,12 @@ pub enum Fault {
     CutMidBody,
     /// The right answer, but late.
     Slow(Duration),
+    /// Done at once, as far as memory goes, but the answer comes late.
+    DoneButLate(Duration),
 }
 
-/// A running stand-in; it stops accepting when it is dropped.
+/// A running stand-in. When it is dropped it is gone as a killed host is: what is in flight
+/// gets no answer, and nobody can connect.
 #[derive(Debug)]
 pub struct OllamaStandIn {
     address: SocketAddr,
@@ -114,8 +132,8 @@ impl OllamaStandIn {
                     break;
                 }
                 connections.fetch_add(1, Ordering::SeqCst);
-                let state = Arc::clone(&state);
-                thread::spawn(move || wire::serve(&stream, &state));
+                let (state, stopping) = (Arc::clone(&state), Arc::clone(&stopping));
+                thread::spawn(move || wire::serve(&stream, &state, &stopping));
             }
         });
         server
@@ -137,6 +155,41 @@ impl OllamaStandIn {
             .lock()
             .unwrap()
             .hold(name, "another client's", DEFAULT_KEEP_ALIVE);
+    }
+
+    /// Uses a resident model as another client would who keeps it for longer.
+    pub fn renew_as_another_client(&self, name: &str, keep_alive: Duration) {
+        self.state.lock().unwrap().renew(name, keep_alive);
+    }
+
+    /// Answers this many more completions and keeps the others waiting until [`Self::resume`].
+    pub fn pause_after(&self, completions: usize) {
+        self.state.lock().unwrap().admit = Some(completions);
+    }
+
+    pub fn resume(&self) {
+        self.state.lock().unwrap().admit = None;
+    }
+
+    /// Waits until so many completions have been asked for since the start.
+    pub fn wait_for_completions(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.completions().len() < count {
+            assert!(Instant::now() < deadline, "{:#?}", self.calls());
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The calls that asked for text, as opposed to loading and unloading.
+    pub fn completions(&self) -> Vec<Call> {
+        let mut calls = self.calls();
+        calls.retain(Call::is_completion);
+        calls
+    }
+
+    /// The most completions that were ever in flight at once.
+    pub fn most_in_flight(&self) -> usize {
+        self.state.lock().unwrap().most_in_flight
     }
 
     /// How many looks at `/api/ps` still see a model that was told to unload.

@@ -41,6 +41,10 @@ pub(super) struct State {
     pub(super) loads: Vec<String>,
     pub(super) held_together: Vec<BTreeSet<String>>,
     pub(super) faults: Vec<(String, usize, Fault)>,
+    /// How many more completions may go on; `None` is all of them.
+    pub(super) admit: Option<usize>,
+    pub(super) in_flight: usize,
+    pub(super) most_in_flight: usize,
 }
 
 impl State {
@@ -53,6 +57,9 @@ impl State {
             loads: Vec::new(),
             held_together: Vec::new(),
             faults: Vec::new(),
+            admit: None,
+            in_flight: 0,
+            most_in_flight: 0,
         }
     }
 
@@ -78,6 +85,22 @@ impl State {
             self.held_together.push(self.held.keys().cloned().collect());
         }
         !resident
+    }
+
+    /// Whether one more completion may go on now.
+    pub(super) fn admit_one(&mut self) -> bool {
+        match &mut self.admit {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+
+    pub(super) fn renew(&mut self, name: &str, keep_alive: Duration) {
+        self.held.get_mut(name).unwrap().expires_at = Instant::now() + keep_alive;
     }
 
     /// Lists what is in memory; each look brings what is being freed closer to its end.

@@ -1,69 +1,108 @@
 //! The stand-in's HTTP: requests in, canned answers or faults out.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use super::memory::State;
-use super::{Call, Fault};
+use super::{Call, Fault, POLL};
 
-/// Answers the requests of one connection until the client closes it.
-pub(super) fn serve(stream: &TcpStream, state: &Mutex<State>) {
+/// Answers the requests of one connection until the client closes it or the host is gone.
+pub(super) fn serve(stream: &TcpStream, state: &Mutex<State>, stopping: &AtomicBool) {
     let mut reader = BufReader::new(stream);
     while let Some(call) = read_call(&mut reader) {
-        let fault = {
-            let mut state = state.lock().unwrap();
-            state.calls.push(call.clone());
-            let faults = &mut state.faults;
-            let position = faults
-                .iter()
-                .position(|(path, left, _)| *path == call.path && *left > 0);
-            position.map(|position| {
-                faults[position].1 -= 1;
-                faults[position].2.clone()
-            })
-        };
-        let answered = || state.lock().unwrap().answer(&call.path, &call.body);
-        let (status, body) = match fault {
-            Some(Fault::Status(status, message)) => (status, json!({"error": message}).to_string()),
-            Some(Fault::PlainText(status, text)) => (status, text.to_owned()),
-            Some(Fault::ErrorLine(message)) => {
-                let begun = json!({"message": {"content": "half an"}, "done": false});
-                (200, format!("{begun}\n{}\n", json!({"error": message})))
-            }
-            Some(Fault::CutMidBody) => {
-                let _ = write!(
-                    &mut &*stream,
-                    "HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{{\"mess"
-                );
-                let _ = stream.shutdown(std::net::Shutdown::Both);
-                return;
-            }
-            Some(Fault::Slow(delay)) => {
-                thread::sleep(delay);
-                let (status, body) = answered();
-                (status, body.to_string())
-            }
-            None => {
-                let (status, body) = answered();
-                (status, body.to_string())
-            }
-        };
-        let head = format!(
-            "HTTP/1.1 {status} Stand-In\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        if (&mut &*stream)
-            .write_all((head + &body).as_bytes())
-            .is_err()
-        {
+        let fault = arrive(&call, state);
+        let answered = await_turn(&call, state, stopping)
+            && answer(stream, &call, fault, state, stopping).is_some();
+        if call.is_completion() {
+            state.lock().unwrap().in_flight -= 1;
+        }
+        if !answered {
+            let _ = stream.shutdown(Shutdown::Both);
             return;
         }
     }
+}
+
+/// Takes note of a call, and says how it is to fail, if it is.
+fn arrive(call: &Call, state: &Mutex<State>) -> Option<Fault> {
+    let mut state = state.lock().unwrap();
+    state.calls.push(call.clone());
+    if call.is_completion() {
+        state.in_flight += 1;
+        state.most_in_flight = state.most_in_flight.max(state.in_flight);
+    }
+    let mut faults = state.faults.iter_mut();
+    let (_, left, fault) = faults.find(|(path, left, _)| *path == call.path && *left > 0)?;
+    *left -= 1;
+    Some(fault.clone())
+}
+
+/// Waits while completions are paused; `false` when the host went away meanwhile.
+fn await_turn(call: &Call, state: &Mutex<State>, stopping: &AtomicBool) -> bool {
+    while !stopping.load(Ordering::SeqCst) {
+        if !call.is_completion() || state.lock().unwrap().admit_one() {
+            return true;
+        }
+        thread::sleep(POLL);
+    }
+    false
+}
+
+/// Answers or fails one call; `None` where the connection is to end.
+fn answer(
+    mut stream: &TcpStream,
+    call: &Call,
+    fault: Option<Fault>,
+    state: &Mutex<State>,
+    stopping: &AtomicBool,
+) -> Option<()> {
+    let (status, body) = match fault {
+        Some(Fault::Status(status, message)) => (status, json!({"error": message}).to_string()),
+        Some(Fault::PlainText(status, text)) => (status, text.to_owned()),
+        Some(Fault::ErrorLine(message)) => {
+            let begun = json!({"message": {"content": "half an"}, "done": false});
+            (200, format!("{begun}\n{}\n", json!({"error": message})))
+        }
+        Some(Fault::CutMidBody) => {
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{{\"mess"
+            );
+            return None;
+        }
+        Some(Fault::Slow(_) | Fault::DoneButLate(_)) | None => {
+            if let Some(Fault::Slow(delay)) = fault {
+                thread::sleep(delay);
+            }
+            // As on the real host, what nobody waits for any more is not done.
+            if stopping.load(Ordering::SeqCst) || is_closed(stream) {
+                return None;
+            }
+            let (status, body) = state.lock().unwrap().answer(&call.path, &call.body);
+            if let Some(Fault::DoneButLate(delay)) = fault {
+                thread::sleep(delay);
+            }
+            (status, body.to_string())
+        }
+    };
+    let head = format!(
+        "HTTP/1.1 {status} Stand-In\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).ok()
+}
+
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let seen = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    matches!(seen, Ok(0)) || seen.is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
 }
 
 fn read_call(reader: &mut BufReader<&TcpStream>) -> Option<Call> {

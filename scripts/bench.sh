@@ -1,0 +1,15 @@
+#!/bin/sh
+# Every benchmark, each beside its baseline in the same run. Numbers mean something only on a quiet
+# machine. NumPy and SciPy (the baseline of the statistics) are put into a folder of their own.
+set -eu
+cd "$(dirname "$0")/.."
+venv="${XDG_CACHE_HOME:-$HOME/.cache}/assize/bench-venv"
+if [ ! -x "$venv/bin/python" ]; then
+  python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q numpy scipy || rm -rf "$venv"
+fi
+export ASSIZE_BENCH_PYTHON="$venv/bin/python"
+for bench in "--bench harness" "-p assize-store" "-p assize-stats" "-p assize-llama"; do
+  echo "== $bench"
+  # shellcheck disable=SC2086
+  cargo bench --locked $bench
+done
