@@ -29,19 +29,17 @@ const SYSTEM: &str = "You are a personal assistant who shows one useful tip at a
     the persona, the time of day and the open tasks. It is concrete: it names what to do first, \
     how long it takes and why it helps now. It is kind, never preachy, and it does not repeat \
     the list of tasks. Good tips use what the person has at hand. Bad tips are vague, such as \
-    'stay organised', or try to do everything at once.";
+    'stay organised'.";
 const USER: &str = "Persona: Maya, a nurse who has just come home from a night shift and lives \
     with two small children. Time of day: early morning. Open tasks: pack lunch for the school \
-    trip, pay the electricity bill that is due today, call her mother back, prepare the slides \
-    for the ward meeting on Thursday, buy a birthday present for her sister. Write a long and \
-    detailed tip for her with at least ten sentences. Begin with what she should do first, and \
-    then explain step by step how the rest of her morning can go, with times.";
+    trip, pay the electricity bill that is due today, call her mother back. Write a long \
+    and detailed tip for her with at least ten sentences, step by step, with times.";
 
 fn main() {
     let mut arguments = std::env::args()
         .filter(|argument| argument != "--bench")
         .skip(1);
-    let rounds = arguments.next().map_or(7, |text| text.parse().unwrap());
+    let rounds = arguments.next().map_or(5, |text| text.parse().unwrap());
     let threads: Option<usize> = arguments.next().map(|text| text.parse().unwrap());
     let Some(directory) = models_dir() else {
         println!("SKIPPED: no {MODEL}.gguf: run `assize models pull {MODEL}`");

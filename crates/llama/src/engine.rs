@@ -13,7 +13,9 @@
 //!
 //! In exact mode each sequence has a cache of its own and flash attention is off. Then every
 //! sum is taken in the same order whatever else is in the batch, and a seed gives the same
-//! text alone, in company, and with or without a reused prefix.
+//! text alone, in company, and with or without a reused prefix. That holds for weights whose
+//! products are rounded alike for one token and for many ([`crate::sys::Promise`]); of others,
+//! the provenance says so.
 
 use std::num::NonZeroU32;
 use std::time::Instant;

@@ -4,13 +4,14 @@
 //! on a value of an unexpected type, and gives no reason when it refuses a file. This reader
 //! counts parameters without loading anything and says what is wrong with a damaged file
 //! before llama.cpp sees it. It keeps integers and strings and skips what nobody asks for
-//! (vocabulary, floats); of an integer array it keeps the largest element.
+//! (the vocabulary's entries, floats); of an integer array it keeps the largest element.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek};
 use std::path::Path;
 
+const VOCABULARY: &str = "tokenizer.ggml.tokens";
 const MAGIC: [u8; 4] = *b"GGUF";
 const MAX_DIMENSIONS: u32 = 4;
 const MAX_NAME_BYTES: u64 = 64 * 1024;
@@ -24,6 +25,7 @@ pub(crate) struct Header {
     integers: HashMap<String, u64>,
     texts: HashMap<String, String>,
     tensor_elements: u64,
+    tensor_types: BTreeSet<u32>,
 }
 
 impl Header {
@@ -57,9 +59,14 @@ impl Header {
         self.integers.get(&format!("{architecture}.{key}")).copied()
     }
 
+    /// How the tensors are stored, as ggml numbers its types.
+    pub(crate) fn tensor_types(&self) -> impl Iterator<Item = u32> {
+        self.tensor_types.iter().copied()
+    }
+
     /// The number of entries in the vocabulary.
     pub(crate) fn vocabulary_size(&self) -> Option<u64> {
-        self.integers.get("tokenizer.ggml.tokens").copied()
+        self.integers.get(VOCABULARY).copied()
     }
 }
 
@@ -89,6 +96,7 @@ impl Reader {
             integers: HashMap::new(),
             texts: HashMap::new(),
             tensor_elements: 0,
+            tensor_types: BTreeSet::new(),
         };
         for _ in 0..keys {
             self.metadata(&mut header)?;
@@ -121,14 +129,32 @@ impl Reader {
             ValueType::ARRAY => {
                 let element = self.u32()?;
                 let count = self.count("array elements")?;
-                let largest = self.array(element, count)?;
-                // A vocabulary's own entries are of no use here, but their number is.
-                header.integers.insert(key, largest.unwrap_or(count));
+                if key == VOCABULARY && element == ValueType::TEXT {
+                    self.vocabulary(count)?;
+                    header.integers.insert(key, count);
+                } else if let Some(largest) = self.array(element, count)? {
+                    header.integers.insert(key, largest);
+                }
             }
             scalar => {
                 if let Some(value) = self.scalar(scalar)? {
                     header.integers.insert(key, value);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads past the vocabulary. llama.cpp aborts the process when two entries are the same
+    /// up to the first NUL character, so that is looked for here.
+    fn vocabulary(&mut self, count: u64) -> IoResult<()> {
+        let mut entries = HashSet::new();
+        for _ in 0..count {
+            let mut entry = self.string(MAX_NAME_BYTES)?;
+            let end = entry.iter().position(|byte| *byte == 0);
+            entry.truncate(end.unwrap_or(entry.len()));
+            if !entry.is_empty() && !entries.insert(entry) {
+                return Err(invalid("its vocabulary has the same entry twice"));
             }
         }
         Ok(())
@@ -189,7 +215,7 @@ impl Reader {
                     .ok_or_else(|| invalid(format!("the shape of tensor '{name}' overflows")))?;
             }
             header.tensor_elements = header.tensor_elements.saturating_add(elements);
-            let _quantisation = self.u32()?;
+            header.tensor_types.insert(self.u32()?);
             last_offset = self.u64()?.max(last_offset);
         }
         Ok(last_offset)
@@ -219,6 +245,11 @@ impl Reader {
     }
 
     fn text(&mut self, max_bytes: u64) -> IoResult<String> {
+        let bytes = self.string(max_bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn string(&mut self, max_bytes: u64) -> IoResult<Vec<u8>> {
         let length = self.u64()?;
         if length > max_bytes {
             return Err(invalid(format!("it has a string of {length} bytes")));
@@ -228,7 +259,7 @@ impl Reader {
         if (bytes.len() as u64) < length {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(bytes)
     }
 
     fn skip(&mut self, mut bytes: u64) -> IoResult<()> {

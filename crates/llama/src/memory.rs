@@ -12,8 +12,8 @@ use crate::gguf::Header;
 pub(crate) const BATCH_TOKENS: u32 = 512;
 const BYTES_PER_CACHE_ELEMENT: u64 = 2;
 const BYTES_PER_FLOAT: u64 = 4;
-/// Vocabulary tables, graphs, thread stacks.
-const OVERHEAD_BYTES: u64 = 64 * 1024 * 1024;
+/// Vocabulary tables, graphs, thread stacks, and what llama.cpp repacks.
+const OVERHEAD_BYTES: u64 = 128 * 1024 * 1024;
 
 /// How large a context is built for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,15 +76,15 @@ pub(crate) fn estimate_bytes(header: &Header, file_bytes: u64, shape: Shape) -> 
         key_width.saturating_add(value_width),
         BYTES_PER_CACHE_ELEMENT,
     ]);
-    let widest = header
-        .vocabulary_size()
-        .unwrap_or(0)
-        .saturating_add(product(&[heads, shape.tokens_per_sequence.into()]))
+    let widest = product(&[heads, shape.tokens_per_sequence.into()])
         .saturating_add(feed_forward.saturating_mul(2));
     let buffers = product(&[BATCH_TOKENS.into(), BYTES_PER_FLOAT, widest]);
+    let vocabulary = header.vocabulary_size().unwrap_or(0);
+    let logits = product(&[shape.sequences.into(), BYTES_PER_FLOAT, vocabulary]);
     file_bytes
         .saturating_add(cache)
         .saturating_add(buffers)
+        .saturating_add(logits)
         .saturating_add(OVERHEAD_BYTES)
 }
 

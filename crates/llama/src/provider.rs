@@ -27,7 +27,7 @@ pub struct EmbeddedConfig {
     /// llama.cpp's threads wait for each other at every layer.
     pub threads: Option<usize>,
     /// Gives up exact sampling (the same text for a seed whatever else is in the batch) for
-    /// about a seventh more speed, and uses a GPU where the build has one.
+    /// speed, and uses a GPU where the build has one.
     pub fast: bool,
     /// Keeps the prompt of one request in the cache for the next. Only a benchmark turns it
     /// off: it does not change the output.
@@ -171,7 +171,7 @@ impl Provider for EmbeddedProvider {
         Ok(ModelInfo {
             parameter_count: Some(header.parameter_count()),
             digest: digest::of_file(&path).map_err(io_error)?,
-            provenance: sys::provenance(self.config.fast),
+            provenance: sys::provenance(sys::Promise::new(self.config.fast, header.tensor_types())),
             size_bytes: Some(path.metadata().map_err(io_error)?.len()),
             context_length: header.architecture_integer("context_length"),
         })

@@ -25,10 +25,40 @@ pub fn backend() -> Option<&'static LlamaBackend> {
         .as_ref()
 }
 
-/// Engine, build and sampling mode, as the run's `provenance` tag shows them.
-pub(crate) fn provenance(fast: bool) -> String {
-    let mode = if fast { "fast" } else { "exact" };
-    format!("llama.cpp {ENGINE} {} {mode}", build_features())
+/// What a seed promises: the last word of a provenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// The same text whatever else is in the batch or in the cache.
+    Exact,
+    /// The same text for the same requests in the same order.
+    Seeded,
+    /// Whatever is fastest.
+    Fast,
+}
+
+impl Promise {
+    /// The types whose products ggml rounds alike for one token and for many, as measured for
+    /// x86-64: `F32`, `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q5_K`, `Q6_K`. Notably not
+    /// `Q4_K` and `IQ4_NL`, which are repacked and then have two different kernels.
+    const EXACT_TYPES: [u32; 8] = [0, 2, 3, 6, 7, 8, 13, 14];
+
+    pub(crate) fn new(fast: bool, mut tensor_types: impl Iterator<Item = u32>) -> Self {
+        if fast {
+            Self::Fast
+        } else if cfg!(target_arch = "x86_64")
+            && tensor_types.all(|tensor_type| Self::EXACT_TYPES.contains(&tensor_type))
+        {
+            Self::Exact
+        } else {
+            Self::Seeded
+        }
+    }
+}
+
+/// Engine, build and promise, as the run's `provenance` tag shows them.
+pub(crate) fn provenance(promise: Promise) -> String {
+    let promise = format!("{promise:?}").to_lowercase();
+    format!("llama.cpp {ENGINE} {} {promise}", build_features())
 }
 
 /// What this build of ggml was compiled for, such as `ggml 0.26.0 avx2 fma f16c openmp`.
@@ -67,7 +97,7 @@ fn enabled_features(system_info: &str) -> String {
         .join(" ")
 }
 
-/// Writes `from` again as Q4_0 to `to`; says whether llama.cpp managed to.
+/// Writes `from` again as `Q4_0` to `to`; says whether llama.cpp managed to.
 #[expect(
     unsafe_code,
     reason = "the wrapper does not expose llama_model_quantize"
@@ -91,7 +121,17 @@ pub(crate) fn requantise_q4_0(from: &Path, to: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::enabled_features;
+    use super::{Promise, enabled_features};
+
+    #[test]
+    fn only_measured_types_are_called_exact() {
+        let promise = |fast, types: &[u32]| Promise::new(fast, types.iter().copied());
+        let q4_k = 12;
+        assert_eq!(promise(false, &[0, q4_k]), Promise::Seeded);
+        assert_eq!(promise(true, &[0, 3]), Promise::Fast);
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(promise(false, &[0, 3]), Promise::Exact);
+    }
 
     #[test]
     fn only_enabled_features_are_named() {

@@ -94,7 +94,7 @@ const STUDENT: &str = "Persona: a student before an exam. Time: late evening. Op
 fn sampling(temperature: f64) -> Sampling {
     Sampling {
         temperature,
-        max_tokens: 40,
+        max_tokens: 24,
         num_ctx: NUM_CTX,
         json_schema: None,
     }
@@ -125,13 +125,12 @@ fn greedy_output_is_stable_and_ignores_the_seed() {
     assert_eq!(greedy(2), first);
 }
 
-/// The texts of five seeds on two prompts must not depend on how they were asked for.
-fn output_is_exact(model: &str) {
+/// The texts of some seeds on two prompts must not depend on how they were asked for.
+fn output_is_exact(model: &str, seeds: &[u32]) {
     let Some(engine) = loaded(model, 5, |_| {}) else {
         return;
     };
     let fresh = loaded(model, 1, |config| config.keep_prefix = false).unwrap();
-    let seeds = [11, 12, 13, 14, 15];
     let alone = |user: &'static str| -> Vec<String> {
         seeds
             .iter()
@@ -142,27 +141,31 @@ fn output_is_exact(model: &str) {
 
     let batch = |user| seeds.iter().map(|seed| (user, *seed)).collect::<Vec<_>>();
     let texts = |candidates| engine.texts(&request(candidates, sampling(0.8)));
-    assert_eq!(texts(batch(PARENT)), parent, "batch of five");
-    assert_eq!(texts(batch(PARENT)), parent, "batch of five, prompt cached");
+    assert_eq!(texts(batch(PARENT)), parent, "one batch");
+    assert_eq!(texts(batch(PARENT)), parent, "one batch, prompt cached");
     assert_eq!(texts(batch(STUDENT)), student, "prefix cached");
-    assert_eq!(texts(vec![(STUDENT, 13)]), student[2..3], "one, cached");
+    assert_eq!(
+        texts(vec![(STUDENT, seeds[1])]),
+        student[1..2],
+        "one, cached"
+    );
 
     let mut both = batch(PARENT);
     both.extend(batch(STUDENT));
-    both.swap(1, 8);
+    both.swap(0, seeds.len());
     let mut expected = [parent, student].concat();
-    expected.swap(1, 8);
-    assert_eq!(texts(both), expected, "mixed prompts, in two groups");
+    expected.swap(0, seeds.len());
+    assert_eq!(texts(both), expected, "mixed prompts");
 }
 
 #[test]
 fn a_seed_gives_the_same_text_alone_in_company_and_from_the_cache() {
-    output_is_exact(MODEL);
+    output_is_exact(MODEL, &[11, 12, 13, 14, 15]);
 }
 
 #[test]
 fn another_quantisation_is_exact_too() {
-    output_is_exact(COARSE);
+    output_is_exact(COARSE, &[21, 22]);
 }
 
 #[test]

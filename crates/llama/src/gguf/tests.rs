@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use super::*;
 
 /// Builds small GGUF files by hand.
@@ -120,4 +118,22 @@ fn nonsense_is_refused_with_a_reason() {
         .read()
         .unwrap_err();
     assert!(overflow.contains("overflows"), "{overflow}");
+}
+
+#[test]
+fn a_vocabulary_with_the_same_entry_twice_is_refused() {
+    let vocabulary = |second: &str| {
+        let mut builder = Builder::new(0, 1)
+            .text(VOCABULARY)
+            .u32(ValueType::ARRAY)
+            .u32(ValueType::TEXT)
+            .u64(2)
+            .text("ab")
+            .text(second);
+        builder.0.extend([0; 64]);
+        builder.read()
+    };
+    assert_eq!(vocabulary("ac").unwrap().vocabulary_size(), Some(2));
+    assert!(vocabulary("ab").unwrap_err().contains("twice"));
+    assert!(vocabulary("ab\0c").unwrap_err().contains("twice"));
 }
