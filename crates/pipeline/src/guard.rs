@@ -7,15 +7,19 @@
 //!
 //! What we loaded is written to the local state *before* it loads, with the time until which
 //! it can be ours: the host's own `keep_alive` unloads it after that, so anything that stays
-//! longer was renewed by somebody else.
+//! longer was renewed by somebody else. While the model is in use that time is moved on by a
+//! clock and not by finished work, because a slow model may take longer for one cell than the
+//! whole of `keep_alive`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use assize_providers::ollama::same_model;
-use assize_providers::{Provider, Resident};
+use assize_providers::{Provider, ProviderError, Resident};
 use assize_store::state::State;
 
 use crate::lock::{self, Lock};
@@ -41,7 +45,7 @@ pub struct Tenancy {
     host: Option<String>,
     model: String,
     digest: String,
-    renewed_at_ms: Mutex<i64>,
+    heartbeat: Option<Heartbeat>,
     pub load_ms: f64,
     /// Whether the model was in memory already, left there by a process of ours.
     pub was_resident: bool,
@@ -57,8 +61,10 @@ pub struct Place<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// How often a running collection writes down that the model is still its own.
-const RENEW_EVERY_MS: i64 = 30_000;
+/// How often we write down that the model in use is still our own, and how much longer than
+/// its `keep_alive` it then counts as ours: a beat may be late, and so may a host's clock.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
+const GRACE_MS: i64 = 60_000;
 
 impl Guard {
     /// Loads `model` where nothing else is resident.
@@ -73,23 +79,68 @@ impl Guard {
         let host = provider.host();
         let mut was_resident = false;
         let mut held = None;
+        let mut heartbeat = None;
         if let Some(host) = &host {
-            held = Some(lock::acquire(&self.locks, &format!("memory of {}", memory_of(host)), place.stop, waiting)?);
+            held = Some(lock::acquire(
+                &self.locks,
+                &format!("memory of {}", memory_of(host)),
+                place.stop,
+                waiting,
+            )?);
             was_resident = self.clear(provider.as_ref(), host, model)?;
             self.remember(host, model, digest)?;
+            heartbeat = Some(self.keep_remembering(host, model, digest));
         }
-        let load_ms = provider.load(model, place.num_ctx, place.candidates)?;
+        let load_ms = match provider.load(model, place.num_ctx, place.candidates) {
+            Ok(load_ms) => load_ms,
+            Err(error) => {
+                drop(heartbeat);
+                return Err(self.give_up(provider.as_ref(), host.as_deref(), model, error));
+            }
+        };
         Ok(Tenancy {
             guard: self.clone(),
             provider: Arc::clone(provider),
             host,
             model: model.to_owned(),
             digest: digest.to_owned(),
-            renewed_at_ms: Mutex::new((self.clock)()),
+            heartbeat,
             load_ms,
             was_resident,
             _lock: held,
         })
+    }
+
+    /// A load that was given up here may still come about on the host.
+    fn give_up(
+        &self,
+        provider: &dyn Provider,
+        host: Option<&str>,
+        model: &str,
+        error: ProviderError,
+    ) -> PipelineError {
+        if let Some(host) = host.filter(|_| !error.is_host_down())
+            && let Err(stuck @ PipelineError::Provider(ProviderError::NotFreed { .. })) =
+                self.free(provider, host, model)
+        {
+            return stuck;
+        }
+        error.into()
+    }
+
+    /// Unloads a model, sees that it is gone, and forgets it.
+    fn free(&self, provider: &dyn Provider, host: &str, model: &str) -> Result<()> {
+        provider.unload(model)?;
+        // The host may call it by a longer name than the one that we loaded it by.
+        for known in self
+            .state
+            .loaded_list(host)?
+            .iter()
+            .filter(|known| same_model(&known.model, model))
+        {
+            self.state.loaded_remove(host, &known.model)?;
+        }
+        Ok(())
     }
 
     /// Makes sure that the host holds nothing but, perhaps, `model` of our own.
@@ -100,59 +151,104 @@ impl Guard {
             residents.into_iter().partition(|resident| {
                 known.iter().any(|it| {
                     same_model(&it.model, &resident.model)
-                        && resident.expires_at_ms.is_none_or(|expires| expires <= it.ours_until_ms)
+                        && resident
+                            .expires_at_ms
+                            .is_none_or(|expires| expires <= it.ours_until_ms)
                 })
             })
         };
         if !foreign.is_empty() && !self.evict {
-            let models = foreign.iter().map(|it| format!("'{}'", it.model)).collect::<Vec<_>>().join(", ");
-            return Err(PipelineError::Occupied { host: host.to_owned(), models });
+            let models = foreign
+                .iter()
+                .map(|it| format!("'{}'", it.model))
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(PipelineError::Occupied {
+                host: host.to_owned(),
+                models,
+            });
         }
         let mut was_resident = false;
-        for Resident { model: resident, .. } in ours.iter().chain(&foreign) {
+        for Resident {
+            model: resident, ..
+        } in ours.iter().chain(&foreign)
+        {
             let keep = same_model(resident, model) && ours.iter().any(|it| it.model == *resident);
             if keep {
                 was_resident = true;
                 continue;
             }
-            provider.unload(resident)?;
-            self.state.loaded_remove(host, resident)?;
+            self.free(provider, host, resident)?;
         }
         Ok(was_resident)
     }
 
     fn remember(&self, host: &str, model: &str, digest: &str) -> Result<()> {
-        let ours_until_ms = (self.clock)() + self.keep_alive_ms + 2 * RENEW_EVERY_MS;
+        let ours_until_ms = (self.clock)() + self.keep_alive_ms + GRACE_MS;
         Ok(self.state.loaded_put(host, model, digest, ours_until_ms)?)
+    }
+
+    fn keep_remembering(&self, host: &str, model: &str, digest: &str) -> Heartbeat {
+        let (guard, host, model, digest) = (
+            self.clone(),
+            host.to_owned(),
+            model.to_owned(),
+            digest.to_owned(),
+        );
+        Heartbeat::start(RENEW_EVERY, move || {
+            // A beat that fails is made up for by the next; only a restart would miss it.
+            let _ = guard.remember(&host, &model, &digest);
+        })
     }
 }
 
 impl Tenancy {
-    /// Notes that the model was used just now, which renewed its `keep_alive`.
+    /// Notes that the model was used just now, without waiting for the next beat.
     pub fn renew(&self) -> Result<()> {
-        let Some(host) = &self.host else {
-            return Ok(());
-        };
-        let now = (self.guard.clock)();
-        {
-            let Ok(mut renewed_at) = self.renewed_at_ms.lock() else {
-                return Ok(());
-            };
-            if now - *renewed_at < RENEW_EVERY_MS {
-                return Ok(());
-            }
-            *renewed_at = now;
-        }
-        self.guard.remember(host, &self.model, &self.digest)
+        self.host.as_ref().map_or(Ok(()), |host| {
+            self.guard.remember(host, &self.model, &self.digest)
+        })
     }
 
     /// Unloads the model, sees that it is gone, and lets the next one in.
-    pub fn leave(self) -> Result<()> {
-        self.provider.unload(&self.model)?;
-        if let Some(host) = &self.host {
-            self.guard.state.loaded_remove(host, &self.model)?;
+    pub fn leave(mut self) -> Result<()> {
+        // The last beat comes before the model is forgotten, not after.
+        drop(self.heartbeat.take());
+        match &self.host {
+            Some(host) => self.guard.free(self.provider.as_ref(), host, &self.model),
+            None => Ok(self.provider.unload(&self.model)?),
         }
-        Ok(())
+    }
+}
+
+/// Calls a function every so often, in a thread of its own, until it is dropped.
+#[derive(Debug)]
+struct Heartbeat {
+    alive: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Heartbeat {
+    fn start(every: Duration, mut beat: impl FnMut() + Send + 'static) -> Self {
+        let (alive, is_alive) = channel();
+        let thread = std::thread::spawn(move || {
+            while is_alive.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                beat();
+            }
+        });
+        Self {
+            alive: Some(alive),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -160,9 +256,14 @@ impl Tenancy {
 /// loopback share this machine's.
 fn memory_of(host: &str) -> &str {
     let authority = host.split("://").last().unwrap_or(host);
-    let name = authority.rsplit_once(':').map_or(authority, |(name, _)| name);
+    let authority = authority.split('/').next().unwrap_or(authority);
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => authority,
+    };
     match name.trim_matches(['[', ']']) {
-        "localhost" | "::1" | "embedded" => "this machine",
+        // Nobody listens at the last two, but a client that asks there gets this machine.
+        "embedded" | "localhost" | "::1" | "0.0.0.0" | "::" => "this machine",
         name if name.starts_with("127.") => "this machine",
         _ => authority,
     }
@@ -170,13 +271,41 @@ fn memory_of(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::TryRecvError;
+
     use super::*;
 
     #[test]
     fn everything_on_loopback_shares_one_memory() {
-        for host in ["embedded", "http://localhost:11434", "http://127.0.0.1:1", "http://[::1]:2"] {
+        for host in [
+            "embedded",
+            "http://localhost",
+            "http://localhost:11434",
+            "http://localhost:8080/ollama",
+            "http://127.0.0.1:1",
+            "http://0.0.0.0:11434",
+            "http://[::1]:2",
+            "http://[::1]",
+        ] {
             assert_eq!(memory_of(host), "this machine", "{host}");
         }
         assert_eq!(memory_of("http://gpu-box:11434"), "gpu-box:11434");
+        assert_eq!(memory_of("https://gpu-box/ollama"), "gpu-box");
+    }
+
+    #[test]
+    fn a_heart_beats_until_it_is_dropped() {
+        let (sender, beats) = channel();
+        let heart = Heartbeat::start(Duration::from_millis(1), move || drop(sender.send(())));
+        for _ in 0..3 {
+            beats.recv().expect("a beat");
+        }
+        drop(heart);
+        while beats.try_recv().is_ok() {}
+        assert_eq!(
+            beats.try_recv(),
+            Err(TryRecvError::Disconnected),
+            "nobody is left to beat"
+        );
     }
 }

@@ -28,8 +28,13 @@ pub struct Host {
 pub fn hosts(models: &[Sized]) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     for provider in models.iter().flat_map(|model| &model.providers) {
-        if !hosts.iter().any(|host| Arc::ptr_eq(&host.provider, provider)) {
-            hosts.push(Host { provider: Arc::clone(provider) });
+        if !hosts
+            .iter()
+            .any(|host| Arc::ptr_eq(&host.provider, provider))
+        {
+            hosts.push(Host {
+                provider: Arc::clone(provider),
+            });
         }
     }
     hosts
@@ -64,7 +69,12 @@ impl<'a> Lane<'a> {
 
     fn take(&self, host: &Host) -> Option<&'a Sized> {
         let mut plan = self.plan.lock().ok()?;
-        let next = plan.iter().position(|model| model.providers.iter().any(|it| Arc::ptr_eq(it, &host.provider)))?;
+        let next = plan.iter().position(|model| {
+            model
+                .providers
+                .iter()
+                .any(|it| Arc::ptr_eq(it, &host.provider))
+        })?;
         Some(plan.remove(next))
     }
 
@@ -73,7 +83,9 @@ impl<'a> Lane<'a> {
     }
 
     fn summary(&self) -> MutexGuard<'_, Summary> {
-        self.summary.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.summary
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn run_model(&self, host: &Host, model: &'a Sized) -> Result<()> {
@@ -83,10 +95,18 @@ impl<'a> Lane<'a> {
         }
         (self.observer)(Event::ModelStarted { model, cells });
         let experiment = &self.collection.options.experiment;
-        let what = format!("cells of {} {experiment} {}", self.collection.store.uri(), model.id);
-        let _cells_lock = lock::acquire(&self.collection.locks, &what, self.collection.stop, || {
-            (self.observer)(Event::Waiting { model, on: "another collect that works on the same cells" });
-        })?;
+        let what = format!(
+            "cells of {} {experiment} {}",
+            self.collection.store.uri(),
+            model.id
+        );
+        let _cells_lock =
+            lock::acquire(&self.collection.locks, &what, self.collection.stop, || {
+                (self.observer)(Event::Waiting {
+                    model,
+                    on: "another collect that works on the same cells",
+                });
+            })?;
         let work = Work {
             lane: self,
             host,
@@ -97,9 +117,18 @@ impl<'a> Lane<'a> {
         };
         let result = work.run();
         // Whatever happened, the model is unloaded and seen to be gone.
-        let entry = work.entry.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Entry::Loaded(tenancy) = entry {
-            tenancy.leave()?;
+        let entry = work
+            .entry
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let left = if let Entry::Loaded(tenancy) = entry {
+            tenancy.leave()
+        } else {
+            Ok(())
+        };
+        // A failure says more than what follows from it, but an interruption hides nothing.
+        if let Ok(()) | Err(PipelineError::Interrupted) = result {
+            left?;
         }
         result?;
         (self.observer)(Event::ModelFinished { model });
@@ -141,9 +170,9 @@ impl<'a> Work<'a, '_> {
             let recorder = scope.spawn(move || self.record(&from_workers));
             let found = self.find_missing(&to_workers);
             drop(to_workers);
-            let recorded = recorder
-                .join()
-                .unwrap_or_else(|_| Err(PipelineError::Invalid("the recorder panicked".to_owned())));
+            let recorded = recorder.join().unwrap_or_else(|_| {
+                Err(PipelineError::Invalid("the recorder panicked".to_owned()))
+            });
             // The recorder's error explains the finder's, which only sees a closed channel.
             recorded.and(found)
         })
@@ -187,7 +216,13 @@ impl<'a> Work<'a, '_> {
         self.settle(cell, CellStatus::Failed, None, Some(error));
     }
 
-    fn settle(&self, cell: &Cell<'_>, status: CellStatus, run_id: Option<&str>, error: Option<&str>) {
+    fn settle(
+        &self,
+        cell: &Cell<'_>,
+        status: CellStatus,
+        run_id: Option<&str>,
+        error: Option<&str>,
+    ) {
         self.lane.summary().count(status);
         (self.lane.observer)(Event::Cell(CellEvent {
             model: self.model,
@@ -203,7 +238,10 @@ impl<'a> Work<'a, '_> {
     /// Loads the model at the first missing cell. Answers the reason where it cannot be
     /// loaded but other models may go on; errors stop the collection.
     fn enter_once(&self) -> Result<Option<String>> {
-        let mut entry = self.entry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut entry = self
+            .entry
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*entry {
             Entry::Loaded(_) => return Ok(None),
             Entry::Refused(reason) => return Ok(Some(reason.clone())),
@@ -211,22 +249,46 @@ impl<'a> Work<'a, '_> {
         }
         let (collection, model) = (self.lane.collection, self.model);
         let options = collection.options;
-        let place = Place { num_ctx: options.num_ctx, candidates: options.n_tips, stop: collection.stop };
-        let entered = collection.guard.enter(&self.host.provider, &model.id.name, &model.info.digest, &place, || {
-            let on = "another Assize process that holds a model in this host's memory";
-            (self.lane.observer)(Event::Waiting { model, on });
-        });
+        let place = Place {
+            num_ctx: options.num_ctx,
+            candidates: options.n_tips,
+            stop: collection.stop,
+        };
+        let entered = collection.guard.enter(
+            &self.host.provider,
+            &model.id.name,
+            &model.info.digest,
+            &place,
+            || {
+                let on = "another Assize process that holds a model in this host's memory";
+                (self.lane.observer)(Event::Waiting { model, on });
+            },
+        );
         let tenancy = match entered {
             Ok(tenancy) => tenancy,
-            Err(PipelineError::Provider(error)) if !matches!(error, ProviderError::NotFreed { .. }) => {
+            // A host that is stuck or gone is so for every model.
+            Err(PipelineError::Provider(error))
+                if !matches!(
+                    error,
+                    ProviderError::NotFreed { .. } | ProviderError::Unreachable { .. }
+                ) =>
+            {
                 let reason = error.to_string();
                 *entry = Entry::Refused(reason.clone());
                 return Ok(Some(reason));
             }
             Err(error) => return Err(error),
         };
-        *self.lane.summary().model_loads.entry(model.id.to_string()).or_default() += 1;
-        (self.lane.observer)(Event::Loaded { model, load_ms: tenancy.load_ms });
+        *self
+            .lane
+            .summary()
+            .model_loads
+            .entry(model.id.to_string())
+            .or_default() += 1;
+        (self.lane.observer)(Event::Loaded {
+            model,
+            load_ms: tenancy.load_ms,
+        });
         *entry = Entry::Loaded(tenancy);
         Ok(None)
     }
@@ -265,8 +327,14 @@ impl<'a> Work<'a, '_> {
         }
         if self.gone.load(Ordering::Relaxed) >= HOST_DOWN_LIMIT {
             return Err(PipelineError::Provider(ProviderError::Unreachable {
-                host: self.host.provider.host().unwrap_or_else(|| self.model.id.to_string()),
-                reason: format!("{HOST_DOWN_LIMIT} cells in a row failed; run the same command again to continue"),
+                host: self
+                    .host
+                    .provider
+                    .host()
+                    .unwrap_or_else(|| self.model.id.to_string()),
+                reason: format!(
+                    "{HOST_DOWN_LIMIT} cells in a row failed; run the same command again to continue"
+                ),
             }));
         }
         Ok(())
@@ -275,12 +343,9 @@ impl<'a> Work<'a, '_> {
     fn record_group(&self, group: &[Made]) -> Result<()> {
         let collection = self.lane.collection;
         let records: Vec<_> = group.iter().map(|made| made.record.clone()).collect();
-        let recorded = collection.store.cells_record(&collection.options.experiment, &records)?;
-        if let Ok(entry) = self.entry.lock()
-            && let Entry::Loaded(tenancy) = &*entry
-        {
-            tenancy.renew()?;
-        }
+        let recorded = collection
+            .store
+            .cells_record(&collection.options.experiment, &records)?;
         for (made, recorded) in group.iter().zip(recorded) {
             let status = match (&made.error, recorded.written) {
                 (Some(_), _) => CellStatus::Failed,
