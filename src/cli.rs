@@ -336,7 +336,9 @@ pub enum Runs {
 }
 
 fn parse_shard(text: &str) -> Result<(u32, u32), String> {
-    let parsed = text.split_once('/').and_then(|(this, of)| Some((this.parse().ok()?, of.parse().ok()?)));
+    let parsed = text
+        .split_once('/')
+        .and_then(|(this, of)| Some((this.parse().ok()?, of.parse().ok()?)));
     match parsed {
         Some((this, of)) if this >= 1 && this <= of => Ok((this, of)),
         _ => Err("write I/N with I from 1 to N, for example 2/4".to_owned()),

@@ -3,7 +3,9 @@
 use std::io;
 use std::process::ExitCode;
 
+use assize_domain::model::BadModelId;
 use assize_pipeline::PipelineError;
+use assize_store::StoreError;
 use clap::CommandFactory as _;
 
 use crate::Exit;
@@ -28,7 +30,11 @@ const MOST_PROBLEMS: usize = 200;
 pub fn explain(error: &anyhow::Error) -> ExitCode {
     // Whoever reads our output has seen enough, for example `head`.
     let is_closed_pipe = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
-    if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_closed_pipe) {
+    if error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref())
+        .any(is_closed_pipe)
+    {
         return ExitCode::SUCCESS;
     }
     let words: Vec<String> = error.chain().map(ToString::to_string).collect();
@@ -43,17 +49,34 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
     complain(&format!("error: {}", safe(&text)));
     let pipeline = error.downcast_ref::<PipelineError>();
     match pipeline {
-        Some(PipelineError::Task { problems, .. }) => list(problems.iter().map(|it| safe(&it.to_string()))),
+        Some(PipelineError::Task { problems, .. }) => {
+            list(problems.iter().map(|it| safe(&it.to_string())))
+        }
         Some(PipelineError::JudgeFile { problems, .. }) => {
-            let width = problems.iter().map(|it| it.pointer.chars().count()).max().unwrap_or(0).min(32);
-            list(problems.iter().map(|it| safe(&format!("{:<width$} {}", it.pointer, it.message))));
+            let width = problems
+                .iter()
+                .map(|it| it.pointer.chars().count())
+                .max()
+                .unwrap_or(0)
+                .min(32);
+            list(
+                problems
+                    .iter()
+                    .map(|it| safe(&format!("{:<width$} {}", it.pointer, it.message))),
+            );
         }
         _ => {}
     }
     let code = match pipeline {
         Some(PipelineError::Interrupted) => 130,
         Some(error) if error.is_invalid_input() => 2,
-        None if error.is::<BadSettings>() => 2,
+        None if error.is::<BadSettings>() || error.is::<BadModelId>() => 2,
+        None if error
+            .downcast_ref()
+            .is_some_and(StoreError::is_invalid_input) =>
+        {
+            2
+        }
         _ => 1,
     };
     ExitCode::from(code)

@@ -16,7 +16,9 @@ impl Environment {
     /// environment.
     pub fn read() -> Result<Self, String> {
         let from_file = match dotenvy::from_path_iter(".env") {
-            Ok(lines) => lines.collect::<Result<Vec<_>, _>>().map_err(|error| format!(".env: {error}"))?,
+            Ok(lines) => lines
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| format!(".env: {error}"))?,
             Err(error) if error.not_found() => Vec::new(),
             Err(error) => return Err(format!(".env: {error}")),
         };
@@ -34,12 +36,17 @@ impl Environment {
     /// A variable that is set to something.
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.variables.iter().find(|(known, _)| known == key);
-        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     /// Variables that start with `prefix`, without it.
     pub fn with_prefix(&self, prefix: &str) -> impl Iterator<Item = (&str, &str)> {
-        let found = self.variables.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)));
+        let found = self
+            .variables
+            .iter()
+            .filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)));
         found.map(|(key, value)| (key, value.as_str()))
     }
 
@@ -48,19 +55,25 @@ impl Environment {
         if let Some(folder) = self.get("ASSIZE_CACHE_DIR") {
             return PathBuf::from(folder);
         }
-        let base = self.get("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = self
+            .get("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
         let base = base.or_else(|| Some(Path::new(self.get("HOME")?).join(".cache")));
         base.unwrap_or_else(std::env::temp_dir).join("assize")
     }
 
     /// Where the embedded engine looks for weights.
     pub fn models_dir(&self) -> PathBuf {
-        self.get("ASSIZE_MODELS_DIR").map_or_else(|| self.cache_dir().join("models"), PathBuf::from)
+        self.get("ASSIZE_MODELS_DIR")
+            .map_or_else(|| self.cache_dir().join("models"), PathBuf::from)
     }
 
     /// Who sits at the keyboard.
     pub fn user(&self) -> Option<String> {
-        self.get("USER").or_else(|| self.get("USERNAME")).map(str::to_owned)
+        self.get("USER")
+            .or_else(|| self.get("USERNAME"))
+            .map(str::to_owned)
     }
 }
 
@@ -69,7 +82,9 @@ pub const STATE_DIR: &str = ".assize";
 
 /// Unix milliseconds.
 pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 

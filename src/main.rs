@@ -57,7 +57,11 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Compare(args) => commands::compare::run(&session, args),
         Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),
         Command::Runs(args) => commands::runs::run(&session, args),
-        Command::Config => session.output.data(settings::DEFAULTS).map(|()| Exit::Done).map_err(Into::into),
+        Command::Config => session
+            .output
+            .data(settings::DEFAULTS)
+            .map(|()| Exit::Done)
+            .map_err(Into::into),
         Command::Completions { shell } => commands::completions(&session, *shell),
     }
 }

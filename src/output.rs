@@ -27,8 +27,11 @@ impl Output {
     pub fn new(global: &Global, environment: &Environment) -> Self {
         let dumb = environment.get("TERM") == Some("dumb");
         let plain = global.no_color || environment.get("NO_COLOR").is_some() || dumb;
-        let columns = environment.get("COLUMNS").and_then(|text| text.parse().ok());
-        let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        let columns = environment
+            .get("COLUMNS")
+            .and_then(|text| text.parse().ok());
+        let terminal =
+            terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
         Self {
             json: global.json,
             quiet: global.quiet,
@@ -78,7 +81,9 @@ pub fn safe(text: &str) -> String {
         .map(|c| match c {
             '\n' => c,
             '\t' => ' ',
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
+                '\u{fffd}'
+            }
             c if c.is_control() => '\u{fffd}',
             c => c,
         })

@@ -44,8 +44,10 @@ pub struct Session {
 impl Session {
     pub fn open(global: &Global) -> anyhow::Result<Self> {
         let environment = Environment::read().map_err(PipelineError::Invalid)?;
-        let tracking_uri =
-            global.tracking_uri.clone().or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned));
+        let tracking_uri = global
+            .tracking_uri
+            .clone()
+            .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned));
         Ok(Self {
             output: Output::new(global, &environment),
             environment,
@@ -70,20 +72,34 @@ impl Session {
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        let uri = self.tracking_uri.as_deref().unwrap_or("sqlite:.assize/assize.db");
+        let uri = self
+            .tracking_uri
+            .as_deref()
+            .unwrap_or("sqlite:.assize/assize.db");
         let Some(path) = uri.strip_prefix("sqlite:") else {
             let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
-            bail!(PipelineError::Invalid(format!("the tracking URI '{uri}' cannot be used: {remedy}")));
+            bail!(PipelineError::Invalid(format!(
+                "the tracking URI '{uri}' cannot be used: {remedy}"
+            )));
         };
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() {
-            bail!(PipelineError::Invalid("the tracking URI names no file: use sqlite:PATH".to_owned()));
+            bail!(PipelineError::Invalid(
+                "the tracking URI names no file: use sqlite:PATH".to_owned()
+            ));
         }
         if must_exist && !Path::new(path).exists() {
-            let remedy = "run assize collect or assize demo first, or name another with --tracking-uri";
-            bail!(PipelineError::Invalid(format!("nothing is tracked in {path} yet: {remedy}")));
+            let remedy =
+                "run assize collect or assize demo first, or name another with --tracking-uri";
+            bail!(PipelineError::Invalid(format!(
+                "nothing is tracked in {path} yet: {remedy}"
+            )));
         }
-        Ok(Arc::new(EmbeddedStore::open(Path::new(path), environment::now_ms, environment::entropy)?))
+        Ok(Arc::new(EmbeddedStore::open(
+            Path::new(path),
+            environment::now_ms,
+            environment::entropy,
+        )?))
     }
 
     /// The guard over every host's memory.
@@ -109,10 +125,16 @@ impl Session {
         } else if ollama_answers(settings) {
             OLLAMA_DEFAULTS.to_vec()
         } else {
-            self.output.say(&format!("No Ollama answers at {}: using {EMBEDDED_DEFAULT}", settings.ollama_url.join(", ")));
+            self.output.say(&format!(
+                "No Ollama answers at {}: using {EMBEDDED_DEFAULT}",
+                settings.ollama_url.join(", ")
+            ));
             vec![EMBEDDED_DEFAULT]
         };
-        Ok(named.into_iter().map(str::parse).collect::<Result<_, _>>()?)
+        Ok(named
+            .into_iter()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?)
     }
 
     /// Whoever can run these models, each provider once.
@@ -137,10 +159,18 @@ pub fn apply_provider_flags(layers: &mut Layers, flags: &ProviderFlags) {
     layers.flag("ollama_url", flags.ollama_url.clone());
     layers.flag("base_url", flags.base_url.clone());
     layers.flag("script", flags.script.clone());
-    layers.flag("assume_size", (!flags.assume_size.is_empty()).then(|| flags.assume_size.clone()));
+    layers.flag(
+        "assume_size",
+        (!flags.assume_size.is_empty()).then(|| flags.assume_size.clone()),
+    );
     layers.flag("num_ctx", flags.num_ctx);
     layers.flag("jobs", flags.jobs);
-    layers.flag("timeout", flags.timeout.and_then(|seconds| i64::try_from(seconds).ok()));
+    layers.flag(
+        "timeout",
+        flags
+            .timeout
+            .and_then(|seconds| i64::try_from(seconds).ok()),
+    );
     layers.flag("retries", flags.retries);
     layers.flag("threads", flags.threads);
     layers.flag("fast", flags.fast.then_some(true));
@@ -155,13 +185,19 @@ pub struct Providers {
     base_url: Option<String>,
     api_key: Option<String>,
     script: Option<PathBuf>,
-    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine looks for weights"))]
+    #[cfg_attr(
+        not(feature = "embedded"),
+        expect(dead_code, reason = "only the embedded engine looks for weights")
+    )]
     embedded: EmbeddedSettings,
     made: Vec<(ProviderKind, Vec<Arc<dyn Provider>>)>,
 }
 
 #[derive(Debug)]
-#[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "only the embedded engine looks for weights"))]
+#[cfg_attr(
+    not(feature = "embedded"),
+    expect(dead_code, reason = "only the embedded engine looks for weights")
+)]
 struct EmbeddedSettings {
     models_dir: PathBuf,
     threads: usize,
@@ -176,7 +212,8 @@ impl Providers {
             ollama_urls: settings.ollama_url.clone(),
             base_url: base_url.or_else(|| environment.get("OPENAI_BASE_URL").map(str::to_owned)),
             api_key: environment.get("OPENAI_API_KEY").map(str::to_owned),
-            script: Some(PathBuf::from(&settings.script)).filter(|path| !path.as_os_str().is_empty()),
+            script: Some(PathBuf::from(&settings.script))
+                .filter(|path| !path.as_os_str().is_empty()),
             embedded: EmbeddedSettings {
                 models_dir: environment.models_dir(),
                 threads: settings.threads,
@@ -193,23 +230,35 @@ impl Providers {
         }
         let made: Vec<Arc<dyn Provider>> = match kind {
             ProviderKind::Ollama => {
-                let config = OllamaConfig { http: self.http.clone(), keep_alive: KEEP_ALIVE, ..OllamaConfig::default() };
+                let config = OllamaConfig {
+                    http: self.http.clone(),
+                    keep_alive: KEEP_ALIVE,
+                    ..OllamaConfig::default()
+                };
                 let hosts = self.ollama_urls.iter();
-                hosts.map(|url| Arc::new(OllamaProvider::new(url, &config)) as Arc<dyn Provider>).collect()
+                hosts
+                    .map(|url| Arc::new(OllamaProvider::new(url, &config)) as Arc<dyn Provider>)
+                    .collect()
             }
             ProviderKind::OpenAi => {
                 let Some(url) = &self.base_url else {
                     let message = "openai: models need an endpoint: use --base-url URL or set OPENAI_BASE_URL";
                     bail!(PipelineError::Invalid(message.to_owned()));
                 };
-                vec![Arc::new(OpenAiProvider::new(url, self.api_key.as_deref(), &self.http))]
+                vec![Arc::new(OpenAiProvider::new(
+                    url,
+                    self.api_key.as_deref(),
+                    &self.http,
+                ))]
             }
             ProviderKind::Scripted => {
                 let Some(script) = &self.script else {
                     let message = "scripted: models need their answers: use --script FILE";
                     bail!(PipelineError::Invalid(message.to_owned()));
                 };
-                vec![Arc::new(ScriptedProvider::from_file(script).map_err(PipelineError::Provider)?)]
+                vec![Arc::new(
+                    ScriptedProvider::from_file(script).map_err(PipelineError::Provider)?,
+                )]
             }
             ProviderKind::Embedded => vec![self.embedded()?],
         };
@@ -226,9 +275,13 @@ impl Providers {
     }
 
     #[cfg(not(feature = "embedded"))]
-    #[expect(clippy::unused_self, reason = "the same signature with and without the engine")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the same signature with and without the engine"
+    )]
     fn embedded(&self) -> anyhow::Result<Arc<dyn Provider>> {
-        let message = "this build has no embedded engine: build with the default features, or use Ollama";
+        let message =
+            "this build has no embedded engine: build with the default features, or use Ollama";
         bail!(PipelineError::Invalid(message.to_owned()))
     }
 
@@ -243,14 +296,24 @@ fn http_config(settings: &Settings, retries: u32) -> HttpConfig {
     HttpConfig {
         timeout: Duration::from_secs(settings.timeout),
         retries,
-        jitter_seed: environment::entropy().map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
+        jitter_seed: environment::entropy()
+            .map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
         ..HttpConfig::default()
     }
 }
 
 /// Whether any Ollama answers, asked once and briefly.
 fn ollama_answers(settings: &Settings) -> bool {
-    let http = HttpConfig { timeout: Duration::from_secs(2), ..http_config(settings, 0) };
-    let config = OllamaConfig { http, ..OllamaConfig::default() };
-    settings.ollama_url.iter().any(|url| OllamaProvider::new(url, &config).version().is_ok())
+    let http = HttpConfig {
+        timeout: Duration::from_secs(2),
+        ..http_config(settings, 0)
+    };
+    let config = OllamaConfig {
+        http,
+        ..OllamaConfig::default()
+    };
+    settings
+        .ollama_url
+        .iter()
+        .any(|url| OllamaProvider::new(url, &config).version().is_ok())
 }

@@ -70,9 +70,15 @@ impl BadSettings {
 impl Layers {
     /// Defaults, then the task's.
     pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
-        let values: Table = DEFAULTS.parse().map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
-        let mut layers = Self { values, origins: BTreeMap::new() };
-        let proposed = Table::try_from(task).map_err(|error| BadSettings::one(error.to_string()))?;
+        let values: Table = DEFAULTS
+            .parse()
+            .map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
+        let mut layers = Self {
+            values,
+            origins: BTreeMap::new(),
+        };
+        let proposed =
+            Table::try_from(task).map_err(|error| BadSettings::one(error.to_string()))?;
         for (key, value) in proposed {
             layers.set(&key, value, "the task's defaults");
         }
@@ -84,15 +90,21 @@ impl Layers {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(());
+            }
             Err(error) => return Err(BadSettings::one(format!("{}: {error}", path.display()))),
         };
-        let table: Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| BadSettings::one(format!("{}: {error}", path.display())))?;
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            BadSettings::one(format!("{}: {error}", path.display()))
+        })?;
         for (key, value) in table {
             if !self.values.contains_key(&key) {
-                let message = format!("{}: there is no setting '{key}'{}", path.display(), self.similar(&key));
+                let message = format!(
+                    "{}: there is no setting '{key}'{}",
+                    path.display(),
+                    self.similar(&key)
+                );
                 return Err(BadSettings::one(message));
             }
             self.set(&key, value, &path.display().to_string());
@@ -108,8 +120,12 @@ impl Layers {
                 continue;
             };
             let origin = format!("ASSIZE_{suffix}");
-            let value = from_text(known, text)
-                .ok_or_else(|| BadSettings::one(format!("{origin} is '{text}', which is not {}", kind_of(known))))?;
+            let value = from_text(known, text).ok_or_else(|| {
+                BadSettings::one(format!(
+                    "{origin} is '{text}', which is not {}",
+                    kind_of(known)
+                ))
+            })?;
             self.set(&key, value, &origin);
         }
         Ok(())
@@ -138,7 +154,10 @@ impl Layers {
 
     fn similar(&self, key: &str) -> String {
         let folded = key.replace('-', "_");
-        let found = self.values.keys().find(|known| **known == folded || known.starts_with(&folded));
+        let found = self
+            .values
+            .keys()
+            .find(|known| **known == folded || known.starts_with(&folded));
         found.map_or_else(String::new, |known| format!(": did you mean '{known}'?"))
     }
 
@@ -146,15 +165,27 @@ impl Layers {
     pub fn finish(self) -> Result<Settings, BadSettings> {
         let origin = |key: &str| {
             let origin = self.origins.get(key);
-            origin.map_or_else(|| key.to_owned(), |origin| {
-                if origin.starts_with("--") { origin.clone() } else { format!("{key} (from {origin})") }
-            })
+            origin.map_or_else(
+                || key.to_owned(),
+                |origin| {
+                    if origin.starts_with("--") {
+                        origin.clone()
+                    } else {
+                        format!("{key} (from {origin})")
+                    }
+                },
+            )
         };
-        let mut settings: Settings = serde_path_to_error::deserialize(self.values.clone()).map_err(|error| {
-            let path = error.path().to_string();
-            let key = path.split(['[', '.']).next().unwrap_or_default().to_owned();
-            BadSettings::one(format!("{}: {}", origin(&key), error.into_inner().message()))
-        })?;
+        let mut settings: Settings = serde_path_to_error::deserialize(self.values.clone())
+            .map_err(|error| {
+                let path = error.path().to_string();
+                let key = path.split(['[', '.']).next().unwrap_or_default().to_owned();
+                BadSettings::one(format!(
+                    "{}: {}",
+                    origin(&key),
+                    error.into_inner().message()
+                ))
+            })?;
         dedupe(&mut settings.models);
         dedupe(&mut settings.prompts);
         let problems: Vec<String> = settings
@@ -162,7 +193,11 @@ impl Layers {
             .into_iter()
             .map(|(key, message)| format!("{} {message}", origin(key)))
             .collect();
-        if problems.is_empty() { Ok(settings) } else { Err(BadSettings(problems)) }
+        if problems.is_empty() {
+            Ok(settings)
+        } else {
+            Err(BadSettings(problems))
+        }
     }
 }
 
@@ -174,26 +209,89 @@ impl Settings {
                 problems.push((key, message));
             }
         };
-        check("n_tips", (1..=1000).contains(&self.n_tips), format!("is {}: use 1 to 1000", self.n_tips));
+        check(
+            "n_tips",
+            (1..=1000).contains(&self.n_tips),
+            format!("is {}: use 1 to 1000", self.n_tips),
+        );
         let warm = (0.0..=10.0).contains(&self.temperature);
-        check("temperature", warm, format!("is {}: use 0 to 10", self.temperature));
+        check(
+            "temperature",
+            warm,
+            format!("is {}: use 0 to 10", self.temperature),
+        );
         let sized = self.max_model_b > 0.0 && self.max_model_b < 1e6;
-        check("max_model_b", sized, format!("is {}: use billions of parameters above 0", self.max_model_b));
-        check("max_tokens", self.max_tokens > 0, "is 0: use at least 1".to_owned());
-        let room = format!("is {}: it must hold the prompt and max_tokens ({})", self.num_ctx, self.max_tokens);
+        check(
+            "max_model_b",
+            sized,
+            format!(
+                "is {}: use billions of parameters above 0",
+                self.max_model_b
+            ),
+        );
+        check(
+            "max_tokens",
+            self.max_tokens > 0,
+            "is 0: use at least 1".to_owned(),
+        );
+        let room = format!(
+            "is {}: it must hold the prompt and max_tokens ({})",
+            self.num_ctx, self.max_tokens
+        );
         check("num_ctx", self.num_ctx > self.max_tokens, room);
-        check("jobs", (1..=1024).contains(&self.jobs), format!("is {}: use 1 to 1024", self.jobs));
-        check("timeout", self.timeout > 0, "is 0: use at least 1 second".to_owned());
-        check("retries", self.retries <= 100, format!("is {}: use at most 100", self.retries));
+        check(
+            "jobs",
+            (1..=1024).contains(&self.jobs),
+            format!("is {}: use 1 to 1024", self.jobs),
+        );
+        check(
+            "timeout",
+            self.timeout > 0,
+            "is 0: use at least 1 second".to_owned(),
+        );
+        check(
+            "retries",
+            self.retries <= 100,
+            format!("is {}: use at most 100", self.retries),
+        );
         let name = self.experiment.trim();
-        let named = !name.is_empty() && name.chars().count() <= 500 && !name.chars().any(char::is_control);
-        check("experiment", named, "must be a name of 1 to 500 characters".to_owned());
+        let named =
+            !name.is_empty() && name.chars().count() <= 500 && !name.chars().any(char::is_control);
+        check(
+            "experiment",
+            named,
+            "must be a name of 1 to 500 characters".to_owned(),
+        );
         let kind = assize_domain::judge::is_kind(&self.judge_kind);
-        check("judge_kind", kind, format!("is '{}': use a kind such as human or claude-code", self.judge_kind));
-        check("ollama_url", !self.ollama_url.is_empty(), "is empty: name at least one host".to_owned());
-        for url in self.ollama_url.iter().chain([&self.base_url]).filter(|url| !url.is_empty()) {
-            let key = if *url == self.base_url { "base_url" } else { "ollama_url" };
-            check(key, is_http_url(url), format!("is '{url}': use http://HOST:PORT"));
+        check(
+            "judge_kind",
+            kind,
+            format!(
+                "is '{}': use a kind such as human or claude-code",
+                self.judge_kind
+            ),
+        );
+        check(
+            "ollama_url",
+            !self.ollama_url.is_empty(),
+            "is empty: name at least one host".to_owned(),
+        );
+        for url in self
+            .ollama_url
+            .iter()
+            .chain([&self.base_url])
+            .filter(|url| !url.is_empty())
+        {
+            let key = if *url == self.base_url {
+                "base_url"
+            } else {
+                "ollama_url"
+            };
+            check(
+                key,
+                is_http_url(url),
+                format!("is '{url}': use http://HOST:PORT"),
+            );
         }
         for model in &self.models {
             if let Err(error) = model.parse::<ModelId>() {
@@ -201,14 +299,21 @@ impl Settings {
             }
         }
         for text in &self.assume_size {
-            check("assume_size", parse_size(text).is_some(), format!("has '{text}': write MODEL=BILLIONS"));
+            check(
+                "assume_size",
+                parse_size(text).is_some(),
+                format!("has '{text}': write MODEL=BILLIONS"),
+            );
         }
         problems
     }
 
     /// Sizes that the user vouches for, by model id.
     pub fn assumed_sizes(&self) -> BTreeMap<String, f64> {
-        self.assume_size.iter().filter_map(|text| parse_size(text)).collect()
+        self.assume_size
+            .iter()
+            .filter_map(|text| parse_size(text))
+            .collect()
     }
 }
 
@@ -220,8 +325,12 @@ fn parse_size(text: &str) -> Option<(String, f64)> {
 }
 
 fn is_http_url(text: &str) -> bool {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| {
+        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace)
+    })
 }
 
 fn dedupe(items: &mut Vec<String>) {
@@ -262,7 +371,10 @@ mod tests {
     #[test]
     fn the_defaults_are_valid() {
         let settings = layers().finish().expect("valid");
-        assert_eq!((settings.n_tips, settings.seed, settings.max_model_b), (5, 42, 4.0));
+        assert_eq!(
+            (settings.n_tips, settings.seed, settings.max_model_b),
+            (5, 42, 4.0)
+        );
     }
 
     #[test]
@@ -274,7 +386,10 @@ mod tests {
         let error = layers.finish().expect_err("two problems");
         assert_eq!(
             error.0,
-            ["--n-tips is 0: use 1 to 1000", "temperature (from ASSIZE_TEMPERATURE) is -1: use 0 to 10"]
+            [
+                "--n-tips is 0: use 1 to 1000",
+                "temperature (from ASSIZE_TEMPERATURE) is -1: use 0 to 10"
+            ]
         );
     }
 
@@ -283,7 +398,11 @@ mod tests {
         let mut layers = layers();
         layers.set("n_tips", Value::from("many"), "assize.toml");
         let error = layers.finish().expect_err("a type");
-        assert!(error.0[0].starts_with("n_tips (from assize.toml): invalid type"), "{}", error.0[0]);
+        assert!(
+            error.0[0].starts_with("n_tips (from assize.toml): invalid type"),
+            "{}",
+            error.0[0]
+        );
     }
 
     #[test]

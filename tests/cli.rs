@@ -8,15 +8,40 @@ use support::{Scratch, script, write_small_task};
 fn help_names_every_command_with_examples() {
     let scratch = Scratch::new();
     let help = scratch.ok(&["--help"]).stdout;
-    for word in ["demo", "init", "validate", "models", "collect", "judge", "compare", "experiments", "runs", "completions", "Examples:", "Exit codes:"] {
+    for word in [
+        "demo",
+        "init",
+        "validate",
+        "models",
+        "collect",
+        "judge",
+        "compare",
+        "experiments",
+        "runs",
+        "completions",
+        "Examples:",
+        "Exit codes:",
+    ] {
         assert!(help.contains(word), "{word}\n{help}");
     }
-    for command in [&["collect"][..], &["judge", "export"], &["judge", "apply"], &["judge", "auto"], &["compare"], &["runs", "list"]] {
+    for command in [
+        &["collect"][..],
+        &["judge", "export"],
+        &["judge", "apply"],
+        &["judge", "auto"],
+        &["compare"],
+        &["runs", "list"],
+    ] {
         let help = scratch.ok(&[command, &["--help"]].concat()).stdout;
         assert!(help.contains("Usage:"), "{help}");
     }
     scratch.fails(2, &["colect"]);
-    assert!(scratch.ok(&["completions", "bash"]).stdout.contains("_assize"));
+    assert!(
+        scratch
+            .ok(&["completions", "bash"])
+            .stdout
+            .contains("_assize")
+    );
     assert!(scratch.ok(&["config"]).stdout.contains("n_tips = 5"));
 }
 
@@ -27,9 +52,20 @@ fn a_copy_of_the_built_in_task_is_sound_and_behaves_the_same() {
     let sound = scratch.ok(&["validate", "mine"]);
     assert!(sound.stdout.contains("tip is sound"), "{sound}");
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
-    let collect = ["collect", "--models", "scripted:a", "--script", "script.json", "--experiment", "e", "--json"];
+    let collect = [
+        "collect",
+        "--models",
+        "scripted:a",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--json",
+    ];
     scratch.ok(&collect);
-    let again = scratch.ok(&[&collect[..], &["--task", "mine"]].concat()).summary();
+    let again = scratch
+        .ok(&[&collect[..], &["--task", "mine"]].concat())
+        .summary();
     assert_eq!(again["skipped"], 24, "the same content is the same cells");
     let refused = scratch.fails(2, &["init", "mine"]);
     assert!(refused.stderr.contains("not empty"), "{refused}");
@@ -40,8 +76,17 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
     let scratch = Scratch::new();
     write_small_task(&scratch, 2);
     scratch.write("task/prompts/p1.md", "Hello\n{{ topc }}\n");
-    scratch.write("task/rubric.md", &scratch.read("task/rubric.md").replace("2 = \"so so\"\n", "").replace("worth + ok", "worth + charm"));
-    scratch.write("task/scenarios.jsonl", "{\"id\":\"s0\",\"topic\":\"x\"}\n{\"id\":\"s0\",\"topic\":\"y\"}\n");
+    scratch.write(
+        "task/rubric.md",
+        &scratch
+            .read("task/rubric.md")
+            .replace("2 = \"so so\"\n", "")
+            .replace("worth + ok", "worth + charm"),
+    );
+    scratch.write(
+        "task/scenarios.jsonl",
+        "{\"id\":\"s0\",\"topic\":\"x\"}\n{\"id\":\"s0\",\"topic\":\"y\"}\n",
+    );
     let outcome = scratch.fails(2, &["validate", "task"]);
     for expected in [
         "problems in the task task",
@@ -53,7 +98,12 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
     }
     scratch.write("task/scenarios.jsonl", "{\"id\":\"s0\",\"topic\":\"x\"}\n");
     let outcome = scratch.fails(2, &["validate", "task"]);
-    assert!(outcome.stderr.contains("prompts/p1.md:2: no scenario has a field 'topc': use one of topic, angle"), "{outcome}");
+    assert!(
+        outcome
+            .stderr
+            .contains("prompts/p1.md:2: no scenario has a field 'topc': use one of topic, angle"),
+        "{outcome}"
+    );
     let json = scratch.fails(2, &["validate", "task", "--json"]).json();
     assert_eq!(json["ok"], false);
     assert!(json["problems"].as_array().is_some_and(|it| it.len() >= 3));
@@ -62,11 +112,31 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
 #[test]
 fn boards_come_in_every_format() {
     let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("<script>alert(1)</script>", &["Walk."]), ("b", &["Rest."])]));
-    scratch.ok(&["collect", "--models", "scripted:<script>alert(1)</script>,scripted:b", "--script", "script.json", "--experiment", "e", "--n-tips", "1"]);
+    scratch.write(
+        "script.json",
+        &script(&[("<script>alert(1)</script>", &["Walk."]), ("b", &["Rest."])]),
+    );
+    scratch.ok(&[
+        "collect",
+        "--models",
+        "scripted:<script>alert(1)</script>,scripted:b",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--n-tips",
+        "1",
+    ]);
     let empty = scratch.ok(&["compare", "--experiment", "e"]);
     assert!(empty.stdout.contains("0 of 48 cells judged"), "{empty}");
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "judge.json"]);
+    scratch.ok(&[
+        "judge",
+        "export",
+        "--experiment",
+        "e",
+        "--out",
+        "judge.json",
+    ]);
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         let good = case["candidate"] == "Walk.";
@@ -76,16 +146,60 @@ fn boards_come_in_every_format() {
     }
     scratch.write("judge.json", &file.to_string());
     scratch.ok(&["judge", "apply", "judge.json"]);
-    scratch.ok(&["compare", "--experiment", "e", "-o", "b.html", "-o", "b.md", "-o", "b.csv", "-o", "b.json", "-o", "b.txt"]);
+    scratch.ok(&[
+        "compare",
+        "--experiment",
+        "e",
+        "-o",
+        "b.html",
+        "-o",
+        "b.md",
+        "-o",
+        "b.csv",
+        "-o",
+        "b.json",
+        "-o",
+        "b.txt",
+    ]);
     for name in ["b.html", "b.md"] {
-        assert!(!scratch.read(name).contains("<script>alert"), "{name} is not escaped");
+        assert!(
+            !scratch.read(name).contains("<script>alert"),
+            "{name} is not escaped"
+        );
     }
     assert_eq!(scratch.read("b.csv").lines().count(), 7);
-    assert_eq!(scratch.read_json("b.json")["rows"].as_array().map(Vec::len), Some(6));
-    let table = scratch.ok(&["compare", "--experiment", "e", "--incumbent", "scripted:b/v1"]).stdout;
-    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-    let board = scratch.ok(&["compare", "--experiment", "e", "--incumbent", "scripted:b/v1", "--json"]).json();
-    assert!(board["decision"]["winner"].is_object(), "{}", board["decision"]);
+    assert_eq!(
+        scratch.read_json("b.json")["rows"].as_array().map(Vec::len),
+        Some(6)
+    );
+    let table = scratch
+        .ok(&[
+            "compare",
+            "--experiment",
+            "e",
+            "--incumbent",
+            "scripted:b/v1",
+        ])
+        .stdout;
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
+    let board = scratch
+        .ok(&[
+            "compare",
+            "--experiment",
+            "e",
+            "--incumbent",
+            "scripted:b/v1",
+            "--json",
+        ])
+        .json();
+    assert!(
+        board["decision"]["winner"].is_object(),
+        "{}",
+        board["decision"]
+    );
     scratch.fails(2, &["compare", "--experiment", "e", "-o", "b.pdf"]);
     let unknown = scratch.fails(2, &["compare", "--experiment", "e", "--incumbent", "x/y"]);
     assert!(unknown.stderr.contains("scripted:b/v1"), "{unknown}");
@@ -94,9 +208,18 @@ fn boards_come_in_every_format() {
 #[test]
 fn nothing_tracked_yet_is_a_friendly_word() {
     let scratch = Scratch::new();
-    for args in [&["experiments", "list"][..], &["compare", "--experiment", "e"], &["runs", "list", "--experiment", "e"]] {
+    for args in [
+        &["experiments", "list"][..],
+        &["compare", "--experiment", "e"],
+        &["runs", "list", "--experiment", "e"],
+    ] {
         let outcome = scratch.fails(2, args);
-        assert!(outcome.stderr.contains("nothing is tracked in .assize/assize.db yet"), "{outcome}");
+        assert!(
+            outcome
+                .stderr
+                .contains("nothing is tracked in .assize/assize.db yet"),
+            "{outcome}"
+        );
     }
     assert!(!scratch.file(".assize").exists(), "looking creates nothing");
 }
@@ -105,15 +228,39 @@ fn nothing_tracked_yet_is_a_friendly_word() {
 fn runs_can_be_taken_out_and_collected_again() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["=1+1", "Rest."])]));
-    let collect = ["collect", "--models", "scripted:a", "--script", "script.json", "--experiment", "e", "--n-tips", "2", "--json"];
+    let collect = [
+        "collect",
+        "--models",
+        "scripted:a",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--n-tips",
+        "2",
+        "--json",
+    ];
     scratch.ok(&collect);
-    let runs = scratch.ok(&["runs", "list", "--experiment", "e", "--json"]).json();
+    let runs = scratch
+        .ok(&["runs", "list", "--experiment", "e", "--json"])
+        .json();
     let id = runs["runs"][0]["run_id"].as_str().expect("id").to_owned();
     scratch.fails(2, &["runs", "delete", &id[..8], "nonsense"]);
-    assert_eq!(scratch.ok(&collect).summary()["collected"], 0, "a typing mistake deletes nothing");
+    assert_eq!(
+        scratch.ok(&collect).summary()["collected"],
+        0,
+        "a typing mistake deletes nothing"
+    );
     scratch.ok(&["runs", "delete", &id[..8]]);
     assert_eq!(scratch.ok(&collect).summary()["collected"], 1);
     scratch.ok(&["runs", "export", "--experiment", "e", "-o", "runs.csv"]);
     assert_eq!(scratch.read("runs.csv").lines().count(), 49);
-    assert_eq!(scratch.ok(&["runs", "export", "--experiment", "e"]).stdout.lines().count(), 48);
+    assert_eq!(
+        scratch
+            .ok(&["runs", "export", "--experiment", "e"])
+            .stdout
+            .lines()
+            .count(),
+        48
+    );
 }

@@ -8,33 +8,62 @@ use serde_json::{Value, json};
 use support::{Outcome, Scratch, script, write_small_task};
 
 fn collect<'a>(models: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec!["collect", "--models", models, "--script", "script.json", "--experiment", "e", "--json"];
+    let mut args = vec![
+        "collect",
+        "--models",
+        models,
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--json",
+    ];
     args.extend(more);
     args
 }
 
 fn count(summary: &Value, key: &str) -> u64 {
-    summary[key].as_u64().unwrap_or_else(|| panic!("{key} in {summary}"))
+    summary[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} in {summary}"))
 }
 
 fn cells(outcome: &Outcome) -> Vec<Value> {
-    outcome.json_lines().into_iter().filter(|line| line["event"] == "cell").collect()
+    outcome
+        .json_lines()
+        .into_iter()
+        .filter(|line| line["event"] == "cell")
+        .collect()
 }
 
 #[test]
 fn events_have_the_contract_s_shape() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
-    let outcome = scratch.ok(&collect("scripted:a", &["--prompts", "v1", "--n-scenarios", "2"]));
+    let outcome = scratch.ok(&collect(
+        "scripted:a",
+        &["--prompts", "v1", "--n-scenarios", "2"],
+    ));
     let cells = cells(&outcome);
     assert_eq!(cells.len(), 2);
     for cell in &cells {
-        assert_eq!((&cell["model"], &cell["prompt"], &cell["status"]), (&json!("scripted:a"), &json!("v1"), &json!("collected")));
+        assert_eq!(
+            (&cell["model"], &cell["prompt"], &cell["status"]),
+            (&json!("scripted:a"), &json!("v1"), &json!("collected"))
+        );
         assert_eq!(cell["run_id"].as_str().expect("id").len(), 32);
         assert!(cell.get("error").is_none());
     }
     let summary = outcome.summary();
-    for key in ["cells", "collected", "skipped", "failed", "rejected_models", "model_loads", "seconds"] {
+    for key in [
+        "cells",
+        "collected",
+        "skipped",
+        "failed",
+        "rejected_models",
+        "model_loads",
+        "seconds",
+    ] {
         assert!(summary.get(key).is_some(), "{key}");
     }
 }
@@ -42,28 +71,111 @@ fn events_have_the_contract_s_shape() {
 #[test]
 fn a_run_carries_params_tags_metrics_and_artifacts() {
     let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["<think>hm</think>Walk now.", "**Bold**"])]));
-    let outcome = scratch.ok(&collect("scripted:a", &["--prompts", "v1", "--n-scenarios", "1", "--n-tips", "2", "--diversity"]));
-    let id = cells(&outcome)[0]["run_id"].as_str().expect("id").to_owned();
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["<think>hm</think>Walk now.", "**Bold**"])]),
+    );
+    let outcome = scratch.ok(&collect(
+        "scripted:a",
+        &[
+            "--prompts",
+            "v1",
+            "--n-scenarios",
+            "1",
+            "--n-tips",
+            "2",
+            "--diversity",
+        ],
+    ));
+    let id = cells(&outcome)[0]["run_id"]
+        .as_str()
+        .expect("id")
+        .to_owned();
     let run = scratch.ok(&["runs", "show", &id, "--json"]).json();
     assert_eq!(run["name"], "scripted:a × v1 × nurse-early");
-    for key in ["task", "model", "prompt", "scenario", "persona", "slot", "n_tips", "temperature", "seed", "split", "diversity", "max_tokens", "num_ctx", "experiment", "ollama_url", "max_model_b"] {
-        assert!(run["params"].get(key).is_some(), "param {key} in {}", run["params"]);
+    for key in [
+        "task",
+        "model",
+        "prompt",
+        "scenario",
+        "persona",
+        "slot",
+        "n_tips",
+        "temperature",
+        "seed",
+        "split",
+        "diversity",
+        "max_tokens",
+        "num_ctx",
+        "experiment",
+        "ollama_url",
+        "max_model_b",
+    ] {
+        assert!(
+            run["params"].get(key).is_some(),
+            "param {key} in {}",
+            run["params"]
+        );
     }
-    for (key, value) in [("judge_pending", "true"), ("auto_pending", "true"), ("judge_kind", "claude-code"), ("rubric", "tip-v1")] {
+    for (key, value) in [
+        ("judge_pending", "true"),
+        ("auto_pending", "true"),
+        ("judge_kind", "claude-code"),
+        ("rubric", "tip-v1"),
+    ] {
         assert_eq!(run["tags"][key], value);
     }
-    for key in ["rubric_sha256", "prompt_sha256", "scenario_sha256", "model_digest", "cell_key"] {
-        assert_eq!(run["tags"][key].as_str().map(str::len), Some(64), "tag {key}");
+    for key in [
+        "rubric_sha256",
+        "prompt_sha256",
+        "scenario_sha256",
+        "model_digest",
+        "cell_key",
+    ] {
+        assert_eq!(
+            run["tags"][key].as_str().map(str::len),
+            Some(64),
+            "tag {key}"
+        );
     }
-    for key in ["n_candidates", "n_failed", "latency_ms", "load_ms", "prompt_tokens", "completion_tokens", "diversity"] {
-        assert!(run["metrics"].get(key).is_some(), "metric {key} in {}", run["metrics"]);
+    for key in [
+        "n_candidates",
+        "n_failed",
+        "latency_ms",
+        "load_ms",
+        "prompt_tokens",
+        "completion_tokens",
+        "diversity",
+    ] {
+        assert!(
+            run["metrics"].get(key).is_some(),
+            "metric {key} in {}",
+            run["metrics"]
+        );
     }
-    let artifacts: BTreeSet<&str> = run["artifacts"].as_array().expect("list").iter().filter_map(Value::as_str).collect();
-    assert_eq!(artifacts, ["candidates.json", "context.json", "prompt.txt", "raw.txt", "rubric.md"].into());
+    let artifacts: BTreeSet<&str> = run["artifacts"]
+        .as_array()
+        .expect("list")
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert_eq!(
+        artifacts,
+        [
+            "candidates.json",
+            "context.json",
+            "prompt.txt",
+            "raw.txt",
+            "rubric.md"
+        ]
+        .into()
+    );
     let candidates = &run["candidates"];
     assert_eq!(candidates[0]["text"], "Walk now.");
-    assert_eq!(candidates[0]["flags"], json!({"format_ok": true, "overlong": false}));
+    assert_eq!(
+        candidates[0]["flags"],
+        json!({"format_ok": true, "overlong": false})
+    );
     assert_eq!(candidates[1]["flags"]["format_ok"], false);
     assert_ne!(candidates[0]["angle"], candidates[1]["angle"]);
     assert_ne!(candidates[0]["seed"], candidates[1]["seed"]);
@@ -81,20 +193,44 @@ fn failed_cells_are_reported_and_only_they_are_tried_again() {
     scratch.write("script.json", &broken.to_string());
     let first = scratch.fails(4, &collect("scripted:a", &[]));
     let summary = first.summary();
-    assert_eq!((count(&summary, "collected"), count(&summary, "failed")), (21, 3));
-    let failed: Vec<Value> = cells(&first).into_iter().filter(|cell| cell["status"] == "failed").collect();
-    assert!(failed.iter().all(|cell| cell["error"].as_str().is_some_and(|error| !error.is_empty())));
+    assert_eq!(
+        (count(&summary, "collected"), count(&summary, "failed")),
+        (21, 3)
+    );
+    let failed: Vec<Value> = cells(&first)
+        .into_iter()
+        .filter(|cell| cell["status"] == "failed")
+        .collect();
+    assert!(failed.iter().all(|cell| {
+        cell["error"]
+            .as_str()
+            .is_some_and(|error| !error.is_empty())
+    }));
     assert!(first.stderr.contains("3 of 24 cells failed"), "{first}");
 
     // What failed waits for the next collect, not for a judge.
-    let status = scratch.ok(&["judge", "status", "--experiment", "e", "--json"]).json();
-    assert_eq!((&status["expert"]["pending"], &status["failed"]), (&json!(21), &json!(3)));
+    let status = scratch
+        .ok(&["judge", "status", "--experiment", "e", "--json"])
+        .json();
+    assert_eq!(
+        (&status["expert"]["pending"], &status["failed"]),
+        (&json!(21), &json!(3))
+    );
 
-    scratch.write("script.json", &script(&[("a", &["Walk."])]).replace("500000000", "1"));
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["Walk."])]).replace("500000000", "1"),
+    );
     let summary = scratch.ok(&collect("scripted:a", &[])).summary();
-    assert_eq!((count(&summary, "collected"), count(&summary, "skipped")), (3, 21));
+    assert_eq!(
+        (count(&summary, "collected"), count(&summary, "skipped")),
+        (3, 21)
+    );
     let listed = scratch.ok(&["experiments", "list", "--json"]).json();
-    assert_eq!(listed["experiments"][0]["runs"], 24, "a cell that failed first is still one run");
+    assert_eq!(
+        listed["experiments"][0]["runs"], 24,
+        "a cell that failed first is still one run"
+    );
 }
 
 #[test]
@@ -104,38 +240,88 @@ fn the_size_gate_rejects_and_the_rest_goes_on() {
     let script = json!({"models": {"small": sized(4_000_000_000), "big": sized(4_000_000_001),
         "silent": {"responses": [{"prompt": "*", "scenario": "*", "texts": ["x"]}]}}});
     scratch.write("script.json", &script.to_string());
-    let outcome = scratch.ok(&collect("scripted:big,scripted:small", &["--n-scenarios", "1"]));
+    let outcome = scratch.ok(&collect(
+        "scripted:big,scripted:small",
+        &["--n-scenarios", "1"],
+    ));
     let summary = outcome.summary();
     assert_eq!(summary["rejected_models"], json!(["scripted:big"]));
     assert_eq!(summary["model_loads"], json!({"scripted:small": 1}));
-    assert!(outcome.stderr.contains("rejected: larger than 4.0B"), "{outcome}");
+    assert!(
+        outcome.stderr.contains("rejected: larger than 4.0B"),
+        "{outcome}"
+    );
 
     let none = scratch.fails(2, &collect("scripted:big", &[]));
     assert!(none.stderr.contains("no model remains"), "{none}");
     let unknown = scratch.fails(2, &collect("scripted:silent", &[]));
-    assert!(unknown.stderr.contains("--assume-size scripted:silent=B"), "{unknown}");
-    scratch.ok(&collect("scripted:silent", &["--assume-size", "scripted:silent=1.5", "--n-scenarios", "1"]));
+    assert!(
+        unknown.stderr.contains("--assume-size scripted:silent=B"),
+        "{unknown}"
+    );
+    scratch.ok(&collect(
+        "scripted:silent",
+        &["--assume-size", "scripted:silent=1.5", "--n-scenarios", "1"],
+    ));
 }
 
 #[test]
 fn what_changes_the_output_makes_another_cell_and_nothing_else_does() {
     let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["Walk."]), ("b", &["Rest."])]));
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["Walk."]), ("b", &["Rest."])]),
+    );
     let small = ["--prompts", "v1", "--n-scenarios", "1"];
     let run = |more: &[&str]| {
         let args = [&small[..], more].concat();
-        count(&scratch.ok(&collect("scripted:a", &args)).summary(), "collected")
+        count(
+            &scratch.ok(&collect("scripted:a", &args)).summary(),
+            "collected",
+        )
     };
     assert_eq!(run(&[]), 1);
-    for same in [&["-j", "4"][..], &["--timeout", "5"], &["--ollama-url", "http://other:1"], &["--judge-kind", "human"]] {
+    for same in [
+        &["-j", "4"][..],
+        &["--timeout", "5"],
+        &["--ollama-url", "http://other:1"],
+        &["--judge-kind", "human"],
+    ] {
         assert_eq!(run(same), 0, "{same:?}");
     }
-    for other in [&["--n-tips", "2"][..], &["--temperature", "0"], &["--seed", "7"], &["--max-tokens", "9"], &["--num-ctx", "999"], &["--diversity"], &["--split", "feedback"]] {
+    for other in [
+        &["--n-tips", "2"][..],
+        &["--temperature", "0"],
+        &["--seed", "7"],
+        &["--max-tokens", "9"],
+        &["--num-ctx", "999"],
+        &["--diversity"],
+        &["--split", "feedback"],
+    ] {
         assert_eq!(run(other), 1, "{other:?}");
     }
     // The other cells of the grid do not matter.
-    let grown = scratch.ok(&["collect", "--models", "scripted:b,scripted:a", "--script", "script.json", "--experiment", "e", "--prompts", "v1", "--n-scenarios", "1", "--json"]);
-    assert_eq!((count(&grown.summary(), "collected"), count(&grown.summary(), "skipped")), (1, 1));
+    let grown = scratch.ok(&[
+        "collect",
+        "--models",
+        "scripted:b,scripted:a",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--prompts",
+        "v1",
+        "--n-scenarios",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(
+        (
+            count(&grown.summary(), "collected"),
+            count(&grown.summary(), "skipped")
+        ),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -143,50 +329,35 @@ fn an_edited_rubric_generates_nothing_and_an_edited_prompt_is_a_new_version() {
     let scratch = Scratch::new();
     write_small_task(&scratch, 5);
     scratch.write("script.json", &script(&[("a", &["good"])]));
-    let args = collect("scripted:a", &["--task", "task", "--prompts", "p1", "--n-tips", "1"]);
+    let args = collect(
+        "scripted:a",
+        &["--task", "task", "--prompts", "p1", "--n-tips", "1"],
+    );
     scratch.ok(&args);
-    scratch.write("task/rubric.md", &scratch.read("task/rubric.md").replace("Judge it.", "Judge it well."));
+    scratch.write(
+        "task/rubric.md",
+        &scratch
+            .read("task/rubric.md")
+            .replace("Judge it.", "Judge it well."),
+    );
     assert_eq!(count(&scratch.ok(&args).summary(), "collected"), 0);
     scratch.write("task/prompts/p1.md", "Say one thing about {{ topic }}.\n");
     assert_eq!(count(&scratch.ok(&args).summary(), "collected"), 5);
 }
 
 #[test]
-fn shards_part_the_grid() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["x"]), ("b", &["y"])]));
-    for shards in [2, 5] {
-        let experiment = format!("shards-{shards}");
-        let mut seen = BTreeSet::new();
-        let mut total = 0;
-        for this in 1..=shards {
-            let shard = format!("{this}/{shards}");
-            let outcome = scratch.ok(&["collect", "--models", "scripted:a,scripted:b", "--script", "script.json", "--experiment", &experiment, "--json", "--shard", &shard]);
-            for cell in cells(&outcome) {
-                total += 1;
-                seen.insert(format!("{} {} {}", cell["model"], cell["prompt"], cell["scenario"]));
-            }
-            if shards == 2 {
-                let loads = outcome.summary()["model_loads"].clone();
-                assert_eq!(loads.as_object().expect("object").len(), 1, "whole models stay together");
-            }
-        }
-        assert_eq!((seen.len(), total), (48, 48));
-    }
-    scratch.fails(2, &collect("scripted:a", &["--shard", "0/2"]));
-    scratch.fails(2, &collect("scripted:a", &["--shard", "3/2"]));
-}
-
-#[test]
 fn two_collectors_at_once_do_not_duplicate_cells() {
     let scratch = Scratch::new();
-    let slow = script(&[("a", &["x"]), ("b", &["y"])]).replace("\"prompt\"", "\"latency_ms\":2,\"prompt\"");
+    let slow = script(&[("a", &["x"]), ("b", &["y"])])
+        .replace("\"prompt\"", "\"latency_ms\":2,\"prompt\"");
     scratch.write("script.json", &slow);
     let args = collect("scripted:a,scripted:b", &["--n-tips", "2"]);
     let children: Vec<_> = (0..3)
         .map(|_| {
             let mut command = scratch.command(&args);
-            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+            command
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped());
             command.spawn().expect("the binary runs")
         })
         .collect();
@@ -199,79 +370,4 @@ fn two_collectors_at_once_do_not_duplicate_cells() {
     assert_eq!(collected, 48);
     let listed = scratch.ok(&["experiments", "list", "--json"]).json();
     assert_eq!(listed["experiments"][0]["runs"], 48);
-}
-
-#[test]
-fn a_dry_run_generates_nothing() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["x"])]));
-    let plan = scratch.ok(&collect("scripted:a", &["--dry-run"])).json();
-    assert_eq!((&plan["cells"], &plan["missing"], &plan["outputs"], &plan["loads"]), (&json!(24), &json!(24), &json!(120), &json!(1)));
-    assert!(!scratch.file(".assize").exists(), "nothing is written");
-    scratch.ok(&collect("scripted:a", &["--n-scenarios", "2"]));
-    let plan = scratch.ok(&collect("scripted:a", &["--dry-run"])).json();
-    assert_eq!((&plan["cells"], &plan["missing"]), (&json!(24), &json!(18)));
-    let shown = scratch.ok(&["collect", "--models", "scripted:a", "--script", "script.json", "--experiment", "e", "--dry-run"]);
-    assert!(shown.stdout.contains("1 model × 3 prompts × 8 scenarios × 5 = 120 outputs"), "{shown}");
-}
-
-#[test]
-fn settings_come_from_file_environment_and_flags() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["x"])]));
-    scratch.write("assize.toml", "models = [\"scripted:a\"]\nscript = \"script.json\"\nn_tips = 2\nn_scenarios = 1\nprompts = \"v1\"\n");
-    let candidates = |command: &mut std::process::Command| {
-        let outcome = Outcome::of(&command.output().expect("runs"));
-        assert_eq!(outcome.code, 0, "{outcome}");
-        let id = cells(&outcome)[0]["run_id"].as_str().expect("id").to_owned();
-        scratch.ok(&["runs", "show", &id, "--json"]).json()["candidates"].as_array().expect("list").len()
-    };
-    assert_eq!(candidates(&mut scratch.command(&["collect", "--json"])), 2);
-    assert_eq!(candidates(scratch.command(&["collect", "--json"]).env("ASSIZE_N_TIPS", "3")), 3);
-    assert_eq!(candidates(scratch.command(&["collect", "--json", "--n-tips", "4"]).env("ASSIZE_N_TIPS", "3")), 4);
-
-    scratch.write("assize.toml", "n_tip = 2\n");
-    let unknown = scratch.fails(2, &["collect"]);
-    assert!(unknown.stderr.contains("assize.toml: there is no setting 'n_tip': did you mean 'n_tips'?"), "{unknown}");
-    scratch.write("assize.toml", "n_tips = 0\ntemperature = -1\n");
-    let bad = scratch.fails(2, &["collect"]);
-    assert!(bad.stderr.contains("n_tips (from assize.toml) is 0") && bad.stderr.contains("temperature (from assize.toml) is -1"), "{bad}");
-    scratch.write("assize.toml", "n_tips = \n");
-    let broken = scratch.fails(2, &["collect"]);
-    assert!(broken.stderr.contains("assize.toml"), "{broken}");
-}
-
-#[test]
-fn mistakes_on_the_command_line_are_explained() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["x"])]));
-    for (args, expected) in [
-        (collect("scripted:a", &["--prompts", "v9"]), "has no prompt 'v9': use one of v1, v2-mentor, v3-few-shot"),
-        (collect("scripted:a", &["--split", "train"]), "--split"),
-        (collect("scripted:a", &["--task", "nowhere"]), "there is no task 'nowhere'"),
-        (collect("scripted:a", &["--tracking-uri", "http://localhost:5000"]), "sqlite:PATH"),
-        (collect("scripted:a", &["--tracking-uri", "postgres://x"]), "sqlite:PATH"),
-        (collect("openai:x", &[]), "--base-url"),
-        (collect("two words", &[]), "is not a model id"),
-    ] {
-        let outcome = scratch.fails(2, &args);
-        assert!(outcome.stderr.contains(expected), "{args:?}\n{outcome}");
-        assert!(outcome.stdout.is_empty(), "{outcome}");
-    }
-    let missing = scratch.run(&["collect", "--models", "scripted:a", "--script", "none.json"]);
-    assert!(missing.code != 0 && missing.stderr.contains("none.json"), "{missing}");
-    let unknown = scratch.run(&collect("scripted:zz", &[]));
-    assert!(unknown.code != 0 && unknown.stderr.contains("zz"), "{unknown}");
-}
-
-#[test]
-fn a_full_disk_or_a_read_only_store_is_a_clear_error() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["x"])]));
-    scratch.write("not-a-db", "hello, I am a text");
-    let outcome = scratch.fails(1, &collect("scripted:a", &["--tracking-uri", "sqlite:not-a-db"]));
-    assert!(outcome.stderr.contains("not-a-db"), "{outcome}");
-    assert_eq!(scratch.read("not-a-db"), "hello, I am a text");
-    let outcome = scratch.fails(1, &collect("scripted:a", &["--tracking-uri", "sqlite:/proc/none/x.db"]));
-    assert!(outcome.stderr.contains("/proc/none"), "{outcome}");
 }

@@ -10,9 +10,36 @@ use support::{Scratch, script};
 /// Two models × three prompts × `scenarios` × 2 candidates, exported.
 fn exported(scenarios: &str) -> (Scratch, Value) {
     let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["Walk now.", "Rest **well**."]), ("b", &["Eat.", "Sleep."])]));
-    scratch.ok(&["collect", "--models", "scripted:a,scripted:b", "--script", "script.json", "--experiment", "e", "--n-tips", "2", "--n-scenarios", scenarios]);
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "judge.json", "--seed", "1"]);
+    scratch.write(
+        "script.json",
+        &script(&[
+            ("a", &["Walk now.", "Rest **well**."]),
+            ("b", &["Eat.", "Sleep."]),
+        ]),
+    );
+    scratch.ok(&[
+        "collect",
+        "--models",
+        "scripted:a,scripted:b",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--n-tips",
+        "2",
+        "--n-scenarios",
+        scenarios,
+    ]);
+    scratch.ok(&[
+        "judge",
+        "export",
+        "--experiment",
+        "e",
+        "--out",
+        "judge.json",
+        "--seed",
+        "1",
+    ]);
     let file = scratch.read_json("judge.json");
     (scratch, file)
 }
@@ -26,7 +53,9 @@ fn fill(file: &mut Value, score: i64) {
 }
 
 fn pending(scratch: &Scratch) -> u64 {
-    let status = scratch.ok(&["judge", "status", "--experiment", "e", "--json"]).json();
+    let status = scratch
+        .ok(&["judge", "status", "--experiment", "e", "--json"])
+        .json();
     status["expert"]["pending"].as_u64().expect("a count")
 }
 
@@ -36,25 +65,50 @@ fn the_file_is_self_describing_and_blind() {
     assert_eq!(file["assize"], "judge/1");
     assert_eq!(file["judge"], json!({"kind": null, "name": null}));
     assert_eq!(file["rubric"]["flags"], json!(["format_ok", "overlong"]));
-    assert_eq!(file["rubric"]["composite"], "relevance + actionability + tone + 2*format_ok - overlong");
+    assert_eq!(
+        file["rubric"]["composite"],
+        "relevance + actionability + tone + 2*format_ok - overlong"
+    );
     assert!(file["rubric"]["criteria"][0]["anchors"]["5"].is_string());
     let cases = file["cases"].as_array().expect("cases");
     assert_eq!(cases.len(), 24);
-    let ids: BTreeSet<&str> = cases.iter().filter_map(|case| case["case"].as_str()).collect();
+    let ids: BTreeSet<&str> = cases
+        .iter()
+        .filter_map(|case| case["case"].as_str())
+        .collect();
     assert_eq!(ids.len(), 24);
     for case in cases {
         assert_eq!(case["scores"]["relevance"], Value::Null);
         let bold = case["candidate"].as_str().expect("text").contains("**");
-        assert_eq!(case["scores"]["format_ok"], json!(!bold), "flags come prefilled");
+        assert_eq!(
+            case["scores"]["format_ok"],
+            json!(!bold),
+            "flags come prefilled"
+        );
         assert!(case["context"]["tasks"].is_array());
     }
     let text = file.to_string();
     for hidden in ["scripted", "\"a\"", "v1", "v2-mentor", "v3-few-shot"] {
-        assert!(!text.replace("tip-v1", "").contains(hidden), "the file shows {hidden}");
+        assert!(
+            !text.replace("tip-v1", "").contains(hidden),
+            "the file shows {hidden}"
+        );
     }
     // Shuffled: the candidates of one model do not stand together.
-    let first: Vec<bool> = cases.iter().map(|case| case["candidate"].as_str().is_some_and(|it| it.starts_with(['W', 'R']))).collect();
-    assert!(first.windows(12).all(|run| run.iter().any(|it| *it) && run.iter().any(|it| !*it)), "{first:?}");
+    let first: Vec<bool> = cases
+        .iter()
+        .map(|case| {
+            case["candidate"]
+                .as_str()
+                .is_some_and(|it| it.starts_with(['W', 'R']))
+        })
+        .collect();
+    assert!(
+        first
+            .windows(12)
+            .all(|run| run.iter().any(|it| *it) && run.iter().any(|it| !*it)),
+        "{first:?}"
+    );
 }
 
 #[test]
@@ -80,7 +134,10 @@ fn every_problem_is_reported_and_nothing_is_written() {
         "/cases                           lacks case",
     ] {
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(squeezed(&outcome.stderr).contains(&squeezed(expected)), "{expected}\n{outcome}");
+        assert!(
+            squeezed(&outcome.stderr).contains(&squeezed(expected)),
+            "{expected}\n{outcome}"
+        );
     }
     assert_eq!(pending(&scratch), 6);
 }
@@ -90,16 +147,49 @@ fn applying_twice_changes_nothing_and_other_scores_are_refused() {
     let (scratch, mut file) = exported("1");
     fill(&mut file, 4);
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&["judge", "apply", "judge.json", "--judge-kind", "human", "--judged-by", "Ana"]);
+    scratch.ok(&[
+        "judge",
+        "apply",
+        "judge.json",
+        "--judge-kind",
+        "human",
+        "--judged-by",
+        "Ana",
+    ]);
     assert_eq!(pending(&scratch), 0);
     let before = scratch.ok(&["runs", "export", "--experiment", "e"]).stdout;
-    let again = scratch.ok(&["judge", "apply", "judge.json", "--judge-kind", "human", "--judged-by", "Ana"]);
+    let again = scratch.ok(&[
+        "judge",
+        "apply",
+        "judge.json",
+        "--judge-kind",
+        "human",
+        "--judged-by",
+        "Ana",
+    ]);
     assert!(again.stderr.contains("were there already"), "{again}");
-    assert_eq!(scratch.ok(&["runs", "export", "--experiment", "e"]).stdout, before);
+    assert_eq!(
+        scratch.ok(&["runs", "export", "--experiment", "e"]).stdout,
+        before
+    );
     fill(&mut file, 2);
     scratch.write("judge.json", &file.to_string());
-    scratch.fails(2, &["judge", "apply", "judge.json", "--judge-kind", "human", "--judged-by", "Ana"]);
-    assert_eq!(scratch.ok(&["runs", "export", "--experiment", "e"]).stdout, before);
+    scratch.fails(
+        2,
+        &[
+            "judge",
+            "apply",
+            "judge.json",
+            "--judge-kind",
+            "human",
+            "--judged-by",
+            "Ana",
+        ],
+    );
+    assert_eq!(
+        scratch.ok(&["runs", "export", "--experiment", "e"]).stdout,
+        before
+    );
 }
 
 #[test]
@@ -110,26 +200,75 @@ fn a_judged_run_carries_its_metrics_tags_and_verdicts() {
         case["rationale"] = json!("because");
     }
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&["judge", "apply", "judge.json", "--judge-kind", "human", "--judged-by", "Ana"]);
-    let runs = scratch.ok(&["runs", "list", "--experiment", "e", "--json"]).json();
-    let run = runs["runs"].as_array().expect("runs").iter().find(|run| run["params"]["model"] == "scripted:a").expect("a run").clone();
+    scratch.ok(&[
+        "judge",
+        "apply",
+        "judge.json",
+        "--judge-kind",
+        "human",
+        "--judged-by",
+        "Ana",
+    ]);
+    let runs = scratch
+        .ok(&["runs", "list", "--experiment", "e", "--json"])
+        .json();
+    let run = runs["runs"]
+        .as_array()
+        .expect("runs")
+        .iter()
+        .find(|run| run["params"]["model"] == "scripted:a")
+        .expect("a run")
+        .clone();
     assert_eq!(run["tags"]["judge_pending"], "false");
     assert_eq!(run["tags"]["auto_pending"], "true");
-    assert_eq!((&run["tags"]["judge_kind"], &run["tags"]["judged_by"]), (&json!("human"), &json!("Ana")));
-    assert!(run["tags"]["judged_at"].as_str().is_some_and(|time| time.ends_with('Z') && time.contains('T')));
+    assert_eq!(
+        (&run["tags"]["judge_kind"], &run["tags"]["judged_by"]),
+        (&json!("human"), &json!("Ana"))
+    );
+    assert!(
+        run["tags"]["judged_at"]
+            .as_str()
+            .is_some_and(|time| time.ends_with('Z') && time.contains('T'))
+    );
     // "Walk now." is format_ok, "Rest **well**." is not: 12 + 2·½ = 13.
-    for (name, value) in [("relevance", 4.0), ("format_ok", 0.5), ("overlong", 0.0), ("composite", 13.0), ("expert.composite", 13.0)] {
-        assert_eq!(run["metrics"][name].as_f64(), Some(value), "{name} in {}", run["metrics"]);
+    for (name, value) in [
+        ("relevance", 4.0),
+        ("format_ok", 0.5),
+        ("overlong", 0.0),
+        ("composite", 13.0),
+        ("expert.composite", 13.0),
+    ] {
+        assert_eq!(
+            run["metrics"][name].as_f64(),
+            Some(value),
+            "{name} in {}",
+            run["metrics"]
+        );
     }
-    let shown = scratch.ok(&["runs", "show", run["run_id"].as_str().expect("id"), "--json"]).json();
+    let shown = scratch
+        .ok(&[
+            "runs",
+            "show",
+            run["run_id"].as_str().expect("id"),
+            "--json",
+        ])
+        .json();
     assert_eq!(shown["verdicts"][0]["verdicts"][0]["rationale"], "because");
-    assert_eq!(shown["verdicts"][0]["judge"], json!({"kind": "human", "name": "Ana"}));
+    assert_eq!(
+        shown["verdicts"][0]["judge"],
+        json!({"kind": "human", "name": "Ana"})
+    );
 }
 
 #[test]
 fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
     let (scratch, mut file) = exported("1");
-    for case in file["cases"].as_array_mut().expect("cases").iter_mut().take(5) {
+    for case in file["cases"]
+        .as_array_mut()
+        .expect("cases")
+        .iter_mut()
+        .take(5)
+    {
         for name in ["relevance", "actionability", "tone"] {
             case["scores"][name] = json!(3);
         }
@@ -137,9 +276,20 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
     scratch.write("judge.json", &file.to_string());
     scratch.fails(2, &["judge", "apply", "judge.json"]);
     let outcome = scratch.ok(&["judge", "apply", "judge.json", "--partial"]);
-    assert!(outcome.stderr.contains("7 cases are unscored and stay pending"), "{outcome}");
+    assert!(
+        outcome
+            .stderr
+            .contains("7 cases are unscored and stay pending"),
+        "{outcome}"
+    );
     scratch.ok(&["judge", "export", "--experiment", "e", "--out", "rest.json"]);
-    assert_eq!(scratch.read_json("rest.json")["cases"].as_array().expect("cases").len(), 7);
+    assert_eq!(
+        scratch.read_json("rest.json")["cases"]
+            .as_array()
+            .expect("cases")
+            .len(),
+        7
+    );
     // The same file, filled in further, takes the rest.
     fill(&mut file, 3);
     scratch.write("judge.json", &file.to_string());
@@ -153,29 +303,90 @@ fn tiers_stand_side_by_side() {
     fill(&mut file, 2);
     scratch.write("judge.json", &file.to_string());
     scratch.ok(&["judge", "apply", "judge.json", "--judge-kind", "haiku"]);
-    let status = scratch.ok(&["judge", "status", "--experiment", "e", "--json"]).json();
-    assert_eq!((&status["expert"]["pending"], &status["auto"]["pending"]), (&json!(6), &json!(0)));
-    let board = |tier: &str| scratch.ok(&["compare", "--experiment", "e", "--tier", tier, "--json"]).json();
-    assert_eq!(scratch.ok(&["compare", "--experiment", "e", "--json"]).json()["tier"], "auto");
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "expert.json"]);
+    let status = scratch
+        .ok(&["judge", "status", "--experiment", "e", "--json"])
+        .json();
+    assert_eq!(
+        (&status["expert"]["pending"], &status["auto"]["pending"]),
+        (&json!(6), &json!(0))
+    );
+    let board = |tier: &str| {
+        scratch
+            .ok(&["compare", "--experiment", "e", "--tier", tier, "--json"])
+            .json()
+    };
+    assert_eq!(
+        scratch
+            .ok(&["compare", "--experiment", "e", "--json"])
+            .json()["tier"],
+        "auto"
+    );
+    scratch.ok(&[
+        "judge",
+        "export",
+        "--experiment",
+        "e",
+        "--out",
+        "expert.json",
+    ]);
     let mut expert = scratch.read_json("expert.json");
     fill(&mut expert, 5);
     scratch.write("expert.json", &expert.to_string());
-    scratch.ok(&["judge", "apply", "expert.json", "--judge-kind", "claude-code"]);
-    let relevance = |board: &Value| board["rows"][0]["criteria"]["relevance"].as_f64().expect("a mean");
-    assert_eq!((relevance(&board("auto")), relevance(&board("expert"))), (2.0, 5.0));
-    assert_eq!(scratch.ok(&["compare", "--experiment", "e", "--json"]).json()["tier"], "expert");
-    let run = scratch.ok(&["runs", "list", "--experiment", "e", "--json"]).json()["runs"][0].clone();
-    assert_eq!((&run["metrics"]["relevance"], &run["metrics"]["auto.relevance"]), (&json!(5.0), &json!(2.0)));
+    scratch.ok(&[
+        "judge",
+        "apply",
+        "expert.json",
+        "--judge-kind",
+        "claude-code",
+    ]);
+    let relevance = |board: &Value| {
+        board["rows"][0]["criteria"]["relevance"]
+            .as_f64()
+            .expect("a mean")
+    };
+    assert_eq!(
+        (relevance(&board("auto")), relevance(&board("expert"))),
+        (2.0, 5.0)
+    );
+    assert_eq!(
+        scratch
+            .ok(&["compare", "--experiment", "e", "--json"])
+            .json()["tier"],
+        "expert"
+    );
+    let run = scratch
+        .ok(&["runs", "list", "--experiment", "e", "--json"])
+        .json()["runs"][0]
+        .clone();
+    assert_eq!(
+        (
+            &run["metrics"]["relevance"],
+            &run["metrics"]["auto.relevance"]
+        ),
+        (&json!(5.0), &json!(2.0))
+    );
     assert_eq!(run["tags"]["judge_kind"], "claude-code");
 }
 
 #[test]
 fn a_limit_takes_whole_scenarios() {
     let (scratch, _) = exported("4");
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "some.json", "--limit", "13"]);
+    scratch.ok(&[
+        "judge",
+        "export",
+        "--experiment",
+        "e",
+        "--out",
+        "some.json",
+        "--limit",
+        "13",
+    ]);
     let file = scratch.read_json("some.json");
-    assert_eq!(file["cases"].as_array().expect("cases").len(), 24, "two scenarios of twelve cases");
+    assert_eq!(
+        file["cases"].as_array().expect("cases").len(),
+        24,
+        "two scenarios of twelve cases"
+    );
 }
 
 #[test]
@@ -184,15 +395,24 @@ fn foreign_and_broken_files_are_explained() {
     for (text, expected) in [
         ("{", "is not JSON"),
         ("{}", "this is not a judge file"),
-        ("{\"assize\":\"judge/1\",\"sitting\":\"x\"}", "'x' is not known to sqlite:"),
+        (
+            "{\"assize\":\"judge/1\",\"sitting\":\"x\"}",
+            "'x' is not known to sqlite:",
+        ),
     ] {
         scratch.write("bad.json", text);
         let outcome = scratch.fails(2, &["judge", "apply", "bad.json"]);
         assert!(outcome.stderr.contains(expected), "{outcome}");
     }
     scratch.fails(1, &["judge", "apply", "missing.json"]);
-    let outcome = scratch.fails(2, &["judge", "export", "--experiment", "nope", "--out", "x.json"]);
-    assert!(outcome.stderr.contains("there is no experiment 'nope'"), "{outcome}");
+    let outcome = scratch.fails(
+        2,
+        &["judge", "export", "--experiment", "nope", "--out", "x.json"],
+    );
+    assert!(
+        outcome.stderr.contains("there is no experiment 'nope'"),
+        "{outcome}"
+    );
     assert!(!scratch.file("x.json").exists());
     drop(file);
 }
@@ -204,16 +424,48 @@ fn a_scripted_judge_scores_automatically_and_bad_answers_stay_pending() {
     let script = json!({"models": {
         "a": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": ["Walk.", "Rest."]}]},
         "judge": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": [good]}]},
-        "fool": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": [good, "ten out of ten"]}]},
+        "fool": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": ["ten out of ten"]}]},
     }});
     scratch.write("script.json", &script.to_string());
-    scratch.ok(&["collect", "--models", "scripted:a", "--script", "script.json", "--experiment", "e", "--n-tips", "2"]);
-    let auto = ["judge", "auto", "--experiment", "e", "--script", "script.json", "--json", "--judge"];
+    scratch.ok(&[
+        "collect",
+        "--models",
+        "scripted:a",
+        "--script",
+        "script.json",
+        "--experiment",
+        "e",
+        "--n-tips",
+        "2",
+    ]);
+    let auto = [
+        "judge",
+        "auto",
+        "--experiment",
+        "e",
+        "--script",
+        "script.json",
+        "--json",
+        "--judge",
+    ];
     let fool = scratch.fails(4, &[&auto[..], &["scripted:fool"]].concat());
-    assert_eq!((&fool.json()["judged"], &fool.json()["left_pending"]), (&json!(0), &json!(24)));
+    assert_eq!(
+        (&fool.json()["judged"], &fool.json()["left_pending"]),
+        (&json!(0), &json!(24))
+    );
     assert!(fool.stderr.contains("not a JSON object"), "{fool}");
-    let judged = scratch.ok(&[&auto[..], &["scripted:judge"]].concat()).json();
-    assert_eq!((&judged["judged"], &judged["verdicts"]), (&json!(24), &json!(24)), "only what the fool left");
-    let board = scratch.ok(&["compare", "--experiment", "e", "--json"]).json();
-    assert_eq!((&board["tier"], &board["rows"][0]["composite"]["mean"]), (&json!("auto"), &json!(14.0)));
+    let judged = scratch
+        .ok(&[&auto[..], &["scripted:judge"]].concat())
+        .json();
+    assert_eq!(
+        (&judged["judged"], &judged["verdicts"]),
+        (&json!(24), &json!(48))
+    );
+    let board = scratch
+        .ok(&["compare", "--experiment", "e", "--json"])
+        .json();
+    assert_eq!(
+        (&board["tier"], &board["rows"][0]["composite"]["mean"]),
+        (&json!("auto"), &json!(14.0))
+    );
 }

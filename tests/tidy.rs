@@ -14,7 +14,11 @@ fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() && !name.starts_with('.') && name != "target" {
             files(&path, endings, found);
-        } else if path.extension().and_then(|it| it.to_str()).is_some_and(|it| endings.contains(&it)) {
+        } else if path
+            .extension()
+            .and_then(|it| it.to_str())
+            .is_some_and(|it| endings.contains(&it))
+        {
             found.push(path);
         }
     }
@@ -29,8 +33,15 @@ fn sources() -> Vec<PathBuf> {
 #[test]
 fn files_stay_readable() {
     for path in sources() {
-        let lines = std::fs::read_to_string(&path).expect("text").lines().count();
-        assert!(lines <= MOST_LINES, "{} has {lines} lines: split it where a reader would", path.display());
+        let lines = std::fs::read_to_string(&path)
+            .expect("text")
+            .lines()
+            .count();
+        assert!(
+            lines <= MOST_LINES,
+            "{} has {lines} lines: split it where a reader would",
+            path.display()
+        );
     }
 }
 
@@ -47,23 +58,39 @@ fn crates_point_one_way() {
     ];
     for (name, allowed) in allowed {
         let manifest: toml::Table =
-            std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).expect("a manifest").parse().expect("TOML");
+            std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"))
+                .expect("a manifest")
+                .parse()
+                .expect("TOML");
         let dependencies = manifest["dependencies"].as_table().expect("a table");
-        let ours = dependencies.keys().filter_map(|key| key.strip_prefix("assize-"));
+        let ours = dependencies
+            .keys()
+            .filter_map(|key| key.strip_prefix("assize-"));
         for edge in ours {
             assert!(allowed.contains(&edge), "{name} must not depend on {edge}");
         }
     }
-    let count = std::fs::read_dir(root().join("crates")).expect("crates").count();
-    assert_eq!(count, allowed.len(), "a new crate belongs into this list and into ARCHITECTURE.md");
+    let count = std::fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .count();
+    assert_eq!(
+        count,
+        allowed.len(),
+        "a new crate belongs into this list and into ARCHITECTURE.md"
+    );
 }
 
 #[test]
 fn only_one_module_reads_the_environment_and_only_one_crate_knows_sql() {
     for path in sources() {
-        let shown = path.strip_prefix(root()).expect("below the root").display().to_string();
+        let shown = path
+            .strip_prefix(root())
+            .expect("below the root")
+            .display()
+            .to_string();
         let text = std::fs::read_to_string(&path).expect("text");
-        let is_product = (shown.starts_with("src") || shown.contains("/src/")) && shown.ends_with(".rs");
+        let is_product =
+            (shown.starts_with("src") || shown.contains("/src/")) && shown.ends_with(".rs");
         if is_product && shown != "src/environment.rs" {
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             assert!(!code.contains("env::var"), "{shown} reads the environment");

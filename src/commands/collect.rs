@@ -9,18 +9,18 @@ use anyhow::bail;
 use assize_domain::task::Task;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{self, CellEvent, CollectOptions, Collection, Event, Summary};
-use assize_pipeline::PipelineError;
 use assize_pipeline::gate::{Rejected, Sized, admit};
+use assize_pipeline::{PipelineError, count};
 use assize_store::Tracking;
 use serde_json::json;
 
+use crate::Exit;
 use crate::cli::Collect;
 use crate::environment;
 use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
-use crate::Exit;
 
 /// What a collection is about to do.
 #[derive(Debug)]
@@ -70,11 +70,16 @@ pub fn plan(
 ) -> anyhow::Result<Plan> {
     let ids = session.models(settings)?;
     let mut providers = session.providers(settings);
-    let described: Vec<Sized> =
-        ids.iter().map(|id| providers.describe(id, settings)).collect::<anyhow::Result<_>>()?;
+    let described: Vec<Sized> = ids
+        .iter()
+        .map(|id| providers.describe(id, settings))
+        .collect::<anyhow::Result<_>>()?;
     let (admitted, rejected) = admit(described, settings.max_model_b);
     let prompts = if settings.prompts.is_empty() {
-        task.prompts.iter().map(|prompt| prompt.name.clone()).collect()
+        task.prompts
+            .iter()
+            .map(|prompt| prompt.name.clone())
+            .collect()
     } else {
         settings.prompts.clone()
     };
@@ -97,13 +102,26 @@ pub fn plan(
         recorded: recorded(settings),
     };
     Grid::new(&task, &options)?;
-    let plan = Plan { task, options, admitted, rejected, evict };
+    let plan = Plan {
+        task,
+        options,
+        admitted,
+        rejected,
+        evict,
+    };
     for rejected in &plan.rejected {
-        let line = format!("  {}  {}  rejected: {}", rejected.model, billions(rejected.parameter_count), rejected.reason);
+        let line = format!(
+            "  {}  {}  rejected: {}",
+            rejected.model,
+            billions(rejected.parameter_count),
+            rejected.reason
+        );
         session.output.say(&line);
     }
     if plan.admitted.is_empty() {
-        bail!(PipelineError::Invalid("no model remains: every one was rejected by the size gate".to_owned()));
+        bail!(PipelineError::Invalid(
+            "no model remains: every one was rejected by the size gate".to_owned()
+        ));
     }
     Ok(plan)
 }
@@ -142,7 +160,13 @@ pub fn execute(
         stop,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let name_width = plan.admitted.iter().map(|model| model.id.to_string().chars().count()).max().unwrap_or(0).min(24);
+    let name_width = plan
+        .admitted
+        .iter()
+        .map(|model| model.id.to_string().chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(24);
     let progress = CollectProgress::new(&session.output, name_width);
     let broken: Mutex<Option<std::io::Error>> = Mutex::new(None);
     let done = AtomicBool::new(false);
@@ -205,7 +229,11 @@ fn finish(
     if output.json {
         let mut line = serde_json::to_value(summary)?;
         line["event"] = json!("summary");
-        line["rejected_models"] = summary.rejected_models.iter().map(|it| json!(it.model)).collect();
+        line["rejected_models"] = summary
+            .rejected_models
+            .iter()
+            .map(|it| json!(it.model))
+            .collect();
         line["rejections"] = json!(summary.rejected_models);
         output.json_line(&line)?;
     }
@@ -218,22 +246,39 @@ fn finish(
         return Ok(Exit::Interrupted);
     }
     if summary.failed > 0 {
-        complain(&format!("{} of {} cells failed; the same command tries them again.", summary.failed, summary.cells));
+        complain(&format!(
+            "{} of {} cells failed; the same command tries them again.",
+            summary.failed, summary.cells
+        ));
         return Ok(Exit::CellsFailed);
     }
-    output.say(&format!("Next: assize judge export --experiment {} --out judge.json", plan.options.experiment));
+    output.say(&format!(
+        "Next: assize judge export --experiment {} --out judge.json",
+        plan.options.experiment
+    ));
     Ok(Exit::Done)
 }
 
 fn closing_line(summary: &Summary, experiment: &str) -> String {
-    let mut parts = vec![format!("{} collected", summary.collected), format!("{} there already", summary.skipped)];
+    let mut parts = vec![
+        format!("{} collected", summary.collected),
+        format!("{} there already", summary.skipped),
+    ];
     if summary.failed > 0 {
         parts.push(format!("{} failed", summary.failed));
     }
     if summary.failed_candidates > 0 {
-        parts.push(format!("{} single candidates failed", summary.failed_candidates));
+        parts.push(format!(
+            "{} single candidates failed",
+            summary.failed_candidates
+        ));
     }
-    format!("{experiment}: {} cells, {} in {}.", summary.cells, parts.join(", "), duration(summary.seconds))
+    format!(
+        "{experiment}: {} cells, {} in {}.",
+        summary.cells,
+        parts.join(", "),
+        duration(summary.seconds)
+    )
 }
 
 /// Shows what would happen.
@@ -245,8 +290,16 @@ fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
     };
     let prompts: Vec<&str> = grid.prompts().map(|prompt| prompt.name.as_str()).collect();
     let n_tips = u64::from(plan.options.n_tips);
-    let counts: Vec<u64> = plan.admitted.iter().map(|model| grid.count(model)).collect();
-    let missing: Vec<u64> = counts.iter().zip(&known).map(|(cells, known)| cells - known).collect();
+    let counts: Vec<u64> = plan
+        .admitted
+        .iter()
+        .map(|model| grid.count(model))
+        .collect();
+    let missing: Vec<u64> = counts
+        .iter()
+        .zip(&known)
+        .map(|(cells, known)| cells - known)
+        .collect();
     let outputs = missing.iter().sum::<u64>() * n_tips;
     let loads = missing.iter().filter(|missing| **missing > 0).count();
     if session.output.json {
@@ -268,20 +321,34 @@ fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let mut text = format!(
-        "{} models × {} prompts × {} scenarios × {n_tips} = {} outputs, {outputs} of them missing · {loads} loads\n\n",
-        plan.admitted.len(),
-        prompts.len(),
-        grid.scenarios().len(),
+        "{} × {} × {} × {n_tips} = {} outputs, {outputs} of them missing · {}\n\n",
+        count(plan.admitted.len(), "model"),
+        count(prompts.len(), "prompt"),
+        count(grid.scenarios().len(), "scenario"),
         counts.iter().sum::<u64>() * n_tips,
+        count(loads, "load"),
     );
     for (model, (cells, missing)) in plan.admitted.iter().zip(counts.iter().zip(&missing)) {
         let size = billions(model.parameter_count);
-        text.push_str(&format!("  {:<28} {size:>6}  {missing} of {cells} cells to generate\n", model.id.to_string()));
+        text.push_str(&format!(
+            "  {:<28} {size:>6}  {missing} of {cells} cells to generate\n",
+            model.id.to_string()
+        ));
     }
     text.push_str(&format!("\n  prompts    {}\n", prompts.join(", ")));
-    let scenarios = grid.scenarios().iter().map(|it| it.id.as_str()).take(12).collect::<Vec<_>>().join(", ");
+    let scenarios = grid
+        .scenarios()
+        .iter()
+        .map(|it| it.id.as_str())
+        .take(12)
+        .collect::<Vec<_>>()
+        .join(", ");
     let more = grid.scenarios().len().saturating_sub(12);
-    let more = if more > 0 { format!(", … {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(", … {more} more")
+    } else {
+        String::new()
+    };
     text.push_str(&format!("  scenarios  {scenarios}{more}\n"));
     text.push_str(&format!("  estimate   {}\n", estimate(plan, &missing)));
     session.output.data(&text)?;
@@ -291,7 +358,10 @@ fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
 fn count_known(grid: &Grid<'_>, plan: &Plan, store: &dyn Tracking) -> anyhow::Result<Vec<u64>> {
     let mut counts = Vec::new();
     for model in &plan.admitted {
-        let keys: Vec<String> = grid.cells(model).map(|cell| cell.map(|it| it.key)).collect::<Result<_, _>>()?;
+        let keys: Vec<String> = grid
+            .cells(model)
+            .map(|cell| cell.map(|it| it.key))
+            .collect::<Result<_, _>>()?;
         let known = store.cells_known(&plan.options.experiment, &keys)?;
         counts.push(known.iter().flatten().filter(|it| !it.failed).count() as u64);
     }
@@ -307,12 +377,22 @@ fn estimate(plan: &Plan, missing: &[u64]) -> String {
         .zip(missing)
         .map(|(model, cells)| {
             let tokens_per_s = (10e9 / (model.parameter_count as f64 * 0.6)).clamp(1.0, 200.0);
-            let tokens = *cells as f64 * f64::from(plan.options.n_tips) * f64::from(plan.options.max_tokens) * 0.4;
+            let tokens = *cells as f64
+                * f64::from(plan.options.n_tips)
+                * f64::from(plan.options.max_tokens)
+                * 0.4;
             tokens / tokens_per_s
         })
         .sum();
-    if plan.admitted.iter().all(|model| model.providers.iter().all(|it| it.host().is_none())) {
+    if plan
+        .admitted
+        .iter()
+        .all(|model| model.providers.iter().all(|it| it.host().is_none()))
+    {
         return "no weights are loaded here; as fast as the provider answers".to_owned();
     }
-    format!("about {} on a CPU, less on a GPU (a guess from the models' sizes)", duration(seconds))
+    format!(
+        "about {} on a CPU, less on a GPU (a guess from the models' sizes)",
+        duration(seconds)
+    )
 }

@@ -15,8 +15,11 @@ use crate::session::Session;
 
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     // A wrong ending is noticed before anything is computed or written.
-    let outputs: Vec<(&Path, Format)> =
-        args.output.iter().map(|path| Ok((path.as_path(), format_of(path)?))).collect::<anyhow::Result<_>>()?;
+    let outputs: Vec<(&Path, Format)> = args
+        .output
+        .iter()
+        .map(|path| Ok((path.as_path(), format_of(path)?)))
+        .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
     let options = CompareOptions {
         experiment: args.experiment.clone(),
@@ -30,23 +33,43 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         write_whole(path, &render(session, &board, *format, false)?)?;
         session.output.say(&format!("Wrote {}", path.display()));
     }
-    let default = if session.output.json { Format::Json } else { Format::Table };
+    let default = if session.output.json {
+        Format::Json
+    } else {
+        Format::Table
+    };
     if outputs.is_empty() || args.format.is_some() || session.output.json {
         let format = args.format.unwrap_or(default);
-        session.output.data(&render(session, &board, format, session.output.color)?)?;
+        session
+            .output
+            .data(&render(session, &board, format, session.output.color)?)?;
     }
     Ok(Exit::Done)
 }
 
 /// Prints the board as people read it.
 pub fn print(session: &Session, board: &Leaderboard) -> anyhow::Result<()> {
-    Ok(session.output.data(&render(session, board, Format::Table, session.output.color)?)?)
+    Ok(session.output.data(&render(
+        session,
+        board,
+        Format::Table,
+        session.output.color,
+    )?)?)
 }
 
-fn render(session: &Session, board: &Leaderboard, format: Format, color: bool) -> anyhow::Result<String> {
+fn render(
+    session: &Session,
+    board: &Leaderboard,
+    format: Format,
+    color: bool,
+) -> anyhow::Result<String> {
     Ok(match format {
         Format::Table => {
-            let style = Style { width: session.output.width, color, promote_exists: false };
+            let style = Style {
+                width: session.output.width,
+                color,
+                promote_exists: false,
+            };
             assize_report::terminal::table(board, style)
         }
         Format::Json => serde_json::to_string_pretty(board)? + "\n",

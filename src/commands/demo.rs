@@ -32,12 +32,26 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
-    output.say(&format!("     {} cells collected, {} there already", summary.collected, summary.skipped));
+    output.say(&format!(
+        "     {} cells collected, {} there already",
+        summary.collected, summary.skipped
+    ));
 
     if !args.no_judge {
-        output.say("\n2/3  Judge: the embedded model scores each candidate blind, against the rubric");
-        let judged = judge::judge_automatically(session, &args.experiment, EMBEDDED_DEFAULT, &ProviderFlags::default(), &stop)?;
-        output.say(&format!("     {} runs judged now, {} left pending", judged.judged, judged.left_pending));
+        output.say(
+            "\n2/3  Judge: the embedded model scores each candidate blind, against the rubric",
+        );
+        let judged = judge::judge_automatically(
+            session,
+            &args.experiment,
+            EMBEDDED_DEFAULT,
+            &ProviderFlags::default(),
+            &stop,
+        )?;
+        output.say(&format!(
+            "     {} runs judged now, {} left pending",
+            judged.judged, judged.left_pending
+        ));
         if judged.interrupted {
             return Ok(Exit::Interrupted);
         }
@@ -61,17 +75,25 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
         super::compare::print(session, &board)?;
     }
     output.say(&closing(&args.experiment));
-    Ok(if summary.failed > 0 { Exit::CellsFailed } else { Exit::Done })
+    Ok(if summary.failed > 0 {
+        Exit::CellsFailed
+    } else {
+        Exit::Done
+    })
 }
 
+/// Nothing wider than 80 columns, and no claim that a judge of this size cannot carry.
 fn closing(experiment: &str) -> String {
     format!(
-        "\nThe judge above is a model of 135M parameters: its scores are noise with a good conscience. \
-         The format\nand length flags are computed and can be trusted; do not ship on the rest.\n\n\
-         What to do next:\n  \
-         judge by hand   assize judge export --experiment {experiment} --out judge.json, fill it in, \
-         assize judge apply judge.json\n  \
-         real models     ollama pull qwen2.5:0.5b && assize collect --models qwen2.5:0.5b --experiment tip-bench\n  \
-         your own task   assize init my-task, edit it, assize collect --task my-task"
+        "
+The judge above has 135M parameters: its scores are noise. Only the format and
+length flags, which are computed, can be trusted. Do not ship on this board.
+
+What to do next
+  judge by hand   assize judge export --experiment {experiment} --out judge.json
+                  fill in the scores, then assize judge apply judge.json
+  real models     ollama pull qwen2.5:0.5b
+                  assize collect --models qwen2.5:0.5b --experiment tip-bench
+  your own task   assize init my-task, edit it, assize collect --task my-task"
     )
 }

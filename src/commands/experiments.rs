@@ -11,11 +11,15 @@ use crate::session::Session;
 pub fn list(session: &Session) -> anyhow::Result<Exit> {
     let experiments = session.store(true)?.experiment_list()?;
     if session.output.json {
-        session.output.json_pretty(&json!({"experiments": experiments}))?;
+        session
+            .output
+            .json_pretty(&json!({"experiments": experiments}))?;
         return Ok(Exit::Done);
     }
     if experiments.is_empty() {
-        session.output.say("No experiment yet. Next: assize collect, or assize demo");
+        session
+            .output
+            .say("No experiment yet. Next: assize collect, or assize demo");
         return Ok(Exit::Done);
     }
     let headings = [
@@ -29,10 +33,18 @@ pub fn list(session: &Session) -> anyhow::Result<Exit> {
         .iter()
         .map(|it| {
             let ago = ago(now_ms() - it.last_updated);
-            vec![it.name.clone(), it.runs.to_string(), it.pending.to_string(), it.judged.to_string(), ago]
+            vec![
+                it.name.clone(),
+                it.runs.to_string(),
+                it.pending.to_string(),
+                it.judged.to_string(),
+                ago,
+            ]
         })
         .collect();
-    session.output.data(&render(&headings, &rows, session.output.width))?;
+    session
+        .output
+        .data(&render(&headings, &rows, session.output.width))?;
     Ok(Exit::Done)
 }
 

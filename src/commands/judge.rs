@@ -19,7 +19,13 @@ use crate::session::{self, Session};
 
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     match args {
-        Judge::Export { experiment, out, limit, judge_kind, seed } => {
+        Judge::Export {
+            experiment,
+            out,
+            limit,
+            judge_kind,
+            seed,
+        } => {
             let options = ExportOptions {
                 experiment: experiment.clone(),
                 judge_kind: judge_kind.clone(),
@@ -28,7 +34,12 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             };
             export(session, &options, out)
         }
-        Judge::Apply { file, judge_kind, judged_by, partial } => {
+        Judge::Apply {
+            file,
+            judge_kind,
+            judged_by,
+            partial,
+        } => {
             let options = ApplyOptions {
                 file: file.display().to_string(),
                 judge_kind: judge_kind.clone(),
@@ -38,16 +49,28 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             };
             apply(session, file, &options)
         }
-        Judge::Auto { experiment, judge, provider } => auto(session, experiment, judge, provider),
+        Judge::Auto {
+            experiment,
+            judge,
+            provider,
+        } => auto(session, experiment, judge, provider),
         Judge::Status { experiment } => status(session, experiment),
     }
 }
 
 fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
-    let exported = export::export(store.as_ref(), options, &environment::now_rfc3339(), environment::entropy)?;
+    let exported = export::export(
+        store.as_ref(),
+        options,
+        &environment::now_rfc3339(),
+        environment::entropy,
+    )?;
     let Some(export) = exported else {
-        session.output.say(&format!("Nothing is pending in {}: no file was written.", options.experiment));
+        session.output.say(&format!(
+            "Nothing is pending in {}: no file was written.",
+            options.experiment
+        ));
         return Ok(Exit::Done);
     };
     let text = judge_file_text(&export)?;
@@ -88,7 +111,10 @@ fn judge_file_text(export: &Export) -> anyhow::Result<String> {
 
 /// Writes a whole file or none: a full disk leaves no half of it behind.
 pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
     let write = || -> std::io::Result<()> {
         let mut file = std::fs::File::create(&partial)?;
@@ -96,22 +122,30 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
         file.sync_all()?;
         std::fs::rename(&partial, path)
     };
-    write().inspect_err(|_| {
-        let _ = std::fs::remove_file(&partial);
-    })
-    .with_context(|| format!("cannot write {}", path.display()))
+    write()
+        .inspect_err(|_| {
+            let _ = std::fs::remove_file(&partial);
+        })
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Result<Exit> {
-    if let Some(kind) = options.judge_kind.as_deref().filter(|kind| !assize_domain::judge::is_kind(kind)) {
+    if let Some(kind) = options
+        .judge_kind
+        .as_deref()
+        .filter(|kind| !assize_domain::judge::is_kind(kind))
+    {
         let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
         return Err(PipelineError::Invalid(message).into());
     }
     let mut text = String::new();
     if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read stdin")?;
     } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
     }
     let store = session.store(true)?;
     let applied = apply::apply(store.as_ref(), &text, options, &environment::now_rfc3339())?;
@@ -121,20 +155,34 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
     let written = applied.committed.runs_written;
     let judge = &applied.judge;
     session.output.say(&match written {
-        0 => format!("Nothing to write: these {} verdicts were there already.", applied.cases),
+        0 => format!(
+            "Nothing to write: these {} verdicts were there already.",
+            applied.cases
+        ),
         _ => format!(
             "{} verdicts by {} ({}, {} tier) on {written} runs of {}.",
             applied.cases, judge.name, judge.kind, applied.tier, applied.experiment
         ),
     });
     if applied.unscored > 0 {
-        session.output.say(&format!("{} cases are unscored and stay pending.", applied.unscored));
+        session.output.say(&format!(
+            "{} cases are unscored and stay pending.",
+            applied.unscored
+        ));
     }
-    session.output.say(&format!("Next: assize compare --experiment {}", applied.experiment));
+    session.output.say(&format!(
+        "Next: assize compare --experiment {}",
+        applied.experiment
+    ));
     Ok(Exit::Done)
 }
 
-fn auto(session: &Session, experiment: &str, judge: &str, flags: &ProviderFlags) -> anyhow::Result<Exit> {
+fn auto(
+    session: &Session,
+    experiment: &str,
+    judge: &str,
+    flags: &ProviderFlags,
+) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
     let summary = judge_automatically(session, experiment, judge, flags, &stop)?;
     if session.output.json {
@@ -145,7 +193,9 @@ fn auto(session: &Session, experiment: &str, judge: &str, flags: &ProviderFlags)
         summary.judged, summary.verdicts, summary.left_pending
     ));
     for reason in &summary.reasons {
-        session.output.say(&format!("  left pending: {}", crate::output::safe(reason)));
+        session
+            .output
+            .say(&format!("  left pending: {}", crate::output::safe(reason)));
     }
     if summary.interrupted {
         return Ok(Exit::Interrupted);
@@ -153,7 +203,9 @@ fn auto(session: &Session, experiment: &str, judge: &str, flags: &ProviderFlags)
     if summary.left_pending > 0 {
         return Ok(Exit::CellsFailed);
     }
-    session.output.say(&format!("Next: assize compare --experiment {experiment} --tier auto"));
+    session.output.say(&format!(
+        "Next: assize compare --experiment {experiment} --tier auto"
+    ));
     Ok(Exit::Done)
 }
 
@@ -212,13 +264,22 @@ fn describe_judge(
         sizes.entry(id.to_string()).or_insert(f64::MIN_POSITIVE);
     }
     let model = gate::describe(id, &of_kind, &sizes)?;
-    if model.providers.iter().any(|provider| provider.host().is_none()) {
+    if model
+        .providers
+        .iter()
+        .any(|provider| provider.host().is_none())
+    {
         return Ok(model);
     }
     let (mut admitted, rejected) = gate::admit(vec![model], settings.max_model_b);
     let gated: PipelineResult<gate::Sized> = admitted.pop().ok_or_else(|| {
-        let reason = rejected.first().map(|it| it.reason.clone()).unwrap_or_default();
-        PipelineError::Invalid(format!("the judge {id} was rejected by the size gate: {reason}"))
+        let reason = rejected
+            .first()
+            .map(|it| it.reason.clone())
+            .unwrap_or_default();
+        PipelineError::Invalid(format!(
+            "the judge {id} was rejected by the size gate: {reason}"
+        ))
     });
     Ok(gated?)
 }
@@ -227,7 +288,10 @@ fn progress_bar(output: &Output) -> Option<indicatif::ProgressBar> {
     if output.quiet || !output.is_interactive {
         return None;
     }
-    let style = indicatif::ProgressStyle::with_template("  judging  {bar:22}  {pos}/{len} runs   {eta} left").ok()?;
+    let style = indicatif::ProgressStyle::with_template(
+        "  judging  {bar:22}  {pos}/{len} runs   {eta} left",
+    )
+    .ok()?;
     Some(indicatif::ProgressBar::new(0).with_style(style.progress_chars("━╸ ")))
 }
 
@@ -244,21 +308,40 @@ fn status(session: &Session, experiment: &str) -> anyhow::Result<Exit> {
         }))?;
         return Ok(Exit::Done);
     }
-    let desks: Vec<String> =
-        counts.pending_by_kind.iter().map(|(kind, runs)| format!("{runs} on the desk of {kind}")).collect();
-    let desks = if desks.is_empty() { String::new() } else { format!("  ({})", desks.join(", ")) };
+    let desks: Vec<String> = counts
+        .pending_by_kind
+        .iter()
+        .map(|(kind, runs)| format!("{runs} on the desk of {kind}"))
+        .collect();
+    let desks = if desks.is_empty() {
+        String::new()
+    } else {
+        format!("  ({})", desks.join(", "))
+    };
     let mut text = format!(
         "{experiment}: {} runs, {} candidates\n\n  tier     judged  pending\n  expert  {:>7}  {:>7}{desks}\n  auto    {:>7}  {:>7}\n",
-        counts.runs, counts.candidates, counts.expert_judged, counts.expert_pending, counts.auto_judged, counts.auto_pending,
+        counts.runs,
+        counts.candidates,
+        counts.expert_judged,
+        counts.expert_pending,
+        counts.auto_judged,
+        counts.auto_pending,
     );
     if counts.failed > 0 {
-        text.push_str(&format!("\n  {} cells failed: the same collect tries them again\n", counts.failed));
+        text.push_str(&format!(
+            "\n  {} cells failed: the same collect tries them again\n",
+            counts.failed
+        ));
     }
     session.output.data(&text)?;
     if counts.expert_pending > 0 {
-        session.output.say(&format!("Next: assize judge export --experiment {experiment} --out judge.json"));
+        session.output.say(&format!(
+            "Next: assize judge export --experiment {experiment} --out judge.json"
+        ));
     } else {
-        session.output.say(&format!("Next: assize compare --experiment {experiment}"));
+        session
+            .output
+            .say(&format!("Next: assize compare --experiment {experiment}"));
     }
     Ok(Exit::Done)
 }

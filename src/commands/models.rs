@@ -2,7 +2,7 @@
 
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::cli::Models;
@@ -15,7 +15,13 @@ pub fn run(session: &Session, args: &Models) -> anyhow::Result<Exit> {
     let settings = session.layers(&TaskDefaults::default())?.finish()?;
     match args {
         Models::List => list(session, &settings),
-        Models::Pull { name } => pull(session, name),
+        Models::Pull { name } => {
+            let pulled = pull(session, name)?;
+            if session.output.json {
+                session.output.json_line(&pulled)?;
+            }
+            Ok(Exit::Done)
+        }
         Models::Show { model } => show(session, &settings, &model.parse()?),
     }
 }
@@ -31,9 +37,20 @@ struct Listed {
 fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
     let mut listed = Vec::new();
     let mut unreachable = Vec::new();
-    let mut providers = session.providers(&Settings { retries: 0, timeout: settings.timeout.min(5), ..settings.clone() });
+    let mut providers = session.providers(&Settings {
+        retries: 0,
+        timeout: settings.timeout.min(5),
+        ..settings.clone()
+    });
     let scripted = (!settings.script.is_empty()).then_some(ProviderKind::Scripted);
-    for kind in [Some(ProviderKind::Embedded), Some(ProviderKind::Ollama), scripted].into_iter().flatten() {
+    for kind in [
+        Some(ProviderKind::Embedded),
+        Some(ProviderKind::Ollama),
+        scripted,
+    ]
+    .into_iter()
+    .flatten()
+    {
         let Ok(of_kind) = providers.of_kind(kind) else {
             continue;
         };
@@ -46,20 +63,38 @@ fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
                 }
             };
             for name in names {
-                let model = ModelId { provider: kind, name: name.clone() }.to_string();
+                let model = ModelId {
+                    provider: kind,
+                    name: name.clone(),
+                }
+                .to_string();
                 let (parameter_count, note) = match provider.describe(&name) {
-                    Ok(info) => (info.parameter_count, info.size_bytes.map(megabytes).unwrap_or_default()),
+                    Ok(info) => (
+                        info.parameter_count,
+                        info.size_bytes.map(megabytes).unwrap_or_default(),
+                    ),
                     Err(error) => (None, error.to_string()),
                 };
-                let admitted = parameter_count.map(|count| count as f64 / 1e9 <= settings.max_model_b);
-                listed.push(Listed { model, parameter_count, admitted, note });
+                let admitted =
+                    parameter_count.map(|count| count as f64 / 1e9 <= settings.max_model_b);
+                listed.push(Listed {
+                    model,
+                    parameter_count,
+                    admitted,
+                    note,
+                });
             }
         }
     }
     print_list(session, settings, &listed, &unreachable)
 }
 
-fn print_list(session: &Session, settings: &Settings, listed: &[Listed], unreachable: &[String]) -> anyhow::Result<Exit> {
+fn print_list(
+    session: &Session,
+    settings: &Settings,
+    listed: &[Listed],
+    unreachable: &[String],
+) -> anyhow::Result<Exit> {
     if session.output.json {
         let models: Vec<_> = listed
             .iter()
@@ -79,18 +114,36 @@ fn print_list(session: &Session, settings: &Settings, listed: &[Listed], unreach
                 Some(false) => format!("rejected: larger than {:.1}B", settings.max_model_b),
                 None => "size unknown: --assume-size".to_owned(),
             };
-            vec![it.model.clone(), it.parameter_count.map(billions).unwrap_or_default(), gate, it.note.clone()]
+            vec![
+                it.model.clone(),
+                it.parameter_count.map(billions).unwrap_or_default(),
+                gate,
+                it.note.clone(),
+            ]
         })
         .collect();
-    let headings = [("model", Align::Left), ("size", Align::Right), ("gate", Align::Left), ("", Align::Left)];
+    let headings = [
+        ("model", Align::Left),
+        ("size", Align::Right),
+        ("gate", Align::Left),
+        ("", Align::Left),
+    ];
     if !rows.is_empty() {
-        session.output.data(&render(&headings, &rows, session.output.width))?;
+        session
+            .output
+            .data(&render(&headings, &rows, session.output.width))?;
     }
     for reason in unreachable {
         session.output.say(&format!("  {reason}"));
     }
-    for (name, about) in pullable().into_iter().filter(|(name, _)| !listed.iter().any(|it| it.model == format!("embedded:{name}"))) {
-        session.output.say(&format!("  embedded:{name} can be had: assize models pull {name} ({about})"));
+    for (name, about) in pullable().into_iter().filter(|(name, _)| {
+        !listed
+            .iter()
+            .any(|it| it.model == format!("embedded:{name}"))
+    }) {
+        session.output.say(&format!(
+            "  embedded:{name} can be had: assize models pull {name} ({about})"
+        ));
     }
     Ok(Exit::Done)
 }
@@ -139,35 +192,54 @@ fn pullable() -> Vec<(&'static str, &'static str)> {
     Vec::new()
 }
 
-/// Gets the weights of an embedded model.
+/// Gets the weights of an embedded model; answers what it got.
 #[cfg(feature = "embedded")]
-pub fn pull(session: &Session, name: &str) -> anyhow::Result<Exit> {
+pub fn pull(session: &Session, name: &str) -> anyhow::Result<Value> {
     use assize_llama::Progress;
-    let bar = (session.output.is_interactive && !session.output.quiet).then(|| indicatif::ProgressBar::new(0));
-    let pulled = assize_llama::pull(&session.environment.models_dir(), name, &mut |progress| match (progress, &bar) {
-        (Progress::Step(text), Some(bar)) => bar.suspend(|| session.output.say(&text)),
-        (Progress::Step(text), None) => session.output.say(&text),
-        (Progress::Bytes { done_bytes, total_bytes }, Some(bar)) => {
-            bar.set_length(total_bytes.unwrap_or(0));
-            bar.set_position(done_bytes);
-        }
-        (Progress::Bytes { .. }, None) => {}
-    });
+    let bar = (session.output.is_interactive && !session.output.quiet)
+        .then(|| indicatif::ProgressBar::new(0));
+    let pulled = assize_llama::pull(
+        &session.environment.models_dir(),
+        name,
+        &mut |progress| match (progress, &bar) {
+            (Progress::Step(text), Some(bar)) => bar.suspend(|| session.output.say(&text)),
+            (Progress::Step(text), None) => session.output.say(&text),
+            (
+                Progress::Bytes {
+                    done_bytes,
+                    total_bytes,
+                },
+                Some(bar),
+            ) => {
+                bar.set_length(total_bytes.unwrap_or(0));
+                bar.set_position(done_bytes);
+            }
+            (Progress::Bytes { .. }, None) => {}
+        },
+    );
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
     let pulled = pulled?;
-    if session.output.json {
-        session.output.json_line(&json!({"model": format!("embedded:{}", pulled.name), "path": pulled.path, "new": pulled.is_new}))?;
-    }
-    let verb = if pulled.is_new { "is ready" } else { "was there already" };
-    session.output.say(&format!("embedded:{} {verb} ({})", pulled.name, pulled.path.display()));
-    Ok(Exit::Done)
+    let verb = if pulled.is_new {
+        "is ready"
+    } else {
+        "was there already"
+    };
+    session.output.say(&format!(
+        "embedded:{} {verb} ({})",
+        pulled.name,
+        pulled.path.display()
+    ));
+    Ok(
+        json!({"model": format!("embedded:{}", pulled.name), "path": pulled.path, "new": pulled.is_new}),
+    )
 }
 
 /// Gets the weights of an embedded model.
 #[cfg(not(feature = "embedded"))]
-pub fn pull(_session: &Session, _name: &str) -> anyhow::Result<Exit> {
-    let message = "this build has no embedded engine: build with the default features, or use ollama pull";
+pub fn pull(_session: &Session, _name: &str) -> anyhow::Result<Value> {
+    let message =
+        "this build has no embedded engine: build with the default features, or use ollama pull";
     Err(assize_pipeline::PipelineError::Invalid(message.to_owned()).into())
 }

@@ -24,12 +24,20 @@ pub fn run(session: &Session, args: &Runs) -> anyhow::Result<Exit> {
         Runs::Show { run } => show(session, store.as_ref(), run),
         Runs::Delete { runs } => {
             // Every id is looked up first: a typing mistake deletes nothing.
-            let ids = runs.iter().map(|id| Ok(store.run_get(id)?.run_id)).collect::<anyhow::Result<Vec<_>>>()?;
+            let ids = runs
+                .iter()
+                .map(|id| Ok(store.run_get(id)?.run_id))
+                .collect::<anyhow::Result<Vec<_>>>()?;
             store.run_delete(&ids)?;
-            session.output.say(&format!("{} runs deleted; their cells can be collected again.", ids.len()));
+            session.output.say(&format!(
+                "{} runs deleted; their cells can be collected again.",
+                ids.len()
+            ));
             Ok(Exit::Done)
         }
-        Runs::Export { filter, output } => export(session, store.as_ref(), filter, output.as_deref()),
+        Runs::Export { filter, output } => {
+            export(session, store.as_ref(), filter, output.as_deref())
+        }
     }
 }
 
@@ -45,18 +53,31 @@ fn query(filter: &RunFilter, max_results: u32, page_token: Option<String>) -> Ru
 }
 
 fn value<'a>(pairs: &'a [(String, String)], key: &str) -> &'a str {
-    pairs.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value)
+    pairs
+        .iter()
+        .find(|(known, _)| known == key)
+        .map_or("", |(_, value)| value)
 }
 
 fn metric(run: &Run, key: &str) -> Option<f64> {
-    run.metrics.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
+    run.metrics
+        .iter()
+        .find(|(known, _)| known == key)
+        .map(|(_, value)| *value)
 }
 
-fn list(session: &Session, store: &dyn Tracking, filter: &RunFilter, limit: u32) -> anyhow::Result<Exit> {
+fn list(
+    session: &Session,
+    store: &dyn Tracking,
+    filter: &RunFilter,
+    limit: u32,
+) -> anyhow::Result<Exit> {
     let page = store.run_list(&filter.experiment, &query(filter, limit, None))?;
     if session.output.json {
         let runs: Vec<Value> = page.runs.iter().map(run_json).collect();
-        session.output.json_pretty(&json!({"runs": runs, "next_page_token": page.next_page_token}))?;
+        session
+            .output
+            .json_pretty(&json!({"runs": runs, "next_page_token": page.next_page_token}))?;
         return Ok(Exit::Done);
     }
     let rows: Vec<Vec<String>> = page
@@ -74,7 +95,9 @@ fn list(session: &Session, store: &dyn Tracking, filter: &RunFilter, limit: u32)
                 value(&run.params, param::PROMPT).to_owned(),
                 value(&run.params, param::SCENARIO).to_owned(),
                 state.to_owned(),
-                metric(run, "composite").map(|it| format!("{it:.2}")).unwrap_or_default(),
+                metric(run, "composite")
+                    .map(|it| format!("{it:.2}"))
+                    .unwrap_or_default(),
             ]
         })
         .collect();
@@ -86,18 +109,30 @@ fn list(session: &Session, store: &dyn Tracking, filter: &RunFilter, limit: u32)
         ("state", Align::Left),
         ("composite", Align::Right),
     ];
-    session.output.data(&render(&headings, &rows, session.output.width))?;
+    session
+        .output
+        .data(&render(&headings, &rows, session.output.width))?;
     if page.next_page_token.is_some() {
-        session.output.say(&format!("  the first {limit}; --limit shows more"));
+        session
+            .output
+            .say(&format!("  the first {limit}; --limit shows more"));
     }
     Ok(Exit::Done)
 }
 
 fn run_json(run: &Run) -> Value {
     let object = |pairs: &[(String, String)]| -> Value {
-        pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into()
+        pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
-    let metrics: serde_json::Map<_, _> = run.metrics.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let metrics: serde_json::Map<_, _> = run
+        .metrics
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
     json!({
         "run_id": run.run_id, "experiment": run.experiment, "name": run.name, "status": run.status,
         "start_time": run.start_time_ms, "end_time": run.end_time_ms,
@@ -106,10 +141,16 @@ fn run_json(run: &Run) -> Value {
 }
 
 fn candidates(store: &dyn Tracking, run_id: &str) -> anyhow::Result<Vec<Candidate>> {
-    let text = store.artifact_get(run_id, artifact::CANDIDATES)?.unwrap_or_else(|| "[]".to_owned());
+    let text = store
+        .artifact_get(run_id, artifact::CANDIDATES)?
+        .unwrap_or_else(|| "[]".to_owned());
     serde_json::from_str(&text).map_err(|error| {
         let path = format!("{} of run {run_id}", artifact::CANDIDATES);
-        PipelineError::File { path, reason: error.to_string() }.into()
+        PipelineError::File {
+            path,
+            reason: error.to_string(),
+        }
+        .into()
     })
 }
 
@@ -140,16 +181,39 @@ fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exi
     for (key, value) in &run.metrics {
         text.push_str(&format!("  {key:<24} {value:.3}\n"));
     }
-    text.push_str(&format!("\nprompt\n{}\n", indent(&artifact(artifact::PROMPT)?.unwrap_or_default())));
+    text.push_str(&format!(
+        "\nprompt\n{}\n",
+        indent(&artifact(artifact::PROMPT)?.unwrap_or_default())
+    ));
     let rubric = value(&run.tags, tag::RUBRIC_SHA256);
     for candidate in &candidates {
-        let shown = candidate.text.as_deref().or(candidate.error.as_deref()).unwrap_or_default();
-        text.push_str(&format!("candidate {}\n{}\n", candidate.index, indent(shown)));
+        let shown = candidate
+            .text
+            .as_deref()
+            .or(candidate.error.as_deref())
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "candidate {}\n{}\n",
+            candidate.index,
+            indent(shown)
+        ));
         for tier in assize_domain::judge::Tier::ALL {
             if let Some(verdict) = effective(&files, tier, rubric).get(&candidate.index) {
-                let scores: Vec<String> = verdict.scores.iter().map(|(name, score)| format!("{name} {score}")).collect();
-                let reason = verdict.rationale.as_deref().map(|it| format!("\n    {}", safe(it))).unwrap_or_default();
-                text.push_str(&format!("  {tier}: composite {} ({}){reason}\n", verdict.composite, scores.join(", ")));
+                let scores: Vec<String> = verdict
+                    .scores
+                    .iter()
+                    .map(|(name, score)| format!("{name} {score}"))
+                    .collect();
+                let reason = verdict
+                    .rationale
+                    .as_deref()
+                    .map(|it| format!("\n    {}", safe(it)))
+                    .unwrap_or_default();
+                text.push_str(&format!(
+                    "  {tier}: composite {} ({}){reason}\n",
+                    verdict.composite,
+                    scores.join(", ")
+                ));
             }
         }
         text.push('\n');
@@ -159,17 +223,30 @@ fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exi
 }
 
 fn indent(text: &str) -> String {
-    safe(text).lines().map(|line| format!("  │ {line}\n")).collect()
+    safe(text)
+        .lines()
+        .map(|line| format!("  │ {line}\n"))
+        .collect()
 }
 
 /// One record a candidate, page by page, so that memory stays flat.
-fn export(session: &Session, store: &dyn Tracking, filter: &RunFilter, path: Option<&Path>) -> anyhow::Result<Exit> {
-    let ending = path.and_then(|path| path.extension()).and_then(|ending| ending.to_str());
+fn export(
+    session: &Session,
+    store: &dyn Tracking,
+    filter: &RunFilter,
+    path: Option<&Path>,
+) -> anyhow::Result<Exit> {
+    let ending = path
+        .and_then(|path| path.extension())
+        .and_then(|ending| ending.to_str());
     let as_csv = match (path, ending) {
         (None, _) | (_, Some("jsonl" | "json")) => false,
         (_, Some("csv")) => true,
         (Some(path), _) => {
-            let message = format!("{}: the ending names no format; use .jsonl or .csv", path.display());
+            let message = format!(
+                "{}: the ending names no format; use .jsonl or .csv",
+                path.display()
+            );
             return Err(PipelineError::Invalid(message).into());
         }
     };
@@ -177,7 +254,11 @@ fn export(session: &Session, store: &dyn Tracking, filter: &RunFilter, path: Opt
         Some(path) => Box::new(BufWriter::new(File::create(path)?)),
         None => Box::new(BufWriter::new(std::io::stdout().lock())),
     };
-    let mut sink = if as_csv { Sink::Csv(Box::new(csv::Writer::from_writer(target))) } else { Sink::Jsonl(target) };
+    let mut sink = if as_csv {
+        Sink::Csv(Box::new(csv::Writer::from_writer(target)))
+    } else {
+        Sink::Jsonl(target)
+    };
     if let Sink::Csv(csv) = &mut sink {
         csv.write_record(CSV_HEADINGS)?;
     }
@@ -198,13 +279,24 @@ fn export(session: &Session, store: &dyn Tracking, filter: &RunFilter, path: Opt
         Sink::Csv(mut csv) => csv.flush()?,
     }
     if let Some(path) = path {
-        session.output.say(&format!("{records} candidates in {}", path.display()));
+        session
+            .output
+            .say(&format!("{records} candidates in {}", path.display()));
     }
     Ok(Exit::Done)
 }
 
-const CSV_HEADINGS: [&str; 9] =
-    ["run_id", "model", "prompt", "scenario", "candidate", "text", "error", "judge_pending", "composite"];
+const CSV_HEADINGS: [&str; 9] = [
+    "run_id",
+    "model",
+    "prompt",
+    "scenario",
+    "candidate",
+    "text",
+    "error",
+    "judge_pending",
+    "composite",
+];
 
 /// Where exported candidates go.
 enum Sink {
@@ -226,7 +318,9 @@ impl Sink {
                 }
             }
             Self::Csv(csv) => {
-                let composite = metric(run, "composite").map(|it| it.to_string()).unwrap_or_default();
+                let composite = metric(run, "composite")
+                    .map(|it| it.to_string())
+                    .unwrap_or_default();
                 for candidate in &candidates {
                     csv.write_record([
                         run.run_id.as_str(),

@@ -15,10 +15,15 @@ pub fn init(session: &Session, dir: &Path) -> anyhow::Result<Exit> {
     let files = task_files::init(&session.task_name, dir)?;
     let shown = dir.display();
     if session.output.json {
-        session.output.json_line(&json!({"dir": dir, "files": files}))?;
+        session
+            .output
+            .json_line(&json!({"dir": dir, "files": files}))?;
         return Ok(Exit::Done);
     }
-    session.output.say(&format!("Wrote {} into {shown}. Next: edit them, then assize validate {shown}", files.join(", ")));
+    session.output.say(&format!(
+        "Wrote {} into {shown}. Next: edit them, then assize validate {shown}",
+        files.join(", ")
+    ));
     Ok(Exit::Done)
 }
 
@@ -33,23 +38,43 @@ pub fn validate(session: &Session, dir: Option<&str>) -> anyhow::Result<Exit> {
     let task = match parsed {
         Ok(task) => task,
         Err(problems) if session.output.json => {
-            session.output.json_pretty(&json!({"task": name, "ok": false, "problems": problems}))?;
+            session
+                .output
+                .json_pretty(&json!({"task": name, "ok": false, "problems": problems}))?;
             return Ok(Exit::Invalid);
         }
-        Err(problems) => return Err(PipelineError::Task { name: name.to_owned(), problems }.into()),
+        Err(problems) => {
+            return Err(PipelineError::Task {
+                name: name.to_owned(),
+                problems,
+            }
+            .into());
+        }
     };
-    let splits: Vec<(Split, usize)> = Split::ALL.into_iter().map(|split| (split, task.split(split).count())).collect();
-    let prompts: Vec<&str> = task.prompts.iter().map(|prompt| prompt.name.as_str()).collect();
+    let splits: Vec<(Split, usize)> = Split::ALL
+        .into_iter()
+        .map(|split| (split, task.split(split).count()))
+        .collect();
+    let prompts: Vec<&str> = task
+        .prompts
+        .iter()
+        .map(|prompt| prompt.name.as_str())
+        .collect();
     if session.output.json {
-        let scenarios: serde_json::Map<_, _> =
-            splits.iter().map(|(split, count)| (split.to_string(), json!(count))).collect();
+        let scenarios: serde_json::Map<_, _> = splits
+            .iter()
+            .map(|(split, count)| (split.to_string(), json!(count)))
+            .collect();
         session.output.json_pretty(&json!({
             "task": task.name, "ok": true, "problems": [], "scenarios": scenarios, "prompts": prompts,
             "rubric": {"id": task.rubric.id, "sha256": task.rubric.sha256},
         }))?;
         return Ok(Exit::Done);
     }
-    let scenarios: Vec<String> = splits.iter().map(|(split, count)| format!("{count} {split}")).collect();
+    let scenarios: Vec<String> = splits
+        .iter()
+        .map(|(split, count)| format!("{count} {split}"))
+        .collect();
     let (low, high) = task.rubric.composite_range();
     session.output.data(&format!(
         "{} is sound.\n  scenarios  {}\n  prompts    {}\n  rubric     {} ({}…), composite {low} to {high}\n",

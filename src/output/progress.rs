@@ -41,7 +41,12 @@ impl CollectProgress {
     pub fn new(output: &Output, name_width: usize) -> Self {
         let bars = (output.is_interactive && !output.quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        Self { bars, quiet: output.quiet, name_width, models: Mutex::new(HashMap::new()) }
+        Self {
+            bars,
+            quiet: output.quiet,
+            name_width,
+            models: Mutex::new(HashMap::new()),
+        }
     }
 
     /// Takes one event.
@@ -74,11 +79,18 @@ impl CollectProgress {
         let id = model.id.to_string();
         let size = billions(model.parameter_count);
         let bar = self.bars.as_ref().map(|bars| {
-            let template = format!("  {{prefix:{}}}  {{bar:22}}  {{pos}}/{{len}} cells   {{msg}}", self.name_width + 7);
-            let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let template = format!(
+                "  {{prefix:{}}}  {{bar:22}}  {{pos}}/{{len}} cells   {{msg}}",
+                self.name_width + 7
+            );
+            let style = ProgressStyle::with_template(&template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = bars.add(ProgressBar::new(cells).with_style(style.progress_chars("━╸ ")));
             let name = super::text_table::shorten(&id, self.name_width);
-            bar.set_prefix(format!("{name:<width$}  {size:>5}", width = self.name_width));
+            bar.set_prefix(format!(
+                "{name:<width$}  {size:>5}",
+                width = self.name_width
+            ));
             bar.tick();
             bar
         });
@@ -94,7 +106,10 @@ impl CollectProgress {
             last_line: Instant::now(),
             size,
         };
-        self.models.lock().unwrap_or_else(PoisonError::into_inner).insert(id, model);
+        self.models
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, model);
     }
 
     fn with(&self, model: &Sized, change: impl FnOnce(&mut Model)) {
@@ -106,7 +121,13 @@ impl CollectProgress {
 
     fn cell(&self, cell: &CellEvent<'_>) {
         if let Some(error) = cell.error {
-            self.note(&format!("  {} × {} × {} failed: {}", cell.model.id, cell.prompt, cell.scenario, safe(error)));
+            self.note(&format!(
+                "  {} × {} × {} failed: {}",
+                cell.model.id,
+                cell.prompt,
+                cell.scenario,
+                safe(error)
+            ));
         }
         self.with(cell.model, |model| {
             model.done += 1;
@@ -133,8 +154,15 @@ impl CollectProgress {
 
 impl Model {
     fn line(&self, id: &str) -> String {
-        let note = if self.done == self.cells { self.closing() } else { self.rate() };
-        format!("  {id}  {}  {}/{} cells   {note}", self.size, self.done, self.cells)
+        let note = if self.done == self.cells {
+            self.closing()
+        } else {
+            self.rate()
+        };
+        format!(
+            "  {id}  {}  {}/{} cells   {note}",
+            self.size, self.done, self.cells
+        )
     }
 
     /// While it runs: `38 tok/s   2m 10s left`.
@@ -154,8 +182,14 @@ impl Model {
             1 => "1 load".to_owned(),
             n => format!("{n} loads"),
         };
-        let failed = if self.failed > 0 { format!("   {} failed", self.failed) } else { String::new() };
-        format!("{loads}   {}{failed}", self.speed()).trim_end().to_owned()
+        let failed = if self.failed > 0 {
+            format!("   {} failed", self.failed)
+        } else {
+            String::new()
+        };
+        format!("{loads}   {}{failed}", self.speed())
+            .trim_end()
+            .to_owned()
     }
 
     fn speed(&self) -> String {
@@ -176,7 +210,11 @@ pub fn billions(parameter_count: u64) -> String {
 }
 
 /// `45s`, `2m 10s`, `3h 05m`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration for display")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a duration for display"
+)]
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.clamp(0.0, 1e7).round() as u64;
     match seconds {

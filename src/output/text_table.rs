@@ -14,25 +14,40 @@ pub enum Align {
 /// Lays out rows under headings within `width` columns; the widest left-aligned column gives
 /// way where they do not fit.
 pub fn render(headings: &[(&str, Align)], rows: &[Vec<String>], width: usize) -> String {
-    let cleaned: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| safe(cell).replace('\n', " ")).collect()).collect();
+    let cleaned: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .map(|cell| safe(cell).replace('\n', " "))
+                .collect()
+        })
+        .collect();
     let mut widths: Vec<usize> = headings
         .iter()
         .enumerate()
         .map(|(column, (heading, _))| {
-            let cells = cleaned.iter().filter_map(|row| row.get(column)).map(|cell| cell.width());
+            let cells = cleaned
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.width());
             cells.chain([heading.width()]).max().unwrap_or(0)
         })
         .collect();
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len();
     while total(&widths) > width {
         let left = |column: &usize| headings[*column].1 == Align::Left && widths[*column] > 8;
-        let Some(widest) = (0..widths.len()).filter(left).max_by_key(|column| widths[*column]) else {
+        let Some(widest) = (0..widths.len())
+            .filter(left)
+            .max_by_key(|column| widths[*column])
+        else {
             break;
         };
         widths[widest] -= 1;
     }
-    let heading_row: Vec<String> = headings.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let heading_row: Vec<String> = headings
+        .iter()
+        .map(|(heading, _)| (*heading).to_owned())
+        .collect();
     let mut text = String::new();
     for row in std::iter::once(&heading_row).chain(&cleaned) {
         let mut line = String::new();
@@ -87,7 +102,12 @@ mod tests {
             vec!["a-very-long-name-indeed".to_owned(), "123".to_owned()],
         ];
         let table = render(&headings, &rows, 24);
-        assert_eq!(table, "  name                n\n  short               1\n  a-very-lo…e-indeed  123\n".replace("                n", "                  n").replace("               1", "                 1"));
+        assert_eq!(
+            table,
+            "  name                n\n  short               1\n  a-very-lo…e-indeed  123\n"
+                .replace("                n", "                  n")
+                .replace("               1", "                 1")
+        );
         assert!(table.lines().all(|line| line.width() <= 24), "{table}");
     }
 

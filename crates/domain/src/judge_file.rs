@@ -238,66 +238,34 @@ impl Reader<'_> {
         let before = self.problems.len();
         let mut missing = Vec::new();
         let mut read = BTreeMap::new();
-        for criterion in &self.rubric.criteria {
-            let (name, min, max) = (&criterion.name, criterion.min, criterion.max);
-            match scores.get(name) {
-                None | Some(Value::Null) => missing.push(name.clone()),
-                Some(value) => match value.as_i64().filter(|score| (min..=max).contains(score)) {
-                    Some(score) => {
-                        read.insert(name.clone(), json!(score));
-                    }
-                    None if value.is_number() && value.as_i64().is_none() => {
-                        self.say(
-                            format!("{here}/scores/{name}"),
-                            format!("is {value}, but scores are whole numbers"),
-                        );
-                    }
-                    None if value.is_number() => {
-                        self.say(
-                            format!("{here}/scores/{name}"),
-                            format!("is {value}, but {name} runs from {min} to {max}"),
-                        );
-                    }
-                    None => {
-                        let message = format!(
-                            "is {}, but {name} is a whole number from {min} to {max}",
-                            short(value)
-                        );
-                        self.say(format!("{here}/scores/{name}"), message);
-                    }
-                },
+        let rubric = self.rubric;
+        for name in rubric.score_names() {
+            let pointer = format!("{here}/scores/{name}");
+            let value = scores.get(name).unwrap_or(&Value::Null);
+            match read_score(rubric, name, value) {
+                Ok(Some(score)) => {
+                    read.insert(name.to_owned(), score);
+                }
+                Ok(None) => missing.push(pointer),
+                Err(message) => self.say(pointer, message),
             }
         }
-        for flag in &self.rubric.flags {
-            match scores.get(&flag.name) {
-                None | Some(Value::Null) => missing.push(flag.name.clone()),
-                Some(Value::Bool(set)) => {
-                    read.insert(flag.name.clone(), json!(set));
-                }
-                Some(other) => {
-                    let message = format!("is {}, but a flag is true or false", short(other));
-                    self.say(format!("{here}/scores/{}", flag.name), message);
-                }
-            }
-        }
+        let known_names: Vec<&str> = rubric.score_names().collect();
         for name in scores
             .keys()
-            .filter(|name| !self.rubric.score_names().any(|known| known == *name))
+            .filter(|name| !known_names.contains(&name.as_str()))
         {
-            let message = format!("is not a score of {}", self.rubric.id);
-            self.problems.push(FileProblem {
-                pointer: format!("{here}/scores/{name}"),
-                message,
-            });
+            self.say(
+                format!("{here}/scores/{name}"),
+                format!("is not a score of {}", rubric.id),
+            );
         }
         let rationale = match case.get("rationale") {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
             Some(other) => {
-                self.say(
-                    format!("{here}/rationale"),
-                    format!("is {}, but a rationale is a text or null", short(other)),
-                );
+                let message = format!("is {}, but a rationale is a text or null", short(other));
+                self.say(format!("{here}/rationale"), message);
                 None
             }
         };
@@ -305,9 +273,9 @@ impl Reader<'_> {
             self.checked.unscored += 1;
             return;
         }
-        for name in &missing {
+        for pointer in missing {
             self.say(
-                format!("{here}/scores/{name}"),
+                pointer,
                 "is missing (use --partial to leave cases unscored)",
             );
         }
@@ -339,6 +307,34 @@ impl Reader<'_> {
             .entry(known.run_id.clone())
             .or_default()
             .push(verdict);
+    }
+}
+
+/// One score as the file has it: `None` where it is not given, an error where it is wrong.
+fn read_score(rubric: &Rubric, name: &str, value: &Value) -> Result<Option<Value>, String> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let Some(criterion) = rubric
+        .criteria
+        .iter()
+        .find(|criterion| criterion.name == name)
+    else {
+        let message = || format!("is {}, but a flag is true or false", short(value));
+        return value
+            .as_bool()
+            .map(|set| Some(json!(set)))
+            .ok_or_else(message);
+    };
+    let (min, max) = (criterion.min, criterion.max);
+    match value.as_i64() {
+        Some(score) if (min..=max).contains(&score) => Ok(Some(json!(score))),
+        Some(_) => Err(format!("is {value}, but {name} runs from {min} to {max}")),
+        None if value.is_f64() => Err(format!("is {value}, but scores are whole numbers")),
+        None => Err(format!(
+            "is {}, but {name} is a whole number from {min} to {max}",
+            short(value)
+        )),
     }
 }
 

@@ -78,13 +78,24 @@ pub struct Collection<'a> {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A lane turns to a model with this many cells (of this shard).
-    ModelStarted { model: &'a Sized, cells: u64 },
+    ModelStarted {
+        model: &'a Sized,
+        cells: u64,
+    },
     /// Somebody else holds what we need.
-    Waiting { model: &'a Sized, on: &'static str },
-    Loaded { model: &'a Sized, load_ms: f64 },
+    Waiting {
+        model: &'a Sized,
+        on: &'static str,
+    },
+    Loaded {
+        model: &'a Sized,
+        load_ms: f64,
+    },
     Cell(CellEvent<'a>),
     /// All cells of the model are settled and it is unloaded.
-    ModelFinished { model: &'a Sized },
+    ModelFinished {
+        model: &'a Sized,
+    },
 }
 
 /// One settled cell.
@@ -141,9 +152,15 @@ pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
 /// Collects what is missing. An error means that the collection had to stop early; what was
 /// recorded until then is kept, and the same call again continues.
-pub fn run(collection: &Collection<'_>, observer: Observer<'_>) -> std::result::Result<Summary, (Summary, PipelineError)> {
+pub fn run(
+    collection: &Collection<'_>,
+    observer: Observer<'_>,
+) -> std::result::Result<Summary, (Summary, PipelineError)> {
     let started = Instant::now();
-    let summary = Mutex::new(Summary { rejected_models: collection.rejected.clone(), ..Summary::default() });
+    let summary = Mutex::new(Summary {
+        rejected_models: collection.rejected.clone(),
+        ..Summary::default()
+    });
     let result = run_lanes(collection, &summary, observer);
     let mut summary = summary.into_inner().unwrap_or_default();
     summary.seconds = started.elapsed().as_secs_f64();
@@ -154,19 +171,41 @@ pub fn run(collection: &Collection<'_>, observer: Observer<'_>) -> std::result::
     }
 }
 
-fn run_lanes(collection: &Collection<'_>, summary: &Mutex<Summary>, observer: Observer<'_>) -> Result<()> {
+fn run_lanes(
+    collection: &Collection<'_>,
+    summary: &Mutex<Summary>,
+    observer: Observer<'_>,
+) -> Result<()> {
     let grid = Grid::new(collection.task, collection.options)?;
     let plan = Mutex::new(collection.models.iter().collect::<Vec<_>>());
     let hosts = lane::hosts(&collection.models);
     // One lane's fatal error stops the others after what they have in flight.
     let abort = AtomicBool::new(false);
-    let lane = lane::Lane { collection, grid: &grid, plan: &plan, summary, abort: &abort, observer };
+    let lane = lane::Lane {
+        collection,
+        grid: &grid,
+        plan: &plan,
+        summary,
+        abort: &abort,
+        observer,
+    };
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let lanes: Vec<_> = hosts.iter().map(|host| scope.spawn(|| lane.run(host))).collect();
+        let lanes: Vec<_> = hosts
+            .iter()
+            .map(|host| scope.spawn(|| lane.run(host)))
+            .collect();
         lanes
             .into_iter()
-            .map(|it| it.join().unwrap_or_else(|_| Err(PipelineError::Invalid("a worker panicked".to_owned()))))
+            .map(|it| {
+                it.join()
+                    .unwrap_or_else(|_| Err(PipelineError::Invalid("a worker panicked".to_owned())))
+            })
             .collect()
     });
-    results.into_iter().collect()
+    // A lane that was told to stop only follows the one that knows why.
+    let (told, reasons): (Vec<_>, Vec<_>) = results
+        .into_iter()
+        .filter_map(Result::err)
+        .partition(|error| matches!(error, PipelineError::Interrupted));
+    reasons.into_iter().chain(told).next().map_or(Ok(()), Err)
 }

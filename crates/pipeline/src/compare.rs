@@ -34,8 +34,11 @@ pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderb
     let tier = options.tier.unwrap_or_else(|| scores.default_tier());
     let incumbent = match &options.incumbent {
         Some(wanted) => Some(scores.find_pair(wanted).ok_or_else(|| {
-            let known: Vec<String> =
-                scores.pairs().iter().map(|pair| format!("{}/{}", pair.model, pair.prompt)).collect();
+            let known: Vec<String> = scores
+                .pairs()
+                .iter()
+                .map(|pair| format!("{}/{}", pair.model, pair.prompt))
+                .collect();
             PipelineError::Invalid(format!(
                 "the incumbent '{wanted}' is no pair of this experiment: use one of {}",
                 known.join(", ")

@@ -16,9 +16,15 @@ pub enum PipelineError {
     #[error("{0}")]
     Invalid(String),
     #[error("{} in the task {name}", count(.problems.len(), "problem"))]
-    Task { name: String, problems: Vec<Problem> },
+    Task {
+        name: String,
+        problems: Vec<Problem>,
+    },
     #[error("{} in {file}; nothing was written", count(.problems.len(), "problem"))]
-    JudgeFile { file: String, problems: Vec<FileProblem> },
+    JudgeFile {
+        file: String,
+        problems: Vec<FileProblem>,
+    },
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
     #[error(
@@ -36,10 +42,7 @@ impl PipelineError {
     pub fn is_invalid_input(&self) -> bool {
         match self {
             Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => true,
-            Self::Store(error) => matches!(
-                error,
-                StoreError::NoExperiment { .. } | StoreError::NoRun { .. } | StoreError::Conflict(_)
-            ),
+            Self::Store(error) => error.is_invalid_input(),
             Self::Provider(error) => matches!(error, ProviderError::Script { .. }),
             Self::File { .. } | Self::Occupied { .. } | Self::Interrupted => false,
         }

@@ -48,7 +48,10 @@ pub fn describe(
         match provider.describe(&id.name) {
             Ok(info) => {
                 // Another build of the same tag would be another model under one name.
-                if first.as_ref().is_none_or(|known| known.digest == info.digest) {
+                if first
+                    .as_ref()
+                    .is_none_or(|known| known.digest == info.digest)
+                {
                     having.push(Arc::clone(provider));
                     first.get_or_insert(info);
                 }
@@ -63,20 +66,28 @@ pub fn describe(
         );
         return Err(error);
     };
-    let assumed = assume_size.get(&id.to_string()).map(|billions| billions_to_count(*billions));
+    let assumed = assume_size
+        .get(&id.to_string())
+        .map(|billions| billions_to_count(*billions));
     let Some(parameter_count) = info.parameter_count.or(assumed) else {
         return Err(PipelineError::Invalid(format!(
             "{id} does not report its size, so the size gate cannot admit it: if you know the size, \
              say so with --assume-size {id}=B (in billions of parameters)"
         )));
     };
-    Ok(Sized { id: id.clone(), info, parameter_count, providers: having })
+    Ok(Sized {
+        id: id.clone(),
+        info,
+        parameter_count,
+        providers: having,
+    })
 }
 
 /// Splits models into those that may be loaded and those that may not.
 pub fn admit(models: Vec<Sized>, max_model_b: f64) -> (Vec<Sized>, Vec<Rejected>) {
-    let (admitted, rejected): (Vec<_>, Vec<_>) =
-        models.into_iter().partition(|model| model.billions() <= max_model_b);
+    let (admitted, rejected): (Vec<_>, Vec<_>) = models
+        .into_iter()
+        .partition(|model| model.billions() <= max_model_b);
     let rejected = rejected
         .into_iter()
         .map(|model| Rejected {
@@ -88,7 +99,11 @@ pub fn admit(models: Vec<Sized>, max_model_b: f64) -> (Vec<Sized>, Vec<Rejected>
     (admitted, rejected)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are validated to be positive and small")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "sizes are validated to be positive and small"
+)]
 fn billions_to_count(billions: f64) -> u64 {
     (billions * 1e9) as u64
 }

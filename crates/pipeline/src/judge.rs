@@ -23,13 +23,23 @@ pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Resu
         reason,
     };
     let text = store.artifact_get(run_id, artifact::RUBRIC)?;
-    let text = text.ok_or_else(|| corrupt("is missing, so nobody can judge this run".to_owned()))?;
-    let rubric = Rubric::parse(artifact::RUBRIC, &text)
-        .map_err(|problems| corrupt(problems.first().map(ToString::to_string).unwrap_or_default()))?;
+    let text =
+        text.ok_or_else(|| corrupt("is missing, so nobody can judge this run".to_owned()))?;
+    let rubric = Rubric::parse(artifact::RUBRIC, &text).map_err(|problems| {
+        corrupt(
+            problems
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        )
+    })?;
     if rubric.sha256 == wanted.sha256 {
         Ok(rubric)
     } else {
-        Err(corrupt(format!("is not the rubric {} that the run's tag names", wanted.id)))
+        Err(corrupt(format!(
+            "is not the rubric {} that the run's tag names",
+            wanted.id
+        )))
     }
 }
 

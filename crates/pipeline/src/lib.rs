@@ -13,7 +13,7 @@ pub mod judge;
 pub mod lock;
 pub mod task_files;
 
-pub use error::PipelineError;
+pub use error::{PipelineError, count};
 
 /// Shorthand for what the pipeline answers.
 pub type Result<T> = std::result::Result<T, PipelineError>;

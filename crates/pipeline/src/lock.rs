@@ -22,14 +22,24 @@ pub struct Lock {
 /// Takes the lock on `what`, waiting while another process holds it.
 ///
 /// `waiting` is called once if there is somebody to wait for; `stop` ends the wait.
-pub fn acquire(folder: &Path, what: &str, stop: &AtomicBool, waiting: impl FnOnce()) -> Result<Lock> {
+pub fn acquire(
+    folder: &Path,
+    what: &str,
+    stop: &AtomicBool,
+    waiting: impl FnOnce(),
+) -> Result<Lock> {
     let path = folder.join(format!("{}.lock", &sha256_hex(what.as_bytes())[..16]));
     let failed = |reason: std::io::Error| PipelineError::File {
         path: path.display().to_string(),
         reason: format!("cannot be locked: {reason}"),
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(failed)?;
     let mut waiting = Some(waiting);
     loop {
         match file.try_lock() {
@@ -55,13 +65,17 @@ mod tests {
     fn a_second_holder_waits_until_the_first_lets_go() {
         let folder = tempfile::tempdir().expect("temp folder");
         let stop = AtomicBool::new(false);
-        let first = acquire(folder.path(), "x", &stop, || panic!("nobody holds it yet")).expect("free");
+        let first =
+            acquire(folder.path(), "x", &stop, || panic!("nobody holds it yet")).expect("free");
         let other = acquire(folder.path(), "y", &stop, || panic!("another lock")).expect("free");
         drop(other);
         let waited = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
-                acquire(folder.path(), "x", &stop, || waited.store(true, Ordering::SeqCst)).map(|_| ())
+                acquire(folder.path(), "x", &stop, || {
+                    waited.store(true, Ordering::SeqCst)
+                })
+                .map(|_| ())
             });
             while !waited.load(Ordering::SeqCst) {
                 std::thread::yield_now();

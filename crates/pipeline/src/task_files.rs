@@ -15,7 +15,10 @@ const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 /// Loads the task that the user named: a built-in name or a folder.
 pub fn load(name_or_folder: &str) -> Result<Task> {
     let files = read(name_or_folder)?;
-    Task::parse(&files).map_err(|problems| PipelineError::Task { name: name_or_folder.to_owned(), problems })
+    Task::parse(&files).map_err(|problems| PipelineError::Task {
+        name: name_or_folder.to_owned(),
+        problems,
+    })
 }
 
 /// The files of the task that the user named. A folder wins over a built-in of that name
@@ -37,7 +40,10 @@ pub fn read(name_or_folder: &str) -> Result<TaskFiles> {
 }
 
 fn read_folder(folder: &Path, prefix: &str, files: &mut TaskFiles) -> Result<()> {
-    let failed = |path: &Path, reason: String| PipelineError::File { path: path.display().to_string(), reason };
+    let failed = |path: &Path, reason: String| PipelineError::File {
+        path: path.display().to_string(),
+        reason,
+    };
     let entries = fs::read_dir(folder).map_err(|error| failed(folder, error.to_string()))?;
     for entry in entries {
         let entry = entry.map_err(|error| failed(folder, error.to_string()))?;
@@ -55,21 +61,41 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut TaskFiles) -> Result<()>
             }
             continue;
         }
-        let is_ours = ["toml", "md", "jsonl", "csv"].iter().any(|it| path.extension().is_some_and(|e| e == *it));
+        let is_ours = ["toml", "md", "jsonl", "csv"]
+            .iter()
+            .any(|it| path.extension().is_some_and(|e| e == *it));
         if !is_ours {
             continue;
         }
-        let size = entry.metadata().map_err(|error| failed(&path, error.to_string()))?.len();
+        let size = entry
+            .metadata()
+            .map_err(|error| failed(&path, error.to_string()))?
+            .len();
         if size > MAX_FILE_BYTES {
-            return Err(failed(&path, format!("is {} MB: a task's file has 512 MB at most", size >> 20)));
+            return Err(failed(
+                &path,
+                format!("is {} MB: a task's file has 512 MB at most", size >> 20),
+            ));
         }
         let bytes = fs::read(&path).map_err(|error| failed(&path, error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
-            let problem = Problem::new(&format!("{prefix}{name}"), Some(line), "is not UTF-8 here: save it as UTF-8");
-            PipelineError::Task { name: folder.display().to_string(), problems: vec![problem] }
+            let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
+                .split(|byte| *byte == b'\n')
+                .count();
+            let problem = Problem::new(
+                &format!("{prefix}{name}"),
+                Some(line),
+                "is not UTF-8 here: save it as UTF-8",
+            );
+            PipelineError::Task {
+                name: folder.display().to_string(),
+                problems: vec![problem],
+            }
         })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).replace("\r\n", "\n");
+        let text = text
+            .strip_prefix('\u{feff}')
+            .unwrap_or(&text)
+            .replace("\r\n", "\n");
         files.insert(format!("{prefix}{name}"), text);
     }
     Ok(())

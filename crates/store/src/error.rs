@@ -23,3 +23,13 @@ pub enum StoreError {
         reason: String,
     },
 }
+
+impl StoreError {
+    /// Whether the user can mend it by asking for something else.
+    pub fn is_invalid_input(&self) -> bool {
+        matches!(
+            self,
+            Self::NoExperiment { .. } | Self::NoRun { .. } | Self::Conflict(_)
+        )
+    }
+}

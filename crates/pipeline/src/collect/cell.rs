@@ -61,7 +61,10 @@ impl<'a> Writer<'a> {
             model_id: model.id.to_string().into(),
             clock: collection.clock,
             shared_params: option_params(task, options),
-            shared_tags: tags.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            shared_tags: tags
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
             rubric_text: task.rubric.text.as_str().into(),
         }
     }
@@ -113,20 +116,37 @@ impl<'a> Writer<'a> {
         let mut raw = String::new();
         for ((index, answer), asked) in (0_u32..).zip(answers).zip(&request.candidates) {
             candidates.push(self.candidate(index, asked.seed, answer));
-            let text = answer.as_ref().map_or_else(|error| format!("[failed: {error}]"), |it| it.text.clone());
-            let _ = writeln!(raw, "--- candidate {index}, seed {} ---\n{text}", asked.seed);
+            let text = answer
+                .as_ref()
+                .map_or_else(|error| format!("[failed: {error}]"), |it| it.text.clone());
+            let _ = writeln!(
+                raw,
+                "--- candidate {index}, seed {} ---\n{text}",
+                asked.seed
+            );
         }
         let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
         let failed_candidates = failures.clone().count();
         let failed = failed_candidates == answers.len();
-        let error = failures.clone().next().filter(|_| failed).map(ToString::to_string);
+        let error = failures
+            .clone()
+            .next()
+            .filter(|_| failed)
+            .map(ToString::to_string);
         let host_down = failed && failures.clone().all(ProviderError::is_host_down);
-        let done: Vec<&Completion> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+        let done: Vec<&Completion> = answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().ok())
+            .collect();
         let scenario = &cell.scenario.id;
         let record = CellRecord {
             cell_key: cell.key.clone(),
             name: format!("{} × {} × {scenario}", self.model_id, cell.prompt.name),
-            status: if failed { RunStatus::Failed } else { RunStatus::Finished },
+            status: if failed {
+                RunStatus::Failed
+            } else {
+                RunStatus::Finished
+            },
             start_time_ms,
             end_time_ms,
             params: self.params(cell),
@@ -134,8 +154,16 @@ impl<'a> Writer<'a> {
             metrics: self.metrics(&done, failed_candidates, &candidates),
             artifacts: vec![
                 (artifact::PROMPT, prompt_text(&cell.rendered)),
-                (artifact::CONTEXT, cell.scenario.judge_context().to_string().into()),
-                (artifact::CANDIDATES, serde_json::to_string(&candidates).unwrap_or_default().into()),
+                (
+                    artifact::CONTEXT,
+                    cell.scenario.judge_context().to_string().into(),
+                ),
+                (
+                    artifact::CANDIDATES,
+                    serde_json::to_string(&candidates)
+                        .unwrap_or_default()
+                        .into(),
+                ),
                 (artifact::RAW, raw.into()),
                 (artifact::RUBRIC, Arc::clone(&self.rubric_text)),
             ],
@@ -151,8 +179,16 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn candidate(&self, index: u32, seed: u32, answer: &assize_providers::Result<Completion>) -> Candidate {
-        let angle = self.options.diversity.then(|| self.grid.angle(index).to_owned());
+    fn candidate(
+        &self,
+        index: u32,
+        seed: u32,
+        answer: &assize_providers::Result<Completion>,
+    ) -> Candidate {
+        let angle = self
+            .options
+            .diversity
+            .then(|| self.grid.angle(index).to_owned());
         match answer {
             Ok(completion) => {
                 let Parsed { text, problem } = self.task.output.parse(&completion.text);
@@ -214,19 +250,38 @@ impl<'a> Writer<'a> {
             (tag::PROMPT_SHA256, &cell.prompt.sha256),
             (tag::SCENARIO_SHA256, &cell.scenario.sha256),
         ];
-        tags.extend(own.into_iter().map(|(key, value)| (key.into(), value.into())));
+        tags.extend(
+            own.into_iter()
+                .map(|(key, value)| (key.into(), value.into())),
+        );
         // A failed cell has nothing to judge: it waits for the next collect, not for a judge.
         let state = match error {
-            Some(error) => vec![(tag::ERROR, error), (tag::JUDGE_PENDING, "false"), (tag::AUTO_PENDING, "false")],
+            Some(error) => vec![
+                (tag::ERROR, error),
+                (tag::JUDGE_PENDING, "false"),
+                (tag::AUTO_PENDING, "false"),
+            ],
             None => vec![(tag::JUDGE_PENDING, "true"), (tag::AUTO_PENDING, "true")],
         };
-        tags.extend(state.into_iter().map(|(key, value)| (key.into(), value.into())));
+        tags.extend(
+            state
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into())),
+        );
         tags
     }
 
-    fn metrics(&self, done: &[&Completion], failed: usize, candidates: &[Candidate]) -> Vec<(&'static str, f64)> {
+    fn metrics(
+        &self,
+        done: &[&Completion],
+        failed: usize,
+        candidates: &[Candidate],
+    ) -> Vec<(&'static str, f64)> {
         let count = done.len() as f64;
-        let mut metrics = vec![(metric::N_CANDIDATES, count), (metric::N_FAILED, failed as f64)];
+        let mut metrics = vec![
+            (metric::N_CANDIDATES, count),
+            (metric::N_FAILED, failed as f64),
+        ];
         if done.is_empty() {
             return metrics;
         }
@@ -240,7 +295,10 @@ impl<'a> Writer<'a> {
             (metric::COMPLETION_TOKENS, completion_tokens),
         ]);
         if latency_ms > 0.0 {
-            metrics.push((metric::TOKENS_PER_S, completion_tokens / (latency_ms / 1000.0)));
+            metrics.push((
+                metric::TOKENS_PER_S,
+                completion_tokens / (latency_ms / 1000.0),
+            ));
         }
         if done.iter().any(|it| it.cost_usd.is_some()) {
             metrics.push((metric::COST_USD, sum(|it| it.cost_usd.unwrap_or(0.0))));
@@ -254,8 +312,14 @@ impl<'a> Writer<'a> {
 }
 
 fn messages(rendered: &Rendered) -> Vec<Message> {
-    let system = rendered.system.iter().map(|content| Message { role: Role::System, content: content.clone() });
-    let user = Message { role: Role::User, content: rendered.user.clone() };
+    let system = rendered.system.iter().map(|content| Message {
+        role: Role::System,
+        content: content.clone(),
+    });
+    let user = Message {
+        role: Role::User,
+        content: rendered.user.clone(),
+    };
     system.chain([user]).collect()
 }
 
@@ -277,7 +341,10 @@ fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<st
     let mut params: Vec<(&str, String)> = vec![
         (param::TASK, task.name.clone()),
         (param::SPLIT, options.split.to_string()),
-        ("models", list(options.models.iter().map(ToString::to_string).collect())),
+        (
+            "models",
+            list(options.models.iter().map(ToString::to_string).collect()),
+        ),
         ("prompts", list(options.prompts.clone())),
         ("n_tips", options.n_tips.to_string()),
         ("n_scenarios", options.n_scenarios.to_string()),
@@ -289,6 +356,14 @@ fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<st
         ("max_tokens", options.max_tokens.to_string()),
         ("num_ctx", options.num_ctx.to_string()),
     ];
-    params.extend(options.recorded.iter().map(|(key, value)| (key.as_str(), value.clone())));
-    params.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+    params.extend(
+        options
+            .recorded
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.clone())),
+    );
+    params
+        .into_iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect()
 }

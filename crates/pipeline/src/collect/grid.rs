@@ -38,15 +38,27 @@ impl<'a> Grid<'a> {
         let mut prompts = Vec::new();
         for name in &options.prompts {
             let Some(prompt) = task.prompt(name) else {
-                let names = task.prompts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+                let names = task
+                    .prompts
+                    .iter()
+                    .map(|it| it.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 return Err(PipelineError::Invalid(format!(
                     "the task {} has no prompt '{name}': use one of {names}",
                     task.name
                 )));
             };
-            prompts.push((prompt, Renderer::new(prompt).map_err(PipelineError::Invalid)?));
+            prompts.push((
+                prompt,
+                Renderer::new(prompt).map_err(PipelineError::Invalid)?,
+            ));
         }
-        let cap = if options.n_scenarios == 0 { usize::MAX } else { options.n_scenarios as usize };
+        let cap = if options.n_scenarios == 0 {
+            usize::MAX
+        } else {
+            options.n_scenarios as usize
+        };
         let scenarios: Vec<_> = task.split(options.split).take(cap).collect();
         if scenarios.is_empty() {
             return Err(PipelineError::Invalid(format!(
@@ -60,8 +72,19 @@ impl<'a> Grid<'a> {
                 task.name
             )));
         }
-        let schema = task.output.schema.as_ref().map(canonical_json).unwrap_or_default();
-        Ok(Self { task, options, prompts, scenarios, schema })
+        let schema = task
+            .output
+            .schema
+            .as_ref()
+            .map(canonical_json)
+            .unwrap_or_default();
+        Ok(Self {
+            task,
+            options,
+            prompts,
+            scenarios,
+            schema,
+        })
     }
 
     pub fn prompts(&self) -> impl Iterator<Item = &'a Prompt> {
@@ -84,12 +107,18 @@ impl<'a> Grid<'a> {
 
     /// The cells of a model that fall into this shard, prompt by prompt.
     pub fn cells(&self, model: &'a Sized) -> impl Iterator<Item = Result<Cell<'a>>> {
-        self.positions(model).map(move |position| self.cell(model, position))
+        self.positions(model)
+            .map(move |position| self.cell(model, position))
     }
 
     fn positions(&self, model: &Sized) -> impl Iterator<Item = usize> {
         let models = self.options.models.len().max(1);
-        let position = self.options.models.iter().position(|id| *id == model.id).unwrap_or(0);
+        let position = self
+            .options
+            .models
+            .iter()
+            .position(|id| *id == model.id)
+            .unwrap_or(0);
         let per_model = self.cells_per_model();
         let shard = self.options.shard;
         (0..per_model).filter(move |cell| {
@@ -110,12 +139,20 @@ impl<'a> Grid<'a> {
         let (prompt, renderer) = &self.prompts[position / self.scenarios.len()];
         let scenario = self.scenarios[position % self.scenarios.len()];
         let render = |angle: &str| {
-            renderer.render(scenario, angle).map(Arc::new).map_err(|error| {
-                PipelineError::Invalid(format!("prompt {} × scenario {}: {error}", prompt.name, scenario.id))
-            })
+            renderer
+                .render(scenario, angle)
+                .map(Arc::new)
+                .map_err(|error| {
+                    PipelineError::Invalid(format!(
+                        "prompt {} × scenario {}: {error}",
+                        prompt.name, scenario.id
+                    ))
+                })
         };
         let rendered = if self.options.diversity {
-            (0..self.options.n_tips).map(|index| render(self.angle(index))).collect::<Result<Vec<_>>>()?
+            (0..self.options.n_tips)
+                .map(|index| render(self.angle(index)))
+                .collect::<Result<Vec<_>>>()?
         } else {
             vec![render("")?]
         };
@@ -139,12 +176,19 @@ impl<'a> Grid<'a> {
             schema: &self.schema,
         }
         .key();
-        Ok(Cell { prompt, scenario, key, rendered })
+        Ok(Cell {
+            prompt,
+            scenario,
+            key,
+            rendered,
+        })
     }
 
     /// The angle of a candidate; they repeat from the start.
     pub fn angle(&self, index: u32) -> &'a str {
         let angles = &self.task.angles;
-        angles.get(index as usize % angles.len().max(1)).map_or("", String::as_str)
+        angles
+            .get(index as usize % angles.len().max(1))
+            .map_or("", String::as_str)
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Estimate, Leaderboard, Pair, Row, Variance, Versus};
 use assize_stats::table::Table;
-use assize_stats::{Alternative, Draws, Interval, MIN_TEST_BLOCKS, arm, best, max_t, paired, variance};
+use assize_stats::{
+    Alternative, Draws, Interval, MIN_TEST_BLOCKS, arm, best, max_t, paired, variance,
+};
 
 use super::read::{Scores, TierScores};
 use super::{CompareOptions, sentence};
@@ -27,10 +29,15 @@ pub fn rank(
     let blocks = scores.scenarios.len();
     let table = table(judged, pairs.len(), blocks, |arm| arm)?;
     let means: Vec<Vec<Option<f64>>> = (0..pairs.len()).map(|arm| table.arm_means(arm)).collect();
-    let draws = Draws { count: DRAWS, seed: options.seed };
+    let draws = Draws {
+        count: DRAWS,
+        seed: options.seed,
+    };
     let incumbent = incumbent.filter(|arm| means[*arm].iter().any(Option::is_some));
     let versus = against_incumbent(&means, incumbent, draws);
-    let ranked: Vec<usize> = (0..pairs.len()).filter(|arm| means[*arm].iter().any(Option::is_some)).collect();
+    let ranked: Vec<usize> = (0..pairs.len())
+        .filter(|arm| means[*arm].iter().any(Option::is_some))
+        .collect();
     let p_best = chances(&means, &ranked, draws);
     let mut rows: Vec<Row> = ranked
         .iter()
@@ -41,7 +48,12 @@ pub fn rank(
             Some(row)
         })
         .collect();
-    rows.sort_by(|a, b| b.composite.mean.total_cmp(&a.composite.mean).then_with(|| a.pair().cmp(&b.pair())));
+    rows.sort_by(|a, b| {
+        b.composite
+            .mean
+            .total_cmp(&a.composite.mean)
+            .then_with(|| a.pair().cmp(&b.pair()))
+    });
     number(&mut rows);
     let mut board = Leaderboard {
         experiment: options.experiment.clone(),
@@ -53,7 +65,10 @@ pub fn rank(
         decision: None,
         variance: shares(judged, &pairs, blocks),
         coverage: scores.coverage(tier),
-        composite_range: scores.full_rubric.as_ref().map(|rubric| rubric.composite_range().into()),
+        composite_range: scores
+            .full_rubric
+            .as_ref()
+            .map(|rubric| rubric.composite_range().into()),
         warnings: Vec::new(),
     };
     board.warnings = sentence::warnings(scores, judged, &table, &board);
@@ -62,21 +77,39 @@ pub fn rank(
 }
 
 /// The scores of all pairs × scenarios, with the pairs in the order that `place` gives.
-fn table(judged: &TierScores, arms: usize, blocks: usize, place: impl Fn(usize) -> usize) -> Result<Table> {
+fn table(
+    judged: &TierScores,
+    arms: usize,
+    blocks: usize,
+    place: impl Fn(usize) -> usize,
+) -> Result<Table> {
     let rows: Vec<assize_stats::table::Row> = judged
         .rows
         .iter()
-        .map(|&(arm, block, value)| assize_stats::table::Row { arm: place(arm), block, value })
+        .map(|&(arm, block, value)| assize_stats::table::Row {
+            arm: place(arm),
+            block,
+            value,
+        })
         .collect();
     Table::from_rows(arms, blocks, &rows).map_err(|error| PipelineError::Invalid(error.to_string()))
 }
 
-fn row(scores: &Scores, judged: &TierScores, pair: &Pair, arm: usize, means: &[Option<f64>]) -> Option<Row> {
+fn row(
+    scores: &Scores,
+    judged: &TierScores,
+    pair: &Pair,
+    arm: usize,
+    means: &[Option<f64>],
+) -> Option<Row> {
     let score = arm::macro_score(means, 0.95).ok()?;
     let named = |names: Vec<&str>, offset: usize| -> BTreeMap<String, f64> {
-        let values = names.into_iter().enumerate().filter_map(|(position, name)| {
-            Some((name.to_owned(), macro_mean(judged, arm, offset + position)?))
-        });
+        let values = names
+            .into_iter()
+            .enumerate()
+            .filter_map(|(position, name)| {
+                Some((name.to_owned(), macro_mean(judged, arm, offset + position)?))
+            });
         values.collect()
     };
     let rubric = scores.full_rubric.as_ref()?;
@@ -90,7 +123,11 @@ fn row(scores: &Scores, judged: &TierScores, pair: &Pair, arm: usize, means: &[O
         prompt: pair.prompt.clone(),
         scenarios: u32::try_from(score.blocks).unwrap_or(u32::MAX),
         candidates: u32::try_from(candidates).unwrap_or(u32::MAX),
-        composite: Estimate { mean: score.mean, se: score.se, ci95: score.interval.map(ends) },
+        composite: Estimate {
+            mean: score.mean,
+            se: score.se,
+            ci95: score.interval.map(ends),
+        },
         criteria: named(criteria, 0),
         flags: named(flags, offset),
         vs_incumbent: None,
@@ -102,8 +139,13 @@ fn row(scores: &Scores, judged: &TierScores, pair: &Pair, arm: usize, means: &[O
 
 /// The mean over scenarios of one score's cell means.
 fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
-    let cells = judged.cells.iter().filter(|((of, _), cell)| *of == arm && cell.count > 0.0);
-    let means: Vec<f64> = cells.filter_map(|(_, cell)| Some(cell.sums.get(score)? / cell.count)).collect();
+    let cells = judged
+        .cells
+        .iter()
+        .filter(|((of, _), cell)| *of == arm && cell.count > 0.0);
+    let means: Vec<f64> = cells
+        .filter_map(|(_, cell)| Some(cell.sums.get(score)? / cell.count))
+        .collect();
     assize_stats::describe::mean(&means)
 }
 
@@ -112,14 +154,22 @@ fn ends(interval: Interval) -> [f64; 2] {
 }
 
 /// Every pair's paired difference to the incumbent, tested as one family.
-fn against_incumbent(means: &[Vec<Option<f64>>], incumbent: Option<usize>, draws: Draws) -> Vec<Option<Versus>> {
+fn against_incumbent(
+    means: &[Vec<Option<f64>>],
+    incumbent: Option<usize>,
+    draws: Draws,
+) -> Vec<Option<Versus>> {
     let Some(incumbent) = incumbent else {
         return vec![None; means.len()];
     };
     let challengers: Vec<usize> = (0..means.len()).filter(|arm| *arm != incumbent).collect();
-    let differences: Vec<Vec<Option<f64>>> =
-        challengers.iter().map(|arm| paired::differences(&means[*arm], &means[incumbent])).collect();
-    let tests = max_t::max_t(&differences, Alternative::Greater, draws).map(|family| family.tests).unwrap_or_default();
+    let differences: Vec<Vec<Option<f64>>> = challengers
+        .iter()
+        .map(|arm| paired::differences(&means[*arm], &means[incumbent]))
+        .collect();
+    let tests = max_t::max_t(&differences, Alternative::Greater, draws)
+        .map(|family| family.tests)
+        .unwrap_or_default();
     let mut versus = vec![None; means.len()];
     for (position, arm) in challengers.into_iter().enumerate() {
         let shared: Vec<f64> = differences[position].iter().flatten().copied().collect();
@@ -129,7 +179,9 @@ fn against_incumbent(means: &[Vec<Option<f64>>], incumbent: Option<usize>, draws
         let test = tests.get(position).copied().flatten();
         versus[arm] = Some(Versus {
             diff: mean,
-            ci95: paired::paired_diff(&shared, 0.95).ok().map(|it| ends(it.interval)),
+            ci95: paired::paired_diff(&shared, 0.95)
+                .ok()
+                .map(|it| ends(it.interval)),
             p: test.map(|it| it.p),
             p_adjusted: test.map(|it| it.p_adjusted),
         });
@@ -147,7 +199,11 @@ fn chances(means: &[Vec<Option<f64>>], ranked: &[usize], draws: Draws) -> BTreeM
     let Ok(best) = best::probability_of_best(&means, draws) else {
         return BTreeMap::new();
     };
-    ranked.iter().copied().zip(best.arms.iter().map(|arm| arm.p_best)).collect()
+    ranked
+        .iter()
+        .copied()
+        .zip(best.arms.iter().map(|arm| arm.p_best))
+        .collect()
 }
 
 /// Where the differences come from; only for a whole grid of models × prompts.
@@ -168,17 +224,24 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
     let place = |arm: usize| {
         let pair = &pairs[arm];
         let model = models.iter().position(|it| *it == pair.model).unwrap_or(0);
-        let prompt = prompts.iter().position(|it| *it == pair.prompt).unwrap_or(0);
+        let prompt = prompts
+            .iter()
+            .position(|it| *it == pair.prompt)
+            .unwrap_or(0);
         model * prompts.len() + prompt
     };
     let ordered = table(judged, pairs.len(), blocks, place).ok()?;
-    let shares = variance::decompose(&ordered, models.len(), prompts.len()).ok()?.shares()?;
+    let shares = variance::decompose(&ordered, models.len(), prompts.len())
+        .ok()?
+        .shares()?;
     Some(Variance {
         model: shares.first,
         prompt: shares.second,
         interaction: shares.first_by_second,
         scenario: shares.block,
-        by_scenario: shares.first_by_block + shares.second_by_block + shares.first_by_second_by_block,
+        by_scenario: shares.first_by_block
+            + shares.second_by_block
+            + shares.first_by_second_by_block,
         noise: shares.replicate,
     })
 }

@@ -116,7 +116,8 @@ impl Scores {
             *known
         } else {
             self.scenarios.push(run.scenario.to_owned());
-            self.scenario_index.insert(run.scenario.to_owned(), self.scenarios.len() - 1);
+            self.scenario_index
+                .insert(run.scenario.to_owned(), self.scenarios.len() - 1);
             self.scenarios.len() - 1
         };
         self.cells += 1;
@@ -125,7 +126,10 @@ impl Scores {
             return;
         }
         let speed = &mut self.speeds[arm];
-        for (sum, value) in [(&mut speed.latency_ms, run.latency_ms), (&mut speed.tokens_per_s, run.tokens_per_s)] {
+        for (sum, value) in [
+            (&mut speed.latency_ms, run.latency_ms),
+            (&mut speed.tokens_per_s, run.tokens_per_s),
+        ] {
             if let Some(value) = value.filter(|value| value.is_finite()) {
                 sum.0 += value;
                 sum.1 += 1;
@@ -141,7 +145,14 @@ impl Scores {
         }
     }
 
-    fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, arm: usize, scenario: usize, names: &[String]) {
+    fn add_tier(
+        &mut self,
+        run: &BoardRun<'_>,
+        tier: Tier,
+        arm: usize,
+        scenario: usize,
+        names: &[String],
+    ) {
         let verdicts = effective(&run.files, tier, &run.rubric.sha256);
         if verdicts.is_empty() {
             return;
@@ -168,15 +179,23 @@ impl Scores {
     fn first_of_grid(&self, store: &dyn Tracking, first_run: &str) -> Result<Option<usize>> {
         let run = store.run_get(first_run)?;
         let list = |key: &str| {
-            let value = run.params.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+            let value = run
+                .params
+                .iter()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value.clone());
             value.unwrap_or_default()
         };
         let (models, prompts) = (list("models"), list("prompts"));
         let own = (list(param::MODEL), list(param::PROMPT));
-        let pairs = models.split(',').flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
+        let pairs = models
+            .split(',')
+            .flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
         let mut wanted = pairs.chain([(own.0.as_str(), own.1.as_str())]);
         Ok(wanted.find_map(|(model, prompt)| {
-            self.arms.iter().position(|arm| arm.model == model && arm.prompt == prompt)
+            self.arms
+                .iter()
+                .position(|arm| arm.model == model && arm.prompt == prompt)
         }))
     }
 
@@ -197,7 +216,10 @@ impl Scores {
     pub fn pairs(&self) -> Vec<Pair> {
         let mut contents: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for arm in &self.arms {
-            contents.entry(&arm.prompt).or_default().insert(&arm.prompt_sha256);
+            contents
+                .entry(&arm.prompt)
+                .or_default()
+                .insert(&arm.prompt_sha256);
         }
         let name = |arm: &Arm| {
             if contents[arm.prompt.as_str()].len() > 1 {
@@ -206,7 +228,13 @@ impl Scores {
                 arm.prompt.clone()
             }
         };
-        self.arms.iter().map(|arm| Pair { model: arm.model.clone(), prompt: name(arm) }).collect()
+        self.arms
+            .iter()
+            .map(|arm| Pair {
+                model: arm.model.clone(),
+                prompt: name(arm),
+            })
+            .collect()
     }
 
     pub fn first_pair(&self) -> Option<usize> {
@@ -215,7 +243,9 @@ impl Scores {
 
     /// The pair written as `MODEL/PROMPT`; a model's name may hold slashes itself.
     pub fn find_pair(&self, text: &str) -> Option<usize> {
-        self.pairs().iter().position(|pair| format!("{}/{}", pair.model, pair.prompt) == text)
+        self.pairs()
+            .iter()
+            .position(|pair| format!("{}/{}", pair.model, pair.prompt) == text)
     }
 
     pub fn latency_ms(&self, arm: usize) -> Option<f64> {
@@ -228,7 +258,12 @@ impl Scores {
 
     pub fn coverage(&self, tier: Tier) -> Coverage {
         let judged = self.tier(tier).map_or(0, |scores| scores.judged);
-        Coverage { cells: self.cells, judged, pending: self.cells - self.failed - judged, failed: self.failed }
+        Coverage {
+            cells: self.cells,
+            judged,
+            pending: self.cells - self.failed - judged,
+            failed: self.failed,
+        }
     }
 }
 

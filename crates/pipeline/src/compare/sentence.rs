@@ -22,20 +22,40 @@ pub fn decide(
     incumbent: Option<usize>,
     pairs: &[Pair],
 ) -> Option<Decision> {
-    let no_winner = |reason: String, scenarios_needed| Some(Decision { winner: None, reason, scenarios_needed });
+    let no_winner = |reason: String, scenarios_needed| {
+        Some(Decision {
+            winner: None,
+            reason,
+            scenarios_needed,
+        })
+    };
     if board.rows.is_empty() {
         let reason = "No winner yet: nothing is judged.".to_owned();
         return no_winner(reason, None);
     }
     let Some(champion) = &board.incumbent else {
-        return no_winner("No winner yet: the incumbent has no judged scenario to compare with.".to_owned(), None);
+        return no_winner(
+            "No winner yet: the incumbent has no judged scenario to compare with.".to_owned(),
+            None,
+        );
     };
     let challengers = board.rows.iter().filter(|row| row.pair() != *champion);
-    let Some(best) = challengers.clone().max_by(|a, b| difference(a).total_cmp(&difference(b))) else {
-        return no_winner(format!("No winner yet: {champion} is alone; collect another pair to compare."), None);
+    let Some(best) = challengers
+        .clone()
+        .max_by(|a, b| difference(a).total_cmp(&difference(b)))
+    else {
+        return no_winner(
+            format!("No winner yet: {champion} is alone; collect another pair to compare."),
+            None,
+        );
     };
     let family = challengers.clone().count();
-    let scenarios = board.rows.iter().map(|row| row.scenarios).max().unwrap_or(0) as usize;
+    let scenarios = board
+        .rows
+        .iter()
+        .map(|row| row.scenarios)
+        .max()
+        .unwrap_or(0) as usize;
     if scenarios < MIN_TEST_BLOCKS {
         let reason = format!(
             "No winner yet: {} cannot carry a test, because even a clean sweep has p = 1/2^{scenarios}; \
@@ -48,31 +68,54 @@ pub fn decide(
         let versus = row.vs_incumbent.as_ref();
         versus.is_some_and(|it| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= LEVEL))
     };
-    if let Some(winner) = challengers.clone().filter(wins).max_by(|a, b| difference(a).total_cmp(&difference(b))) {
+    if let Some(winner) = challengers
+        .clone()
+        .filter(wins)
+        .max_by(|a, b| difference(a).total_cmp(&difference(b)))
+    {
         let reason = format!(
             "{} beats the incumbent by {}, p = {} over {}.",
             winner.pair(),
             figure(winner),
-            small(winner.vs_incumbent.as_ref().and_then(|it| it.p_adjusted).unwrap_or(f64::NAN)),
+            small(
+                winner
+                    .vs_incumbent
+                    .as_ref()
+                    .and_then(|it| it.p_adjusted)
+                    .unwrap_or(f64::NAN)
+            ),
             count(family, "challenger"),
         );
-        return Some(Decision { winner: Some(winner.pair()), reason, scenarios_needed: None });
+        return Some(Decision {
+            winner: Some(winner.pair()),
+            reason,
+            scenarios_needed: None,
+        });
     }
     let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
     let lead = if difference(best) > 0.0 {
         format!("the best challenger, {}, is {}", best.pair(), figure(best))
     } else {
-        format!("no challenger is ahead of {champion}; the nearest, {}, is {}", best.pair(), figure(best))
+        format!(
+            "no challenger is ahead of {champion}; the nearest, {}, is {}",
+            best.pair(),
+            figure(best)
+        )
     };
     let more = needed.and_then(|needed| needed.checked_sub(scenarios)).filter(|more| *more > 0).map_or_else(
         String::new,
         |more| format!(" About {more} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power."),
     );
-    no_winner(format!("No winner yet: {lead}.{more}"), needed.and_then(|needed| u32::try_from(needed).ok()))
+    no_winner(
+        format!("No winner yet: {lead}.{more}"),
+        needed.and_then(|needed| u32::try_from(needed).ok()),
+    )
 }
 
 fn difference(row: &Row) -> f64 {
-    row.vs_incumbent.as_ref().map_or(f64::NEG_INFINITY, |it| it.diff)
+    row.vs_incumbent
+        .as_ref()
+        .map_or(f64::NEG_INFINITY, |it| it.diff)
 }
 
 fn figure(row: &Row) -> String {
@@ -83,6 +126,7 @@ fn figure(row: &Row) -> String {
         Some([low, high]) => format!("{:+.2} [{low:.2}, {high:.2}]", versus.diff),
         None => format!("{:+.2}", versus.diff),
     }
+    .replace('-', "−")
 }
 
 /// `.008`, as papers write a p value.
@@ -95,16 +139,33 @@ pub fn small(p: f64) -> String {
 
 /// Scenarios that would show the practical margin, given how the best challenger's
 /// differences scatter.
-fn needed(best: &Row, means: &[Vec<Option<f64>>], incumbent: usize, pairs: &[Pair]) -> Option<usize> {
+fn needed(
+    best: &Row,
+    means: &[Vec<Option<f64>>],
+    incumbent: usize,
+    pairs: &[Pair],
+) -> Option<usize> {
     let arm = pairs.iter().position(|pair| *pair == best.pair())?;
-    let differences: Vec<f64> =
-        paired::differences(&means[arm], &means[incumbent]).into_iter().flatten().collect();
+    let differences: Vec<f64> = paired::differences(&means[arm], &means[incumbent])
+        .into_iter()
+        .flatten()
+        .collect();
     let sd = describe::sd(&differences)?;
-    power::blocks_needed(PRACTICAL_MARGIN, sd, Goal::usual(Alternative::Greater), MOST_SCENARIOS)
+    power::blocks_needed(
+        PRACTICAL_MARGIN,
+        sd,
+        Goal::usual(Alternative::Greater),
+        MOST_SCENARIOS,
+    )
 }
 
 /// What a reader should know before believing the rows.
-pub fn warnings(scores: &Scores, judged: &TierScores, table: &Table, board: &Leaderboard) -> Vec<String> {
+pub fn warnings(
+    scores: &Scores,
+    judged: &TierScores,
+    table: &Table,
+    board: &Leaderboard,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     let coverage = board.coverage;
     if coverage.failed > 0 {
@@ -120,8 +181,14 @@ pub fn warnings(scores: &Scores, judged: &TierScores, table: &Table, board: &Lea
             count(judged.partly as usize, "cell") + if judged.partly == 1 { " is" } else { " are" },
         ));
     }
-    let used: Vec<usize> = (0..table.arms()).filter(|arm| table.arm_cells(*arm).iter().any(Option::is_some)).collect();
-    let missing = table.missing_cells().iter().filter(|(arm, _)| used.contains(arm)).count();
+    let used: Vec<usize> = (0..table.arms())
+        .filter(|arm| table.arm_cells(*arm).iter().any(Option::is_some))
+        .collect();
+    let missing = table
+        .missing_cells()
+        .iter()
+        .filter(|(arm, _)| used.contains(arm))
+        .count();
     if missing > 0 {
         warnings.push(format!(
             "{} of the grid without verdicts: pairs are compared on the scenarios that both have",
@@ -129,7 +196,9 @@ pub fn warnings(scores: &Scores, judged: &TierScores, table: &Table, board: &Lea
         ));
     }
     if let Some((least, most)) = table.replicates().filter(|(least, most)| least != most) {
-        warnings.push(format!("cells have {least} to {most} judged candidates: each cell counts the same"));
+        warnings.push(format!(
+            "cells have {least} to {most} judged candidates: each cell counts the same"
+        ));
     }
     if scores.other_rubric_runs > 0 {
         warnings.push(format!(

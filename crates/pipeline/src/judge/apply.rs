@@ -41,19 +41,37 @@ pub struct Applied {
 }
 
 /// Checks the whole file, then writes its verdicts.
-pub fn apply(store: &dyn Tracking, text: &str, options: &ApplyOptions, now: &str) -> Result<Applied> {
+pub fn apply(
+    store: &dyn Tracking,
+    text: &str,
+    options: &ApplyOptions,
+    now: &str,
+) -> Result<Applied> {
     let wrong = |pointer: &str, message: String| PipelineError::JudgeFile {
         file: options.file.clone(),
-        problems: vec![FileProblem { pointer: pointer.to_owned(), message }],
+        problems: vec![FileProblem {
+            pointer: pointer.to_owned(),
+            message,
+        }],
     };
-    let file: Value = serde_json::from_str(text).map_err(|error| wrong("/", format!("is not JSON: {error}")))?;
+    let file: Value =
+        serde_json::from_str(text).map_err(|error| wrong("/", format!("is not JSON: {error}")))?;
     if file.get("assize").and_then(Value::as_str) != Some(judge_file::FORMAT) {
-        let message = format!("is not \"{}\": this is not a judge file", judge_file::FORMAT);
+        let message = format!(
+            "is not \"{}\": this is not a judge file",
+            judge_file::FORMAT
+        );
         return Err(wrong("/assize", message));
     }
-    let id = file.get("sitting").and_then(Value::as_str).unwrap_or_default();
+    let id = file
+        .get("sitting")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let Some(sitting) = store.sitting_get(id)? else {
-        let message = format!("'{id}' is not known to {}: is this the right --tracking-uri?", store.uri());
+        let message = format!(
+            "'{id}' is not known to {}: is this the right --tracking-uri?",
+            store.uri()
+        );
         return Err(wrong("/sitting", message));
     };
     let Some((first_run, _)) = sitting.runs.first() else {
@@ -61,8 +79,13 @@ pub fn apply(store: &dyn Tracking, text: &str, options: &ApplyOptions, now: &str
     };
     let rubric = rubric_of(store, first_run, &sitting.rubric)?;
     let cases = known_cases(store, &sitting)?;
-    let checked = judge_file::check(&file, &rubric, &cases, options.partial)
-        .map_err(|problems| PipelineError::JudgeFile { file: options.file.clone(), problems })?;
+    let checked =
+        judge_file::check(&file, &rubric, &cases, options.partial).map_err(|problems| {
+            PipelineError::JudgeFile {
+                file: options.file.clone(),
+                problems,
+            }
+        })?;
 
     let judge = name_judge(store, options, &checked, first_run)?;
     let scored = checked.verdicts.values().map(Vec::len).sum();
@@ -101,14 +124,25 @@ fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<BTreeMap<Strin
         let Some(text) = store.artifact_get(run_id, artifact::CANDIDATES)? else {
             continue;
         };
-        let candidates: Vec<Candidate> = serde_json::from_str(&text).map_err(|error| PipelineError::File {
-            path: format!("{} of run {run_id}", artifact::CANDIDATES),
-            reason: error.to_string(),
-        })?;
-        for candidate in candidates.into_iter().filter(|it| handed_out.contains(&it.index)) {
+        let candidates: Vec<Candidate> =
+            serde_json::from_str(&text).map_err(|error| PipelineError::File {
+                path: format!("{} of run {run_id}", artifact::CANDIDATES),
+                reason: error.to_string(),
+            })?;
+        for candidate in candidates
+            .into_iter()
+            .filter(|it| handed_out.contains(&it.index))
+        {
             if let Some(text) = candidate.text {
                 let id = case_id(&sitting.salt, run_id, candidate.index);
-                cases.insert(id, KnownCase { run_id: run_id.clone(), candidate: candidate.index, text });
+                cases.insert(
+                    id,
+                    KnownCase {
+                        run_id: run_id.clone(),
+                        candidate: candidate.index,
+                        text,
+                    },
+                );
             }
         }
     }
@@ -122,7 +156,11 @@ fn name_judge(
     checked: &judge_file::Checked,
     run_id: &str,
 ) -> Result<Judge> {
-    let kind = match options.judge_kind.clone().or_else(|| checked.judge_kind.clone()) {
+    let kind = match options
+        .judge_kind
+        .clone()
+        .or_else(|| checked.judge_kind.clone())
+    {
         Some(kind) => kind,
         None => {
             let run = store.run_get(run_id)?;
@@ -130,6 +168,13 @@ fn name_judge(
             desk.map_or_else(|| "human".to_owned(), |(_, kind)| kind)
         }
     };
-    let name = options.judged_by.clone().or_else(|| checked.judge_name.clone()).or_else(|| options.user.clone());
-    Ok(Judge { name: name.unwrap_or_else(|| kind.clone()), kind })
+    let name = options
+        .judged_by
+        .clone()
+        .or_else(|| checked.judge_name.clone())
+        .or_else(|| options.user.clone());
+    Ok(Judge {
+        name: name.unwrap_or_else(|| kind.clone()),
+        kind,
+    })
 }

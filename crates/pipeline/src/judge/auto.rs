@@ -68,11 +68,15 @@ impl AutoJudge<'_> {
     /// Judges everything that the automatic tier has not seen.
     pub fn run(&self, progress: Progress<'_>) -> Result<AutoSummary> {
         let mut runs = Vec::new();
-        let query = PendingQuery { tier: Tier::Auto, judge_kind: None };
-        self.store.pending_each(self.experiment, &query, &mut |run| {
-            runs.push(run);
-            Ok(())
-        })?;
+        let query = PendingQuery {
+            tier: Tier::Auto,
+            judge_kind: None,
+        };
+        self.store
+            .pending_each(self.experiment, &query, &mut |run| {
+                runs.push(run);
+                Ok(())
+            })?;
         // All arms of a scenario one after the other, so that a judge's drift hits all alike.
         runs.sort_by(|a, b| a.scenario.cmp(&b.scenario));
         let Some(first) = runs.first() else {
@@ -91,10 +95,17 @@ impl AutoJudge<'_> {
             opened_at: now,
             seed: self.seed,
             salt: hex(&draw(self.entropy)?),
-            runs: runs.iter().map(|run| (run.run_id.clone(), open_candidates(run).collect())).collect(),
+            runs: runs
+                .iter()
+                .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
+                .collect(),
         };
         self.store.sitting_open(&sitting)?;
-        let batch = runs.iter().map(|run| run.candidates.len()).max().unwrap_or(1);
+        let batch = runs
+            .iter()
+            .map(|run| run.candidates.len())
+            .max()
+            .unwrap_or(1);
         let place = Place {
             num_ctx: self.num_ctx,
             candidates: u32::try_from(batch).unwrap_or(u32::MAX),
@@ -102,9 +113,15 @@ impl AutoJudge<'_> {
         };
         let (name, digest) = (&self.model.id.name, &self.model.info.digest);
         let provider = self.model.providers.first();
-        let provider = provider.ok_or_else(|| PipelineError::Invalid(format!("nothing here can run {name}")))?;
+        let provider = provider
+            .ok_or_else(|| PipelineError::Invalid(format!("nothing here can run {name}")))?;
         let tenancy = self.guard.enter(provider, name, digest, &place, || {})?;
-        let bench = Bench { judge: self, provider: provider.as_ref(), rubric: &rubric, sitting: &sitting, tenancy: &tenancy };
+        let bench = Bench {
+            judge: self,
+            provider: provider.as_ref(),
+            rubric: &rubric,
+            sitting: &sitting,
+        };
         let result = bench.clear(runs, progress);
         tenancy.leave()?;
         result
@@ -117,7 +134,6 @@ struct Bench<'a> {
     provider: &'a dyn Provider,
     rubric: &'a Rubric,
     sitting: &'a Sitting,
-    tenancy: &'a crate::guard::Tenancy,
 }
 
 /// What became of one run.
@@ -161,7 +177,12 @@ impl Bench<'_> {
         }
     }
 
-    fn commit(&self, receiver: &Receiver<Judged>, total: u64, progress: Progress<'_>) -> Result<AutoSummary> {
+    fn commit(
+        &self,
+        receiver: &Receiver<Judged>,
+        total: u64,
+        progress: Progress<'_>,
+    ) -> Result<AutoSummary> {
         let mut summary = AutoSummary::default();
         while let Ok(judged) = receiver.recv() {
             summary.cost_usd += judged.cost_usd;
@@ -179,13 +200,17 @@ impl Bench<'_> {
                 let file = VerdictFile {
                     sitting: self.sitting.id.clone(),
                     tier: Tier::Auto,
-                    judge: Judge { name: kind.clone(), kind },
+                    judge: Judge {
+                        name: kind.clone(),
+                        kind,
+                    },
                     rubric: self.sitting.rubric.clone(),
                     judged_at: (self.judge.now)(),
                     verdicts: judged.verdicts,
                 };
-                self.judge.store.sitting_commit(&[(judged.run_id, file)], self.rubric)?;
-                self.tenancy.renew()?;
+                self.judge
+                    .store
+                    .sitting_commit(&[(judged.run_id, file)], self.rubric)?;
             }
             progress(summary.judged + summary.left_pending, total);
         }
@@ -196,7 +221,11 @@ impl Bench<'_> {
     fn judge_run(&self, run: &PendingRun) -> Judged {
         let context: Value = serde_json::from_str(&run.context).unwrap_or(Value::Null);
         let open: Vec<u32> = open_candidates(run).collect();
-        let candidates: Vec<&Candidate> = run.candidates.iter().filter(|it| open.contains(&it.index)).collect();
+        let candidates: Vec<&Candidate> = run
+            .candidates
+            .iter()
+            .filter(|it| open.contains(&it.index))
+            .collect();
         let mut judged = Judged {
             run_id: run.run_id.clone(),
             verdicts: Vec::new(),
@@ -204,10 +233,20 @@ impl Bench<'_> {
             reason: None,
             cost_usd: 0.0,
         };
-        let first = self.ask(&candidates, &context, &run.run_id, &BTreeMap::new(), &mut judged);
+        let first = self.ask(
+            &candidates,
+            &context,
+            &run.run_id,
+            &BTreeMap::new(),
+            &mut judged,
+        );
         // One more try, with what was wrong.
         if !first.is_empty() {
-            let again: Vec<&Candidate> = candidates.iter().copied().filter(|it| first.contains_key(&it.index)).collect();
+            let again: Vec<&Candidate> = candidates
+                .iter()
+                .copied()
+                .filter(|it| first.contains_key(&it.index))
+                .collect();
             let left = self.ask(&again, &context, &run.run_id, &first, &mut judged);
             judged.reason = left.into_values().next();
         }
@@ -225,9 +264,14 @@ impl Bench<'_> {
         earlier: &BTreeMap<u32, String>,
         judged: &mut Judged,
     ) -> BTreeMap<u32, String> {
-        let checked: Vec<&String> = candidates.first().map(|it| it.flags.keys().collect()).unwrap_or_default();
+        let checked: Vec<&String> = candidates
+            .first()
+            .map(|it| it.flags.keys().collect())
+            .unwrap_or_default();
         let names = self.rubric.flags.iter().map(|flag| flag.name.as_str());
-        let asked: Vec<&str> = names.filter(|name| !checked.iter().any(|known| known == name)).collect();
+        let asked: Vec<&str> = names
+            .filter(|name| !checked.iter().any(|known| known == name))
+            .collect();
         let request = Request {
             prompt: "judge".to_owned(),
             scenario: "judge".to_owned(),
@@ -239,8 +283,12 @@ impl Bench<'_> {
                     let text = candidate.text.as_deref().unwrap_or_default();
                     let mut messages = prompt::messages(self.rubric, &asked, context, text, &nonce);
                     if let Some(error) = earlier.get(&candidate.index) {
-                        let content = format!("Your last answer could not be used: {error}. Answer again.");
-                        messages.push(Message { role: Role::User, content });
+                        let content =
+                            format!("Your last answer could not be used: {error}. Answer again.");
+                        messages.push(Message {
+                            role: Role::User,
+                            content,
+                        });
                     }
                     assize_providers::Candidate {
                         messages,
@@ -258,10 +306,17 @@ impl Bench<'_> {
         let answers = self.provider.generate(&self.judge.model.id.name, &request);
         let mut wrong = BTreeMap::new();
         for (candidate, answer) in candidates.iter().zip(answers) {
-            let read = answer.map_err(|error| error.to_string()).and_then(|completion| {
-                judged.cost_usd += completion.cost_usd.unwrap_or(0.0);
-                prompt::read(self.rubric, &completion.text, candidate.index, &candidate.flags)
-            });
+            let read = answer
+                .map_err(|error| error.to_string())
+                .and_then(|completion| {
+                    judged.cost_usd += completion.cost_usd.unwrap_or(0.0);
+                    prompt::read(
+                        self.rubric,
+                        &completion.text,
+                        candidate.index,
+                        &candidate.flags,
+                    )
+                });
             match read {
                 Ok(verdict) => judged.verdicts.push(verdict),
                 Err(error) => {

@@ -35,10 +35,18 @@ pub struct Export {
 
 /// Gathers pending cases; `None` where nothing is pending. Nothing is recorded yet:
 /// [`Tracking::sitting_open`] does that, before the file is handed out.
-pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy: Entropy) -> Result<Option<Export>> {
+pub fn export(
+    store: &dyn Tracking,
+    options: &ExportOptions,
+    now: &str,
+    entropy: Entropy,
+) -> Result<Option<Export>> {
     let tier = Tier::Expert;
     let mut runs = Vec::new();
-    let query = PendingQuery { tier, judge_kind: options.judge_kind.clone() };
+    let query = PendingQuery {
+        tier,
+        judge_kind: options.judge_kind.clone(),
+    };
     store.pending_each(&options.experiment, &query, &mut |run| {
         runs.push(run);
         Ok(())
@@ -61,7 +69,9 @@ pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy:
     let rubric = rubric_of(store, &first.run_id, &first.rubric)?;
     let seed = match options.seed {
         Some(seed) => seed,
-        None => u64::from(u32::from_le_bytes(draw(entropy)?[..4].try_into().unwrap_or_default())),
+        None => u64::from(u32::from_le_bytes(
+            draw(entropy)?[..4].try_into().unwrap_or_default(),
+        )),
     };
     let sitting = Sitting {
         id: sitting_id(now, entropy)?,
@@ -71,7 +81,10 @@ pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy:
         opened_at: now.to_owned(),
         seed,
         salt: hex(&draw(entropy)?),
-        runs: runs.iter().map(|run| (run.run_id.clone(), open_candidates(run).collect())).collect(),
+        runs: runs
+            .iter()
+            .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
+            .collect(),
     };
     let mut cases = Vec::new();
     for run in &runs {
@@ -82,26 +95,39 @@ pub fn export(store: &dyn Tracking, options: &ExportOptions, now: &str, entropy:
         cases.swap(last, random.below(last + 1));
     }
     let head = judge_file::head(&options.experiment, &sitting.id, &rubric);
-    Ok(Some(Export { sitting, rubric, head, cases }))
+    Ok(Some(Export {
+        sitting,
+        rubric,
+        head,
+        cases,
+    }))
 }
 
 /// An id that sorts by time and cannot be guessed: `20260427T101500-4f9a1c2e`.
 pub fn sitting_id(now: &str, entropy: Entropy) -> Result<String> {
-    let time: String = now.chars().take(19).filter(char::is_ascii_alphanumeric).collect();
+    let time: String = now
+        .chars()
+        .take(19)
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
     Ok(format!("{time}-{}", hex(&draw(entropy)?[..4])))
 }
 
 /// The candidates of a run that have a text and no verdict of this tier.
 pub fn open_candidates(run: &PendingRun) -> impl Iterator<Item = u32> {
-    let open = run.candidates.iter().filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
+    let open = run
+        .candidates
+        .iter()
+        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
     open.map(|it| it.index)
 }
 
 fn cases_of(run: &PendingRun, rubric: &Rubric, salt: &str) -> Result<Vec<Case>> {
-    let context: Value = serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
-        path: format!("context.json of run {}", run.run_id),
-        reason: format!("is not JSON: {error}"),
-    })?;
+    let context: Value =
+        serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
+            path: format!("context.json of run {}", run.run_id),
+            reason: format!("is not JSON: {error}"),
+        })?;
     let cases = open_candidates(run).filter_map(|index| {
         let candidate = run.candidates.iter().find(|it| it.index == index)?;
         Some(Case {
@@ -129,9 +155,13 @@ fn limit(runs: Vec<PendingRun>, most: usize) -> Vec<PendingRun> {
         }
         if !taken.contains(&run.scenario) {
             let of_scenario = runs.iter().filter(|it| it.scenario == run.scenario);
-            cases += of_scenario.map(|it| open_candidates(it).count()).sum::<usize>();
+            cases += of_scenario
+                .map(|it| open_candidates(it).count())
+                .sum::<usize>();
             taken.push(run.scenario.clone());
         }
     }
-    runs.into_iter().filter(|run| taken.contains(&run.scenario)).collect()
+    runs.into_iter()
+        .filter(|run| taken.contains(&run.scenario))
+        .collect()
 }

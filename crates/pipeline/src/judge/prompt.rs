@@ -14,21 +14,39 @@ use assize_providers::{Message, Role};
 use serde_json::{Map, Value, json};
 
 /// The messages for one case.
-pub fn messages(rubric: &Rubric, asked_flags: &[&str], context: &Value, candidate: &str, nonce: &str) -> Vec<Message> {
+pub fn messages(
+    rubric: &Rubric,
+    asked_flags: &[&str],
+    context: &Value,
+    candidate: &str,
+    nonce: &str,
+) -> Vec<Message> {
     let mut system = String::from(
         "You are a strict, fair judge. Score one candidate text against the rubric below. Use the whole scale; \
          when torn between two levels, take the lower one.\n\n",
     );
     for criterion in &rubric.criteria {
-        let _ = writeln!(system, "{} ({} to {}): {}", criterion.name, criterion.min, criterion.max, criterion.question);
+        let _ = writeln!(
+            system,
+            "{} ({} to {}): {}",
+            criterion.name, criterion.min, criterion.max, criterion.question
+        );
         for level in criterion.min..=criterion.max {
             if let Some(anchor) = criterion.anchors.get(&level.to_string()) {
                 let _ = writeln!(system, "  {level} = {anchor}");
             }
         }
     }
-    for flag in rubric.flags.iter().filter(|flag| asked_flags.contains(&flag.name.as_str())) {
-        let _ = writeln!(system, "{} (true or false): {}", flag.name, flag.description);
+    for flag in rubric
+        .flags
+        .iter()
+        .filter(|flag| asked_flags.contains(&flag.name.as_str()))
+    {
+        let _ = writeln!(
+            system,
+            "{} (true or false): {}",
+            flag.name, flag.description
+        );
     }
     let _ = write!(
         system,
@@ -40,7 +58,16 @@ pub fn messages(rubric: &Rubric, asked_flags: &[&str], context: &Value, candidat
         "Context:\n{facts}\n\n<<<candidate {nonce}\n{}\ncandidate {nonce}>>>\n\nScore this candidate.",
         defuse(candidate)
     );
-    vec![Message { role: Role::System, content: system }, Message { role: Role::User, content: user }]
+    vec![
+        Message {
+            role: Role::System,
+            content: system,
+        },
+        Message {
+            role: Role::User,
+            content: user,
+        },
+    ]
 }
 
 /// Keeps a candidate from looking like the end of its own fence.
@@ -51,10 +78,16 @@ fn defuse(candidate: &str) -> String {
 /// The JSON that an answer must be: a short reason first, then the scores.
 pub fn schema(rubric: &Rubric, asked_flags: &[&str]) -> Value {
     let mut properties = Map::new();
-    properties.insert("reason".to_owned(), json!({"type": "string", "maxLength": 160}));
+    properties.insert(
+        "reason".to_owned(),
+        json!({"type": "string", "maxLength": 160}),
+    );
     for criterion in &rubric.criteria {
         let levels: Vec<i64> = (criterion.min..=criterion.max).collect();
-        properties.insert(criterion.name.clone(), json!({"type": "integer", "enum": levels}));
+        properties.insert(
+            criterion.name.clone(),
+            json!({"type": "integer", "enum": levels}),
+        );
     }
     for flag in asked_flags {
         properties.insert((*flag).to_owned(), json!({"type": "boolean"}));
@@ -72,31 +105,55 @@ pub fn read(
     flags: &BTreeMap<String, bool>,
 ) -> Result<Verdict, String> {
     let answer = assize_domain::output::cut_thinking(answer);
-    let object: Map<String, Value> =
-        serde_json::from_str(strip_fence(&answer)).map_err(|error| format!("the answer is not a JSON object: {error}"))?;
+    let object: Map<String, Value> = serde_json::from_str(strip_fence(&answer))
+        .map_err(|error| format!("the answer is not a JSON object: {error}"))?;
     let mut scores = BTreeMap::new();
     for criterion in &rubric.criteria {
         let (name, min, max) = (&criterion.name, criterion.min, criterion.max);
-        let score = object.get(name).and_then(Value::as_i64).filter(|score| (min..=max).contains(score));
-        let score = score.ok_or_else(|| format!("{name} must be a whole number from {min} to {max}"))?;
+        let score = object
+            .get(name)
+            .and_then(Value::as_i64)
+            .filter(|score| (min..=max).contains(score));
+        let score =
+            score.ok_or_else(|| format!("{name} must be a whole number from {min} to {max}"))?;
         scores.insert(name.clone(), json!(score));
     }
     for flag in &rubric.flags {
         // What a mechanical check computed is not left to a model.
-        let value = flags.get(&flag.name).copied().or_else(|| object.get(&flag.name).and_then(Value::as_bool));
+        let value = flags
+            .get(&flag.name)
+            .copied()
+            .or_else(|| object.get(&flag.name).and_then(Value::as_bool));
         let value = value.ok_or_else(|| format!("{} must be true or false", flag.name))?;
         scores.insert(flag.name.clone(), json!(value));
     }
-    let numbers = scores.iter().filter_map(|(name, value)| Some((name.clone(), as_number(value)?))).collect();
-    let composite = rubric.composite.evaluate(&numbers).ok_or("the composite needs a score that is missing")?;
-    let rationale = object.get("reason").and_then(Value::as_str).map(|text| text.trim().to_owned());
-    Ok(Verdict { candidate, scores, composite, rationale: rationale.filter(|text| !text.is_empty()) })
+    let numbers = scores
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
+        .collect();
+    let composite = rubric
+        .composite
+        .evaluate(&numbers)
+        .ok_or("the composite needs a score that is missing")?;
+    let rationale = object
+        .get("reason")
+        .and_then(Value::as_str)
+        .map(|text| text.trim().to_owned());
+    Ok(Verdict {
+        candidate,
+        scores,
+        composite,
+        rationale: rationale.filter(|text| !text.is_empty()),
+    })
 }
 
 /// Models that are not held to a schema like to wrap JSON into a code fence.
 fn strip_fence(answer: &str) -> &str {
     let answer = answer.trim();
-    let Some(inner) = answer.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else {
+    let Some(inner) = answer
+        .strip_prefix("```")
+        .and_then(|rest| rest.strip_suffix("```"))
+    else {
         return answer;
     };
     inner.strip_prefix("json").unwrap_or(inner).trim()
@@ -112,17 +169,32 @@ mod tests {
     }
 
     fn flags() -> BTreeMap<String, bool> {
-        [("format_ok".to_owned(), true), ("overlong".to_owned(), false)].into()
+        [
+            ("format_ok".to_owned(), true),
+            ("overlong".to_owned(), false),
+        ]
+        .into()
     }
 
     #[test]
     fn answers_are_read_or_explained() {
         let read = |answer| read(&rubric(), answer, 3, &flags());
-        let verdict = read("```json\n{\"reason\":\"ok\",\"relevance\":4,\"actionability\":3,\"tone\":5}\n```").expect("sound");
+        let verdict = read(
+            "```json\n{\"reason\":\"ok\",\"relevance\":4,\"actionability\":3,\"tone\":5}\n```",
+        )
+        .expect("sound");
         assert!((verdict.composite - 14.0).abs() < 1e-12);
         assert_eq!(verdict.rationale.as_deref(), Some("ok"));
-        assert!(read("4, 3, 5").expect_err("not JSON").contains("not a JSON object"));
-        assert!(read("{\"relevance\":9,\"actionability\":3,\"tone\":5}").expect_err("range").contains("relevance"));
+        assert!(
+            read("4, 3, 5")
+                .expect_err("not JSON")
+                .contains("not a JSON object")
+        );
+        assert!(
+            read("{\"relevance\":9,\"actionability\":3,\"tone\":5}")
+                .expect_err("range")
+                .contains("relevance")
+        );
     }
 
     #[test]
@@ -138,7 +210,14 @@ mod tests {
     #[test]
     fn the_schema_asks_for_what_is_not_computed() {
         let schema = schema(&rubric(), &["overlong"]);
-        let names: Vec<_> = schema["properties"].as_object().expect("object").keys().collect();
-        assert_eq!(names, ["reason", "relevance", "actionability", "tone", "overlong"]);
+        let names: Vec<_> = schema["properties"]
+            .as_object()
+            .expect("object")
+            .keys()
+            .collect();
+        assert_eq!(
+            names,
+            ["reason", "relevance", "actionability", "tone", "overlong"]
+        );
     }
 }
