@@ -1,19 +1,20 @@
 //! How one candidate's next token is chosen.
 //!
 //! The chain is top-k, top-p, temperature, seeded draw, with the values that Ollama uses by
-//! default, so that the same model behaves alike on both. A grammar is consulted after the
-//! draw, as llama.cpp and Ollama do it: only a token that breaks it makes us mask the whole
-//! vocabulary and draw again, because masking costs as much as decoding a small model.
+//! default, so that the same model behaves alike on both. A grammar masks before the chain. To
+//! mask a whole vocabulary costs as much as to decode a token of a small model, so only the
+//! likeliest tokens are masked at first, and the rest only where none of them fits.
 
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::token::data::LlamaTokenData;
-use llama_cpp_2::token::data_array::LlamaTokenDataArray;
 
 const TOP_K: i32 = 40;
 const TOP_P: f32 = 0.9;
+/// How many tokens a grammar looks at first; far more than the chain keeps.
+const LIKELIEST: usize = 1024;
 
 /// One candidate's chain, with its own random state.
 #[derive(Debug)]
@@ -51,22 +52,24 @@ impl Sampler {
         let Some(grammar) = &mut self.grammar else {
             return Ok(self.chain.sample(context, row));
         };
-        let mut drawn = context.token_data_array_ith(row);
-        self.chain.apply(&mut drawn);
-        let token = match drawn.selected_token() {
-            Some(token) if permits(grammar, token) => token,
-            _ => {
-                let mut masked = context.token_data_array_ith(row);
-                grammar.apply(&mut masked);
-                self.chain.apply(&mut masked);
-                masked
-                    .selected
-                    .map(|index| masked.data[index])
-                    .filter(|choice| choice.logit().is_finite())
-                    .ok_or("no token fits the JSON schema")?
-                    .id()
-            }
-        };
+        let mut choices = context.token_data_array_ith(row);
+        if choices.data.len() > LIKELIEST {
+            let descending =
+                |a: &LlamaTokenData, b: &LlamaTokenData| b.logit().total_cmp(&a.logit());
+            choices.data.select_nth_unstable_by(LIKELIEST, descending);
+            choices.data.truncate(LIKELIEST);
+        }
+        grammar.apply(&mut choices);
+        if !choices.data.iter().any(permitted) {
+            choices = context.token_data_array_ith(row);
+            grammar.apply(&mut choices);
+        }
+        choices.data.retain(permitted);
+        if choices.data.is_empty() {
+            return Err("no token fits the JSON schema".to_owned());
+        }
+        self.chain.apply(&mut choices);
+        let token = choices.selected_token().ok_or("no token was chosen")?;
         self.chain.accept(token);
         grammar
             .try_accept(token)
@@ -75,13 +78,9 @@ impl Sampler {
     }
 }
 
-fn permits(grammar: &mut LlamaSampler, token: LlamaToken) -> bool {
-    let mut single = LlamaTokenDataArray::new(vec![LlamaTokenData::new(token, 0.0, 0.0)], false);
-    grammar.apply(&mut single);
-    single
-        .data
-        .first()
-        .is_some_and(|data| data.logit().is_finite())
+/// Whether a grammar left the token in.
+fn permitted(choice: &LlamaTokenData) -> bool {
+    choice.logit() > f32::NEG_INFINITY
 }
 
 /// The grammar that admits exactly the JSON texts of `schema`.
@@ -91,6 +90,38 @@ pub(crate) fn grammar(
 ) -> Result<LlamaSampler, String> {
     let grammar = llama_cpp_2::json_schema_to_grammar(&schema.to_string())
         .map_err(|error| format!("the JSON schema cannot be made a grammar: {error}"))?;
-    LlamaSampler::grammar(model, &grammar, "root")
+    LlamaSampler::grammar(model, &compact(&grammar), "root")
         .map_err(|error| format!("the JSON schema's grammar is refused: {error}"))
+}
+
+/// Allows one space where llama.cpp's grammars allow line breaks and indentation, on which
+/// small models spend half of their tokens.
+fn compact(grammar: &str) -> String {
+    let rules = grammar.lines().map(|rule| {
+        if rule.starts_with("space ::=") {
+            r#"space ::= " "?"#
+        } else {
+            rule
+        }
+    });
+    rules.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compact;
+
+    #[test]
+    fn only_the_rule_for_space_is_replaced() {
+        let schema = r#"{"type": "object", "properties": {"a": {"type": "boolean"}}}"#;
+        let grammar = llama_cpp_2::json_schema_to_grammar(schema).unwrap();
+        let changed = compact(&grammar);
+        let differing: Vec<_> = grammar
+            .lines()
+            .zip(changed.lines())
+            .filter(|(before, after)| before != after)
+            .collect();
+        assert_eq!(differing.len(), 1, "{grammar}");
+        assert!(differing[0].0.starts_with("space ::="), "{differing:?}");
+    }
 }
