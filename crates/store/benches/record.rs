@@ -37,35 +37,70 @@ fn main() -> Outcome<()> {
     let cells = wanted.unwrap_or(20_000);
     let dir = tempfile::tempdir()?;
     let grid = Grid::new(cells)?;
-
-    let raw = raw_record(&dir.path().join("raw.db"), &grid)?;
-    println!("record, one blob row a cell (baseline): {raw:>10.0} cells/s");
+    let raw_path = dir.path().join("raw.db");
     let path = dir.path().join("assize.db");
+
+    raw_record(&raw_path, &grid)?.rate("record, one row a cell (baseline)", "cells", cells);
     let store = EmbeddedStore::open(&path, || 1_800_000_000_000, random_run_id)?;
-    let ours = record(&store, &grid)?;
-    println!("record, whole runs:                     {ours:>10.0} cells/s");
-    let started = Instant::now();
-    let again = record(&store, &grid)?;
-    println!("record again, nothing to do:            {again:>10.0} cells/s");
-    let _ = started;
+    record(&store, &grid)?.rate("record, whole runs", "cells", cells);
+    record(&store, &grid)?.rate("record again, nothing to do", "cells", cells);
+    judge(&store, &grid)?.rate("commit sittings of 200 runs", "runs", cells);
 
-    let judged = judge(&store, &grid)?;
-    println!("commit sittings of 200 runs:            {judged:>10.0} runs/s");
-
-    let raw_ms = raw_board(&dir.path().join("raw.db"), &grid)?;
-    println!("board, one row a file (baseline):       {raw_ms:>10.1} ms");
+    raw_board(&raw_path, &grid)?.duration("board, one row a file (baseline)");
     for _ in 0..3 {
-        let (verdicts, ms) = board(&store)?;
-        println!("board, {verdicts} verdicts:                {ms:>10.1} ms");
+        let (verdicts, watch) = board(&store)?;
+        watch.duration(&format!("board, {verdicts} verdicts"));
     }
     drop(store);
-    let bytes = std::fs::metadata(&path)?.len();
     println!(
-        "file: {:.2} KB a judged cell; memory at most {:.1} MB",
-        bytes as f64 / 1024.0 / cells as f64,
+        "{:.2} KB a judged cell on disk, {:.1} MB of memory at most",
+        std::fs::metadata(&path)?.len() as f64 / 1024.0 / cells as f64,
         memory_mb("VmHWM")
     );
     Ok(())
+}
+
+/// Seconds that the threads of this process have spent on a processor; unlike the clock, it
+/// does not count what other processes take of a busy machine.
+fn cpu_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let nanoseconds: u64 = tasks
+        .filter_map(|task| {
+            let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .sum();
+    nanoseconds as f64 / 1e9
+}
+
+/// Time that passes while something is measured.
+#[derive(Default)]
+struct Watch {
+    wall: f64,
+    cpu: f64,
+}
+
+impl Watch {
+    fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let (wall, cpu) = (Instant::now(), cpu_seconds());
+        let outcome = work();
+        self.wall += wall.elapsed().as_secs_f64();
+        self.cpu += cpu_seconds() - cpu;
+        outcome
+    }
+
+    fn rate(&self, what: &str, unit: &str, count: usize) {
+        let count = count as f64;
+        println!(
+            "{what:<40} {:>8.0} {unit}/s, {:>8.0} {unit} a CPU second",
+            count / self.wall,
+            count / self.cpu
+        );
+    }
+
+    fn duration(&self, what: &str) {
+        println!("{what:<40} {:>8.1} ms", self.wall * 1e3);
+    }
 }
 
 fn memory_mb(field: &str) -> f64 {
@@ -256,26 +291,20 @@ fn metrics(number: usize) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Cells a second, counting the store's time only.
-fn record(store: &EmbeddedStore, grid: &Grid) -> Outcome<f64> {
-    let mut seconds = 0.0;
-    let mut done = 0;
-    for batch in grid.batches() {
-        let started = Instant::now();
-        done += store.cells_record("bench", &batch)?.len();
-        seconds += started.elapsed().as_secs_f64();
-        if [1_000, 10_000, 50_000]
-            .iter()
-            .any(|it| (done - batch.len()..done).contains(it))
-        {
-            println!("    at {done} cells: {:.1} MB resident", memory_mb("VmRSS"));
+fn record(store: &EmbeddedStore, grid: &Grid) -> Outcome<Watch> {
+    let mut watch = Watch::default();
+    for (number, batch) in grid.batches().enumerate() {
+        watch.measure(|| store.cells_record("bench", &batch))?;
+        if [1_024, 10_240, 102_400].contains(&(number * BATCH)) {
+            let memory = memory_mb("VmRSS");
+            println!("    {memory:.1} MB resident after {} cells", number * BATCH);
         }
     }
-    Ok(done as f64 / seconds)
+    Ok(watch)
 }
 
-fn judge(store: &EmbeddedStore, grid: &Grid) -> Outcome<f64> {
-    let mut seconds = 0.0;
+fn judge(store: &EmbeddedStore, grid: &Grid) -> Outcome<Watch> {
+    let mut watch = Watch::default();
     let numbers: Vec<usize> = (0..grid.cells).collect();
     for (sitting, chunk) in numbers.chunks(200).enumerate() {
         let keys: Vec<String> = chunk
@@ -290,26 +319,26 @@ fn judge(store: &EmbeddedStore, grid: &Grid) -> Outcome<f64> {
                 Some((cell?.run_id, grid.file(*number, &format!("s-{sitting}"))))
             })
             .collect();
-        let started = Instant::now();
-        store.sitting_commit(&files, &grid.rubric)?;
-        seconds += started.elapsed().as_secs_f64();
+        watch.measure(|| store.sitting_commit(&files, &grid.rubric))?;
     }
-    Ok(grid.cells as f64 / seconds)
+    Ok(watch)
 }
 
-fn board(store: &EmbeddedStore) -> Outcome<(usize, f64)> {
-    let started = Instant::now();
+fn board(store: &EmbeddedStore) -> Outcome<(usize, Watch)> {
+    let mut watch = Watch::default();
     let mut verdicts = 0;
     let mut sum = 0.0;
-    store.board_each("bench", Split::Selection, &mut |run| {
-        for file in &run.files {
-            verdicts += file.verdicts.len();
-            sum += file.verdicts.iter().map(|it| it.composite).sum::<f64>();
-        }
-        Ok(())
+    watch.measure(|| {
+        store.board_each("bench", Split::Selection, &mut |run| {
+            for file in &run.files {
+                verdicts += file.verdicts.len();
+                sum += file.verdicts.iter().map(|it| it.composite).sum::<f64>();
+            }
+            Ok(())
+        })
     })?;
     std::hint::black_box(sum);
-    Ok((verdicts, started.elapsed().as_secs_f64() * 1000.0))
+    Ok((verdicts, watch))
 }
 
 fn raw_open(path: &Path) -> Outcome<Connection> {
@@ -323,33 +352,35 @@ fn raw_open(path: &Path) -> Outcome<Connection> {
 }
 
 /// The bytes of a run that no other run has, as one row.
-fn raw_record(path: &Path, grid: &Grid) -> Outcome<f64> {
+fn raw_record(path: &Path, grid: &Grid) -> Outcome<Watch> {
     let mut conn = raw_open(path)?;
-    let mut seconds = 0.0;
+    let mut watch = Watch::default();
     for batch in grid.batches() {
-        let started = Instant::now();
-        let transaction = conn.transaction()?;
-        for cell in &batch {
-            let mut content = String::with_capacity(8192);
-            for (key, value) in cell.params.iter().chain(&cell.tags) {
-                content.push_str(key);
-                content.push_str(value);
-            }
-            for (path, text) in &cell.artifacts[2..4] {
-                content.push_str(path);
-                content.push_str(text);
-            }
-            transaction
-                .prepare_cached("INSERT INTO cells (content) VALUES (?1)")?
-                .execute([content])?;
-        }
-        transaction.commit()?;
-        seconds += started.elapsed().as_secs_f64();
+        watch.measure(|| raw_record_batch(&mut conn, &batch))?;
     }
-    Ok(grid.cells as f64 / seconds)
+    Ok(watch)
 }
 
-fn raw_board(path: &Path, grid: &Grid) -> Outcome<f64> {
+fn raw_record_batch(conn: &mut Connection, batch: &[CellRecord]) -> rusqlite::Result<()> {
+    let transaction = conn.transaction()?;
+    for cell in batch {
+        let mut content = String::with_capacity(8192);
+        for (key, value) in cell.params.iter().chain(&cell.tags) {
+            content.push_str(key);
+            content.push_str(value);
+        }
+        for (path, text) in &cell.artifacts[2..4] {
+            content.push_str(path);
+            content.push_str(text);
+        }
+        transaction
+            .prepare_cached("INSERT INTO cells (content) VALUES (?1)")?
+            .execute([content])?;
+    }
+    transaction.commit()
+}
+
+fn raw_board(path: &Path, grid: &Grid) -> Outcome<Watch> {
     let mut conn = raw_open(path)?;
     let transaction = conn.transaction()?;
     for number in 0..grid.cells {
@@ -359,7 +390,13 @@ fn raw_board(path: &Path, grid: &Grid) -> Outcome<f64> {
             .execute([content])?;
     }
     transaction.commit()?;
-    let started = Instant::now();
+    let mut watch = Watch::default();
+    let sum = watch.measure(|| raw_board_sum(&conn))?;
+    std::hint::black_box(sum);
+    Ok(watch)
+}
+
+fn raw_board_sum(conn: &Connection) -> Outcome<f64> {
     let mut sum = 0.0;
     let mut list = conn.prepare("SELECT content FROM files ORDER BY id")?;
     let mut rows = list.query([])?;
@@ -368,6 +405,5 @@ fn raw_board(path: &Path, grid: &Grid) -> Outcome<f64> {
         let file: VerdictFile<LeanScores<'_>> = serde_json::from_slice(content)?;
         sum += file.verdicts.iter().map(|it| it.composite).sum::<f64>();
     }
-    std::hint::black_box(sum);
-    Ok(started.elapsed().as_secs_f64() * 1000.0)
+    Ok(sum)
 }

@@ -111,7 +111,7 @@ impl EmbeddedStore {
 
 fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", -16_384)?;
-    conn.pragma_update(None, "wal_autocheckpoint", 4_096)?;
+    conn.pragma_update(None, "wal_autocheckpoint", 8_192)?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)
 }
 
@@ -227,6 +227,6 @@ impl Tracking for EmbeddedStore {
         split: Split,
         visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.read(|conn| board::board_each(conn, experiment, split, visit))
+        board::board_each(self, experiment, split, visit)
     }
 }

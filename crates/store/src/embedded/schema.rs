@@ -117,7 +117,8 @@ CREATE TABLE tags (
     value NOT NULL,
     PRIMARY KEY (run, key)
 ) WITHOUT ROWID;
-CREATE INDEX tags_by_value ON tags (key, value) WHERE typeof(value) = 'integer';
+-- Tags with lower numbers are the ones that runs wait by.
+CREATE INDEX tags_awaited ON tags (key, value) WHERE key < 22;
 
 CREATE TABLE latest_metrics (
     run INTEGER NOT NULL,
