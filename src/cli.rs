@@ -89,7 +89,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Candidates per cell
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 2)]
     pub n_tips: u32,
     /// The experiment to use
     #[arg(long, default_value = "demo")]

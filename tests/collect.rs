@@ -23,9 +23,7 @@ fn collect<'a>(models: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn count(summary: &Value, key: &str) -> u64 {
-    summary[key]
-        .as_u64()
-        .unwrap_or_else(|| panic!("{key} in {summary}"))
+    summary[key].as_u64().expect(key)
 }
 
 fn cells(outcome: &Outcome) -> Vec<Value> {
@@ -69,6 +67,7 @@ fn events_have_the_contract_s_shape() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn a_run_carries_params_tags_metrics_and_artifacts() {
     let scratch = Scratch::new();
     scratch.write(

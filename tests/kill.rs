@@ -13,6 +13,7 @@ use serde_json::Value;
 use support::{Scratch, script};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn killed_anywhere_it_ends_with_exactly_the_grid() {
     let kills: u64 = std::env::var("ASSIZE_STRESS_KILLS")
         .ok()

@@ -191,10 +191,7 @@ pub fn execute(
     if let Some(error) = broken.into_inner().ok().flatten() {
         return Err(error.into());
     }
-    Ok(match result {
-        Ok(summary) => (summary, None),
-        Err((summary, error)) => (summary, Some(error)),
-    })
+    Ok(result)
 }
 
 fn tell_when_stopping(progress: &CollectProgress, stop: &AtomicBool, done: &AtomicBool) {

@@ -3,7 +3,11 @@
 //! Every test has a folder, a cache and a tracking store of its own, and a clean environment,
 //! so that nothing of the machine leaks in and tests can run side by side.
 
-#![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(
+    dead_code,
+    clippy::panic,
+    reason = "every test binary uses its own part of this, and fails by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

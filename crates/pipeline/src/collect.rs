@@ -150,12 +150,12 @@ impl Summary {
 /// Where events go; called from several threads.
 pub type Observer<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 
-/// Collects what is missing. An error means that the collection had to stop early; what was
-/// recorded until then is kept, and the same call again continues.
+/// Collects what is missing. An error beside the summary means that the collection had to stop
+/// early; what was recorded until then is kept, and the same call again continues.
 pub fn run(
     collection: &Collection<'_>,
     observer: Observer<'_>,
-) -> std::result::Result<Summary, (Summary, PipelineError)> {
+) -> (Summary, Option<PipelineError>) {
     let started = Instant::now();
     let summary = Mutex::new(Summary {
         rejected_models: collection.rejected.clone(),
@@ -165,10 +165,10 @@ pub fn run(
     let mut summary = summary.into_inner().unwrap_or_default();
     summary.seconds = started.elapsed().as_secs_f64();
     summary.interrupted = collection.stop.load(Ordering::Relaxed);
-    match result {
-        Ok(()) | Err(PipelineError::Interrupted) => Ok(summary),
-        Err(error) => Err((summary, error)),
-    }
+    let error = result
+        .err()
+        .filter(|error| !matches!(error, PipelineError::Interrupted));
+    (summary, error)
 }
 
 fn run_lanes(

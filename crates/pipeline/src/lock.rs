@@ -73,7 +73,7 @@ mod tests {
         std::thread::scope(|scope| {
             let second = scope.spawn(|| {
                 acquire(folder.path(), "x", &stop, || {
-                    waited.store(true, Ordering::SeqCst)
+                    waited.store(true, Ordering::SeqCst);
                 })
                 .map(|_| ())
             });

@@ -149,14 +149,14 @@ impl<'a> Grid<'a> {
                     ))
                 })
         };
-        let rendered = if self.options.diversity {
+        let prompts = if self.options.diversity {
             (0..self.options.n_tips)
                 .map(|index| render(self.angle(index)))
                 .collect::<Result<Vec<_>>>()?
         } else {
             vec![render("")?]
         };
-        let hashes: String = rendered.iter().map(|it| it.sha256()).collect();
+        let hashes: String = prompts.iter().map(|it| it.sha256()).collect();
         let model_id = model.id.to_string();
         let key = CellIdentity {
             task: &self.task.name,
@@ -180,7 +180,7 @@ impl<'a> Grid<'a> {
             prompt,
             scenario,
             key,
-            rendered,
+            rendered: prompts,
         })
     }
 

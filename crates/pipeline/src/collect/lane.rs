@@ -170,11 +170,11 @@ impl<'a> Work<'a, '_> {
             let recorder = scope.spawn(move || self.record(&from_workers));
             let found = self.find_missing(&to_workers);
             drop(to_workers);
-            let recorded = recorder.join().unwrap_or_else(|_| {
+            let written = recorder.join().unwrap_or_else(|_| {
                 Err(PipelineError::Invalid("the recorder panicked".to_owned()))
             });
             // The recorder's error explains the finder's, which only sees a closed channel.
-            recorded.and(found)
+            written.and(found)
         })
     }
 

@@ -72,7 +72,7 @@ pub fn rank(
         warnings: Vec::new(),
     };
     board.warnings = sentence::warnings(scores, judged, &table, &board);
-    board.decision = sentence::decide(&board, &means, incumbent, &pairs);
+    board.decision = Some(sentence::decide(&board, &means, incumbent, &pairs));
     Ok(board)
 }
 

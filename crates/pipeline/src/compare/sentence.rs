@@ -21,35 +21,24 @@ pub fn decide(
     means: &[Vec<Option<f64>>],
     incumbent: Option<usize>,
     pairs: &[Pair],
-) -> Option<Decision> {
-    let no_winner = |reason: String, scenarios_needed| {
-        Some(Decision {
-            winner: None,
-            reason,
-            scenarios_needed,
-        })
-    };
+) -> Decision {
     if board.rows.is_empty() {
-        let reason = "No winner yet: nothing is judged.".to_owned();
-        return no_winner(reason, None);
+        return no_winner("nothing is judged.", None);
     }
     let Some(champion) = &board.incumbent else {
-        return no_winner(
-            "No winner yet: the incumbent has no judged scenario to compare with.".to_owned(),
-            None,
-        );
+        let reason = "the incumbent has no judged scenario to compare with.";
+        return no_winner(reason, None);
     };
-    let challengers = board.rows.iter().filter(|row| row.pair() != *champion);
-    let Some(best) = challengers
-        .clone()
-        .max_by(|a, b| difference(a).total_cmp(&difference(b)))
-    else {
-        return no_winner(
-            format!("No winner yet: {champion} is alone; collect another pair to compare."),
-            None,
-        );
+    let challengers: Vec<&Row> = board
+        .rows
+        .iter()
+        .filter(|row| row.pair() != *champion)
+        .collect();
+    let by_difference = |a: &&&Row, b: &&&Row| difference(a).total_cmp(&difference(b));
+    let Some(best) = challengers.iter().max_by(by_difference) else {
+        let reason = format!("{champion} is alone; collect another pair to compare.");
+        return no_winner(&reason, None);
     };
-    let family = challengers.clone().count();
     let scenarios = board
         .rows
         .iter()
@@ -58,58 +47,72 @@ pub fn decide(
         .unwrap_or(0) as usize;
     if scenarios < MIN_TEST_BLOCKS {
         let reason = format!(
-            "No winner yet: {} cannot carry a test, because even a clean sweep has p = 1/2^{scenarios}; \
+            "{} cannot carry a test, because even a clean sweep has p = 1/2^{scenarios}; \
              {MIN_TEST_BLOCKS} are needed.",
             count(scenarios, "scenario"),
         );
-        return no_winner(reason, u32::try_from(MIN_TEST_BLOCKS).ok());
+        return no_winner(&reason, u32::try_from(MIN_TEST_BLOCKS).ok());
     }
-    let wins = |row: &&Row| {
-        let versus = row.vs_incumbent.as_ref();
-        versus.is_some_and(|it| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= LEVEL))
-    };
     if let Some(winner) = challengers
-        .clone()
-        .filter(wins)
-        .max_by(|a, b| difference(a).total_cmp(&difference(b)))
+        .iter()
+        .filter(|row| is_ahead(row))
+        .max_by(by_difference)
     {
-        let reason = format!(
-            "{} beats the incumbent by {}, p = {} over {}.",
-            winner.pair(),
-            figure(winner),
-            small(
-                winner
-                    .vs_incumbent
-                    .as_ref()
-                    .and_then(|it| it.p_adjusted)
-                    .unwrap_or(f64::NAN)
-            ),
-            count(family, "challenger"),
-        );
-        return Some(Decision {
-            winner: Some(winner.pair()),
-            reason,
-            scenarios_needed: None,
-        });
+        return ship(winner, challengers.len());
     }
     let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
     let lead = if difference(best) > 0.0 {
         format!("the best challenger, {}, is {}", best.pair(), figure(best))
     } else {
-        format!(
-            "no challenger is ahead of {champion}; the nearest, {}, is {}",
-            best.pair(),
-            figure(best)
-        )
+        let nearest = format!("{}, is {}", best.pair(), figure(best));
+        format!("no challenger is ahead of {champion}; the nearest, {nearest}")
     };
-    let more = needed.and_then(|needed| needed.checked_sub(scenarios)).filter(|more| *more > 0).map_or_else(
-        String::new,
-        |more| format!(" About {more} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power."),
-    );
+    let more = needed
+        .and_then(|needed| needed.checked_sub(scenarios))
+        .filter(|more| *more > 0);
+    let more = more.map_or_else(String::new, |more| {
+        format!(
+            " About {more} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power."
+        )
+    });
     no_winner(
-        format!("No winner yet: {lead}.{more}"),
+        &format!("{lead}.{more}"),
         needed.and_then(|needed| u32::try_from(needed).ok()),
     )
+}
+
+fn no_winner(why: &str, scenarios_needed: Option<u32>) -> Decision {
+    Decision {
+        winner: None,
+        reason: format!("No winner yet: {why}"),
+        scenarios_needed,
+    }
+}
+
+fn ship(winner: &Row, family: usize) -> Decision {
+    let p = winner
+        .vs_incumbent
+        .as_ref()
+        .and_then(|it| it.p_adjusted)
+        .unwrap_or(f64::NAN);
+    let reason = format!(
+        "{} beats the incumbent by {}, p = {} over {}.",
+        winner.pair(),
+        figure(winner),
+        small(p),
+        count(family, "challenger"),
+    );
+    Decision {
+        winner: Some(winner.pair()),
+        reason,
+        scenarios_needed: None,
+    }
+}
+
+/// Whether the pair beats the incumbent, over the whole family of tests.
+fn is_ahead(row: &Row) -> bool {
+    let versus = row.vs_incumbent.as_ref();
+    versus.is_some_and(|it| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= LEVEL))
 }
 
 fn difference(row: &Row) -> f64 {

@@ -156,17 +156,16 @@ fn name_judge(
     checked: &judge_file::Checked,
     run_id: &str,
 ) -> Result<Judge> {
-    let kind = match options
+    let named = options
         .judge_kind
         .clone()
-        .or_else(|| checked.judge_kind.clone())
-    {
-        Some(kind) => kind,
-        None => {
-            let run = store.run_get(run_id)?;
-            let desk = run.tags.into_iter().find(|(key, _)| key == tag::JUDGE_KIND);
-            desk.map_or_else(|| "human".to_owned(), |(_, kind)| kind)
-        }
+        .or_else(|| checked.judge_kind.clone());
+    let kind = if let Some(kind) = named {
+        kind
+    } else {
+        let run = store.run_get(run_id)?;
+        let desk = run.tags.into_iter().find(|(key, _)| key == tag::JUDGE_KIND);
+        desk.map_or_else(|| "human".to_owned(), |(_, kind)| kind)
     };
     let name = options
         .judged_by

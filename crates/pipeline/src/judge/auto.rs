@@ -283,11 +283,11 @@ impl Bench<'_> {
                     let text = candidate.text.as_deref().unwrap_or_default();
                     let mut messages = prompt::messages(self.rubric, &asked, context, text, &nonce);
                     if let Some(error) = earlier.get(&candidate.index) {
-                        let content =
-                            format!("Your last answer could not be used: {error}. Answer again.");
                         messages.push(Message {
                             role: Role::User,
-                            content,
+                            content: format!(
+                                "Your last answer could not be used: {error}. Answer again."
+                            ),
                         });
                     }
                     assize_providers::Candidate {

@@ -80,7 +80,7 @@ pub fn schema(rubric: &Rubric, asked_flags: &[&str]) -> Value {
     let mut properties = Map::new();
     properties.insert(
         "reason".to_owned(),
-        json!({"type": "string", "maxLength": 160}),
+        json!({"type": "string", "maxLength": 100}),
     );
     for criterion in &rubric.criteria {
         let levels: Vec<i64> = (criterion.min..=criterion.max).collect();
