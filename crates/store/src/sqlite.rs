@@ -247,3 +247,64 @@ fn apply_missing(conn: &mut Connection, layout: &Layout) -> Attempt<usize> {
     transaction.commit()?;
     Ok(found.max(wanted))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Layout = Layout {
+        application_id: 7,
+        what: "a test",
+        migrations: &["CREATE TABLE things (name TEXT); INSERT INTO things VALUES ('old')"],
+    };
+    const TWO: Layout = Layout {
+        migrations: &[
+            ONE.migrations[0],
+            "ALTER TABLE things ADD COLUMN size INTEGER; INSERT INTO things VALUES ('new', 2)",
+        ],
+        ..ONE
+    };
+
+    fn names(conn: &Connection) -> Vec<String> {
+        let mut list = conn.prepare("SELECT name FROM things").unwrap();
+        let names = list.query_map([], |row| row.get(0)).unwrap();
+        names.collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    #[test]
+    fn an_old_file_is_brought_up_to_date_once_by_many_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("things.db");
+        assert_eq!(names(&open(&path, &ONE).unwrap()), ["old"]);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let conn = open(&path, &TWO).unwrap();
+                    assert_eq!(names(&conn), ["old", "new"]);
+                });
+            }
+        });
+        let error = open(&path, &ONE).unwrap_err().to_string();
+        assert!(error.contains("version 2"), "{error}");
+        assert!(error.contains("knows 1"), "{error}");
+    }
+
+    #[test]
+    fn a_migration_that_fails_changes_nothing() {
+        const BROKEN: Layout = Layout {
+            migrations: &[
+                ONE.migrations[0],
+                "DELETE FROM things; CREATE TABLE more (x)",
+                "INSERT INTO nowhere VALUES (1)",
+            ],
+            ..ONE
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("things.db");
+        drop(open(&path, &ONE).unwrap());
+        let error = open(&path, &BROKEN).unwrap_err().to_string();
+        assert!(error.contains("nowhere"), "{error}");
+        assert_eq!(names(&open(&path, &ONE).unwrap()), ["old"]);
+        assert_eq!(names(&open(&path, &TWO).unwrap()), ["old", "new"]);
+    }
+}

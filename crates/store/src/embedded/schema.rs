@@ -31,7 +31,6 @@ pub(crate) const LAYOUT: Layout = Layout {
 pub(crate) mod known {
     pub const TRUE: i64 = 1;
     pub const FALSE: i64 = 2;
-    pub const SELECTION: i64 = 3;
 
     pub const MODEL: i64 = 10;
     pub const PROMPT: i64 = 11;
@@ -63,7 +62,7 @@ CREATE TABLE texts (
     text TEXT NOT NULL UNIQUE
 );
 INSERT INTO texts (id, text) VALUES
-    (1, 'true'), (2, 'false'), (3, 'selection'),
+    (1, 'true'), (2, 'false'),
     (10, 'model'), (11, 'prompt'), (12, 'scenario'), (13, 'split'),
     (20, 'judge_pending'), (21, 'auto_pending'), (22, 'judge_kind'),
     (23, 'rubric'), (24, 'rubric_sha256'), (25, 'prompt_sha256'), (26, 'cell_key'),
@@ -162,3 +161,45 @@ CREATE TABLE sittings (
     record TEXT NOT NULL
 );
 ";
+
+#[cfg(test)]
+mod tests {
+    use assize_domain::run::{artifact, metric, param, tag};
+
+    use super::*;
+    use crate::sqlite;
+
+    #[test]
+    fn known_texts_have_the_numbers_that_readers_expect() {
+        let dir = tempfile::tempdir().unwrap();
+        let conn = sqlite::open(&dir.path().join("assize.db"), &LAYOUT).unwrap();
+        let text = |number: i64| -> String {
+            let sql = "SELECT text FROM texts WHERE id = ?1";
+            conn.query_row(sql, [number], |row| row.get(0)).unwrap()
+        };
+        let expected = [
+            (known::TRUE, "true"),
+            (known::FALSE, "false"),
+            (known::MODEL, param::MODEL),
+            (known::MODEL + 1, param::PROMPT),
+            (known::SCENARIO, param::SCENARIO),
+            (known::SPLIT, param::SPLIT),
+            (known::JUDGE_PENDING, tag::JUDGE_PENDING),
+            (known::AUTO_PENDING, tag::AUTO_PENDING),
+            (known::JUDGE_KIND, tag::JUDGE_KIND),
+            (known::RUBRIC, tag::RUBRIC),
+            (known::RUBRIC_SHA256, tag::RUBRIC_SHA256),
+            (known::PROMPT_SHA256, tag::PROMPT_SHA256),
+            (known::CELL_KEY, tag::CELL_KEY),
+            (known::N_CANDIDATES, metric::N_CANDIDATES),
+            (known::N_CANDIDATES + 1, metric::LATENCY_MS),
+            (known::TOKENS_PER_S, metric::TOKENS_PER_S),
+            (known::ARTIFACT_CONTEXT, artifact::CONTEXT),
+            (known::ARTIFACT_CANDIDATES, artifact::CANDIDATES),
+            (known::LAST, ""),
+        ];
+        for (number, name) in expected {
+            assert_eq!(text(number), name);
+        }
+    }
+}

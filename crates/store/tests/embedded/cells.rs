@@ -1,6 +1,8 @@
 //! Recording cells: each once, whatever happens.
 
 use crate::common::{cell, failed_cell, open};
+use std::slice::from_ref;
+
 use assize_domain::run::{RunStatus, tag};
 use assize_store::{KnownCell, RunQuery, Tracking};
 
@@ -52,7 +54,7 @@ fn a_run_reads_as_it_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("assize.db");
     let cell = cell("k1", "m1", "s1");
-    let run_id = open(&path).cells_record("e", &[cell.clone()]).unwrap()[0]
+    let run_id = open(&path).cells_record("e", from_ref(&cell)).unwrap()[0]
         .run_id
         .clone();
     assert_eq!(run_id.len(), 32);
@@ -137,7 +139,7 @@ fn a_deleted_run_frees_its_cell() {
         "nothing is deleted by halves"
     );
 
-    store.run_delete(&[run_id.clone()]).unwrap();
+    store.run_delete(from_ref(&run_id)).unwrap();
     let error = store.run_get(&run_id).unwrap_err();
     assert!(error.to_string().contains("deleted"), "{error}");
     assert_eq!(store.cells_known("e", &["k1".to_owned()]).unwrap(), [None]);

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use assize_domain::judge::Tier;
 use assize_domain::run::tag;
-use assize_domain::scenario::Split;
 use assize_domain::sitting::Sitting;
 use assize_domain::verdict::{RubricRef, VerdictFile};
 use assize_store::embedded::EmbeddedStore;
@@ -12,14 +11,14 @@ use assize_store::{Committed, PendingQuery, PendingRun, Run, StoreError, Trackin
 
 use crate::common::{candidate, cell, cell_with, failed_cell, open, rubric, verdicts};
 
-struct Desk {
-    store: EmbeddedStore,
-    runs: Vec<String>,
+pub struct Desk {
+    pub store: EmbeddedStore,
+    pub runs: Vec<String>,
     _dir: tempfile::TempDir,
 }
 
 /// Two finished runs of two candidates, and a failed one.
-fn desk() -> Desk {
+pub fn desk() -> Desk {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("assize.db"));
     let cells = [
@@ -36,7 +35,7 @@ fn desk() -> Desk {
 }
 
 impl Desk {
-    fn commit(&self, files: &[(usize, VerdictFile)]) -> assize_store::Result<Committed> {
+    pub fn commit(&self, files: &[(usize, VerdictFile)]) -> assize_store::Result<Committed> {
         let files: Vec<(String, VerdictFile)> = files
             .iter()
             .map(|(run, file)| (self.runs[*run].clone(), file.clone()))
@@ -323,68 +322,6 @@ fn counts_and_lists_agree_with_what_happened() {
         (listed[0].runs, listed[0].pending, listed[0].judged),
         (3, 1, 1)
     );
-}
-
-#[test]
-fn the_board_sees_every_run_with_its_files() {
-    let desk = desk();
-    desk.commit(&[
-        (0, verdicts("s-1", "human", &[(0, 1)])),
-        (1, verdicts("s-1", "human", &[(0, 3), (1, 3)])),
-    ])
-    .unwrap();
-    desk.commit(&[(0, verdicts("a-1", "haiku", &[(1, 2)]))])
-        .unwrap();
-    let mut confirmation = cell("k9", "m9", "s9");
-    confirmation.params[4].1 = "confirmation".into();
-    let mut unsplit = cell("k8", "m8", "s8");
-    unsplit.params.remove(4);
-    desk.store
-        .cells_record("e", &[confirmation, unsplit])
-        .unwrap();
-
-    let seen = |split| {
-        let mut seen = Vec::new();
-        desk.store
-            .board_each("e", split, &mut |run| {
-                assert_eq!((run.prompt, run.prompt_sha256), ("v1", "5e1f"));
-                assert_eq!(run.rubric.id, "r-1");
-                let sittings: Vec<&str> = run.files.iter().map(|it| it.sitting.as_str()).collect();
-                seen.push(format!(
-                    "{} {} {} n={} {:?} {:?} {}",
-                    run.model,
-                    run.scenario,
-                    run.status.as_str(),
-                    run.n_candidates,
-                    run.latency_ms,
-                    run.tokens_per_s,
-                    sittings.join("+")
-                ));
-                for file in &run.files {
-                    for verdict in &file.verdicts {
-                        let tone = verdict.composite - 2.0;
-                        assert_eq!(verdict.scores.0, [("ok", 1.0), ("tone", tone)]);
-                    }
-                }
-                Ok(())
-            })
-            .unwrap();
-        seen
-    };
-    assert_eq!(
-        seen(Split::Selection),
-        [
-            "m1 s1 FINISHED n=2 Some(40.0) Some(88.5) s-1+a-1",
-            "m2 s1 FINISHED n=2 Some(40.0) Some(88.5) s-1",
-            "m3 s1 FAILED n=1 Some(40.0) Some(88.5) ",
-            "m8 s8 FINISHED n=2 Some(40.0) Some(88.5) ",
-        ]
-    );
-    assert_eq!(
-        seen(Split::Confirmation),
-        ["m9 s9 FINISHED n=2 Some(40.0) Some(88.5) "]
-    );
-    assert_eq!(seen(Split::Feedback), [""; 0]);
 }
 
 #[test]

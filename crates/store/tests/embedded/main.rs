@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod board;
 mod cells;
 mod common;
 mod files;
 mod judging;
+mod others;
 mod strange;
 mod together;
