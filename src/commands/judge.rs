@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::Exit;
 use crate::cli::{Judge, ProviderFlags};
 use crate::environment;
-use crate::output::Output;
+use crate::output::progress::Counter;
 use crate::session::{self, Session};
 
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
@@ -239,16 +239,9 @@ pub fn judge_automatically(
         entropy: environment::entropy,
         stop,
     };
-    let bar = progress_bar(&session.output);
-    let summary = judge.run(&|done, total| {
-        if let Some(bar) = &bar {
-            bar.set_length(total);
-            bar.set_position(done);
-        }
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let progress = Counter::new(&session.output, "judging", "runs");
+    let summary = judge.run(&|done, total| progress.set(done, total));
+    progress.finish();
     Ok(summary?)
 }
 
@@ -282,17 +275,6 @@ fn describe_judge(
         ))
     });
     Ok(gated?)
-}
-
-fn progress_bar(output: &Output) -> Option<indicatif::ProgressBar> {
-    if output.quiet || !output.is_interactive {
-        return None;
-    }
-    let style = indicatif::ProgressStyle::with_template(
-        "  judging  {bar:22}  {pos}/{len} runs   {eta} left",
-    )
-    .ok()?;
-    Some(indicatif::ProgressBar::new(0).with_style(style.progress_chars("━╸ ")))
 }
 
 fn status(session: &Session, experiment: &str) -> anyhow::Result<Exit> {

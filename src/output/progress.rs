@@ -201,6 +201,65 @@ impl Model {
     }
 }
 
+/// Something that is counted: one bar on a terminal, a line now and then elsewhere.
+#[derive(Debug)]
+pub struct Counter {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    doing: &'static str,
+    what: &'static str,
+    started: Instant,
+    last_line: Mutex<Instant>,
+}
+
+impl Counter {
+    pub fn new(output: &Output, doing: &'static str, what: &'static str) -> Self {
+        let bar = (output.is_interactive && !output.quiet).then(|| {
+            let template = format!("  {doing}  {{bar:22}}  {{pos}}/{{len}} {what}   {{msg}}");
+            let style = ProgressStyle::with_template(&template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10))
+                .with_style(style.progress_chars("━╸ "))
+        });
+        Self {
+            bar,
+            quiet: output.quiet,
+            doing,
+            what,
+            started: Instant::now(),
+            last_line: Mutex::new(Instant::now()),
+        }
+    }
+
+    pub fn set(&self, done: u64, total: u64) {
+        let left = total.saturating_sub(done) as f64 * self.started.elapsed().as_secs_f64();
+        let left = format!("{} left", duration(left / done.max(1) as f64));
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
+            bar.set_position(done);
+            bar.set_message(left);
+            return;
+        }
+        let mut last_line = self
+            .last_line
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !self.quiet && last_line.elapsed() >= LINE_EVERY {
+            *last_line = Instant::now();
+            complain(&format!(
+                "  {}  {done}/{total} {}   {left}",
+                self.doing, self.what
+            ));
+        }
+    }
+
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// `0.5B`, `135M`.
 pub fn billions(parameter_count: u64) -> String {
     if parameter_count >= 50_000_000 && parameter_count < 450_000_000 {
