@@ -22,6 +22,8 @@ use crate::sqlite::Attempt;
 
 /// Runs that travel together.
 const BATCH: usize = 256;
+/// Texts that are kept at hand.
+const RECENT: usize = 64;
 
 /// Some runs with their verdict files, in order.
 #[derive(Default)]
@@ -120,25 +122,35 @@ fn lane(table: &str, first: i64, last: i64) -> String {
 /// Rows about runs, in the order of the runs.
 struct Lane<'a> {
     rows: Rows<'a>,
+    /// The run that the next row is about; none is left after the last row.
+    next_run: i64,
 }
 
 impl<'a> Lane<'a> {
-    fn start(mut rows: Rows<'a>) -> Attempt<Self> {
-        rows.advance()?;
-        Ok(Self { rows })
+    fn start(rows: Rows<'a>) -> Attempt<Self> {
+        let mut lane = Self { rows, next_run: 0 };
+        lane.advance()?;
+        Ok(lane)
+    }
+
+    fn advance(&mut self) -> Attempt<()> {
+        self.next_run = match self.rows.next()? {
+            Some(row) => row.get(0)?,
+            None => i64::MAX,
+        };
+        Ok(())
     }
 
     /// Visits the rows of one run; rows of runs before it are passed over.
     fn each(&mut self, run: i64, mut visit: impl FnMut(&Row<'_>) -> Attempt<()>) -> Attempt<()> {
-        while let Some(row) = self.rows.get() {
-            let at: i64 = row.get(0)?;
-            if at > run {
-                break;
-            }
-            if at == run {
+        while self.next_run < run {
+            self.advance()?;
+        }
+        while self.next_run == run {
+            if let Some(row) = self.rows.get() {
                 visit(row)?;
             }
-            self.rows.advance()?;
+            self.advance()?;
         }
         Ok(())
     }
@@ -218,10 +230,11 @@ impl Lanes<'_> {
     }
 }
 
-/// Texts by their numbers, each read once.
+/// Texts by their numbers, each read once; the latest are at hand without hashing.
 struct Texts<'a> {
     conn: &'a Connection,
     read: HashMap<i64, Arc<str>>,
+    recent: [Option<(i64, Arc<str>)>; RECENT],
 }
 
 impl<'a> Texts<'a> {
@@ -229,10 +242,23 @@ impl<'a> Texts<'a> {
         Self {
             conn,
             read: HashMap::new(),
+            recent: [const { None }; RECENT],
         }
     }
 
     fn get(&mut self, number: i64) -> Attempt<Arc<str>> {
+        let place = usize::try_from(number).unwrap_or(0) % RECENT;
+        if let Some((at_hand, text)) = &self.recent[place]
+            && *at_hand == number
+        {
+            return Ok(Arc::clone(text));
+        }
+        let text = self.find(number)?;
+        self.recent[place] = Some((number, Arc::clone(&text)));
+        Ok(text)
+    }
+
+    fn find(&mut self, number: i64) -> Attempt<Arc<str>> {
         if let Some(text) = self.read.get(&number) {
             return Ok(Arc::clone(text));
         }
