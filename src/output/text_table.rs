@@ -102,12 +102,10 @@ mod tests {
             vec!["a-very-long-name-indeed".to_owned(), "123".to_owned()],
         ];
         let table = render(&headings, &rows, 24);
-        let expected =
-            "  name                 n\n  short                1\n  a-very-lo…e-indeed  123\n";
-        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&table), squeezed(expected));
-        let ends: Vec<usize> = table.lines().map(|line| line.width()).collect();
-        assert_eq!(ends, [24, 24, 24], "numbers end in one column\n{table}");
+        assert_eq!(
+            table,
+            "  name                 n\n  short                1\n  a-very-l…e-indeed  123\n"
+        );
         assert!(table.lines().all(|line| line.width() <= 24), "{table}");
     }
 
