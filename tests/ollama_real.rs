@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use server::Server;
-use support::Scratch;
+use support::{Scratch, write_small_task};
 
 const FIRST: &str = "assize-first";
 const SECOND: &str = "assize-second:135m";
@@ -58,33 +58,44 @@ fn weights() -> Option<(PathBuf, Option<PathBuf>)> {
 
 /// With both files these are two quantisations (Q4_1 and Q4_0). With one file they are two
 /// models to the host, with digests of their own, that share one blob of weights.
+///
+/// One thread: two that wait for each other are many times slower on a busy machine.
 fn make_models(server: &Server, (q4_1, q4_0): &(PathBuf, Option<PathBuf>)) {
-    server.create(FIRST, &format!("FROM {}\n", q4_1.display()));
+    let modelfile =
+        |weights: &PathBuf| format!("FROM {}\nPARAMETER num_thread 1\n", weights.display());
+    server.create(FIRST, &modelfile(q4_1));
     let second = match q4_0 {
-        Some(q4_0) => format!("FROM {}\n", q4_0.display()),
-        None => format!("FROM {}\nPARAMETER repeat_penalty 1.1\n", q4_1.display()),
+        Some(q4_0) => modelfile(q4_0),
+        None => format!("{}PARAMETER repeat_penalty 1.1\n", modelfile(q4_1)),
     };
     server.create(SECOND, &second);
+}
+
+fn scratch() -> Scratch {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 2);
+    scratch
 }
 
 fn collect<'a>(url: &'a str, models: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec![
         "collect",
-        "--json",
+        "--task",
+        "./task",
         "--experiment",
         "real",
-        "--ollama-url",
-        url,
+        "--json",
     ];
     args.extend([
+        "--n-tips",
+        "2",
+        "--max-tokens",
+        "24",
+        "--ollama-url",
+        url,
         "--models",
         models,
-        "--prompts",
-        "v1,v2-mentor",
-        "--n-scenarios",
-        "2",
     ]);
-    args.extend(["--n-tips", "2", "--max-tokens", "24"]);
     args.extend(more);
     args
 }
@@ -95,7 +106,7 @@ fn counts(summary: &Value) -> [u64; 4] {
 
 /// 2 models × 2 prompts × 2 scenarios × 2 tips, and again for nothing.
 fn collects_with_one_load_each(server: &Server) {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let (outcome, seen) = server.watch(|| scratch.ok(&collect(&server.url(), BOTH, &[])));
     let summary = outcome.summary();
     assert_eq!(counts(&summary), [8, 8, 0, 0], "{outcome}");
@@ -128,7 +139,7 @@ fn collects_with_one_load_each(server: &Server) {
 
 /// Killed while it generates, the model stays; the next collect takes it for its own.
 fn recognises_its_own_orphan(server: &Server) {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let url = server.url();
     let mut command = scratch.command(&collect(&url, FIRST, &[]));
     let mut running = command
@@ -152,7 +163,7 @@ fn recognises_its_own_orphan(server: &Server) {
 }
 
 fn stops_for_somebody_elses_model(server: &Server) {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let url = server.url();
     server.load_as_another_client(SECOND);
     assert_eq!(server.resident(), [SECOND]);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::wait_until;
 
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running host; it ends, with what it started, when it is dropped.
 pub struct Server {
