@@ -18,7 +18,7 @@ pub(super) fn serve(stream: &TcpStream, state: &Mutex<State>, stopping: &AtomicB
     while let Some(call) = read_call(&mut reader) {
         let fault = arrive(&call, state);
         let answered = await_turn(&call, state, stopping)
-            && answer(stream, &call, fault, state, stopping).is_some();
+            && answer(stream, &call, fault.as_ref(), state, stopping).is_some();
         if call.is_completion() {
             state.lock().unwrap().in_flight -= 1;
         }
@@ -58,13 +58,13 @@ fn await_turn(call: &Call, state: &Mutex<State>, stopping: &AtomicBool) -> bool 
 fn answer(
     mut stream: &TcpStream,
     call: &Call,
-    fault: Option<Fault>,
+    fault: Option<&Fault>,
     state: &Mutex<State>,
     stopping: &AtomicBool,
 ) -> Option<()> {
     let (status, body) = match fault {
-        Some(Fault::Status(status, message)) => (status, json!({"error": message}).to_string()),
-        Some(Fault::PlainText(status, text)) => (status, text.to_owned()),
+        Some(Fault::Status(status, message)) => (*status, json!({"error": message}).to_string()),
+        Some(Fault::PlainText(status, text)) => (*status, (*text).to_owned()),
         Some(Fault::ErrorLine(message)) => {
             let begun = json!({"message": {"content": "half an"}, "done": false});
             (200, format!("{begun}\n{}\n", json!({"error": message})))
@@ -78,7 +78,7 @@ fn answer(
         }
         Some(Fault::Slow(_) | Fault::DoneButLate(_)) | None => {
             if let Some(Fault::Slow(delay)) = fault {
-                thread::sleep(delay);
+                thread::sleep(*delay);
             }
             // As on the real host, what nobody waits for any more is not done.
             if stopping.load(Ordering::SeqCst) || is_closed(stream) {
@@ -86,7 +86,7 @@ fn answer(
             }
             let (status, body) = state.lock().unwrap().answer(&call.path, &call.body);
             if let Some(Fault::DoneButLate(delay)) = fault {
-                thread::sleep(delay);
+                thread::sleep(*delay);
             }
             (status, body.to_string())
         }
