@@ -4,6 +4,8 @@
 //! two models there from the embedded weights: no model hub is asked and no other host is
 //! touched. While the binary collects, another thread watches `/api/ps`.
 
+#![allow(clippy::print_stderr, reason = "a test that skips or fails says why")]
+
 mod support;
 
 #[path = "ollama_real/server.rs"]
@@ -56,7 +58,7 @@ fn weights() -> Option<(PathBuf, Option<PathBuf>)> {
     Some((file("smollm2-135m.gguf")?, file("smollm2-135m-q4_0.gguf")))
 }
 
-/// With both files these are two quantisations (Q4_1 and Q4_0). With one file they are two
+/// With both files these are two quantisations (`Q4_1` and `Q4_0`). With one file they are two
 /// models to the host, with digests of their own, that share one blob of weights.
 ///
 /// One thread: two that wait for each other are many times slower on a busy machine.
