@@ -1,5 +1,10 @@
 //! The command line: what can be typed.
 
+#![expect(
+    clippy::doc_markdown,
+    reason = "doc comments here are help texts, not Markdown"
+)]
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -50,7 +50,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
     let pipeline = error.downcast_ref::<PipelineError>();
     match pipeline {
         Some(PipelineError::Task { problems, .. }) => {
-            list(problems.iter().map(|it| safe(&it.to_string())))
+            list(problems.iter().map(|it| safe(&it.to_string())));
         }
         Some(PipelineError::JudgeFile { problems, .. }) => {
             let width = problems

@@ -12,6 +12,10 @@ pub mod text_table;
 
 /// How to print.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about where output goes"
+)]
 pub struct Output {
     pub json: bool,
     pub quiet: bool,
@@ -23,6 +27,10 @@ pub struct Output {
     pub is_interactive: bool,
 }
 
+#[expect(
+    clippy::unused_self,
+    reason = "whoever prints needs an `Output`, so that all printing is found"
+)]
 impl Output {
     pub fn new(global: &Global, environment: &Environment) -> Self {
         let dumb = environment.get("TERM") == Some("dumb");

@@ -29,7 +29,7 @@ pub const EMBEDDED_DEFAULT: &str = "embedded:smollm2-135m";
 /// What is evaluated where an Ollama answers and nobody names another.
 const OLLAMA_DEFAULTS: [&str; 4] = ["qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b", "llama3.2:3b"];
 /// The dead man's switch: a host unloads our model so long after our last call.
-const KEEP_ALIVE: Duration = Duration::from_secs(120);
+const KEEP_ALIVE: Duration = Duration::from_mins(2);
 
 /// One invocation of the binary.
 #[derive(Debug)]
@@ -111,11 +111,6 @@ impl Session {
             keep_alive_ms: i64::try_from(KEEP_ALIVE.as_millis())?,
             clock: environment::now_ms,
         })
-    }
-
-    /// Folder of the locks on cells.
-    pub fn cell_locks(&self) -> PathBuf {
-        Path::new(STATE_DIR).join("locks")
     }
 
     /// The models to evaluate: the ones named, else what is there.

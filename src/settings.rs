@@ -203,108 +203,97 @@ impl Layers {
 
 impl Settings {
     fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        let mut check = |key: &'static str, ok: bool, message: String| {
-            if !ok {
-                problems.push((key, message));
-            }
-        };
-        check(
-            "n_tips",
-            (1..=1000).contains(&self.n_tips),
-            format!("is {}: use 1 to 1000", self.n_tips),
-        );
-        let warm = (0.0..=10.0).contains(&self.temperature);
-        check(
-            "temperature",
-            warm,
-            format!("is {}: use 0 to 10", self.temperature),
-        );
-        let sized = self.max_model_b > 0.0 && self.max_model_b < 1e6;
-        check(
-            "max_model_b",
-            sized,
-            format!(
-                "is {}: use billions of parameters above 0",
-                self.max_model_b
+        let numbers = self.number_problems();
+        numbers.into_iter().chain(self.name_problems()).collect()
+    }
+
+    fn number_problems(&self) -> Vec<(&'static str, String)> {
+        let (n_tips, jobs, retries) = (self.n_tips, self.jobs, self.retries);
+        let (temperature, max_model_b) = (self.temperature, self.max_model_b);
+        let (num_ctx, max_tokens) = (self.num_ctx, self.max_tokens);
+        let checks = [
+            (
+                "n_tips",
+                (1..=1000).contains(&n_tips),
+                format!("is {n_tips}: use 1 to 1000"),
             ),
-        );
-        check(
-            "max_tokens",
-            self.max_tokens > 0,
-            "is 0: use at least 1".to_owned(),
-        );
-        let room = format!(
-            "is {}: it must hold the prompt and max_tokens ({})",
-            self.num_ctx, self.max_tokens
-        );
-        check("num_ctx", self.num_ctx > self.max_tokens, room);
-        check(
-            "jobs",
-            (1..=1024).contains(&self.jobs),
-            format!("is {}: use 1 to 1024", self.jobs),
-        );
-        check(
-            "timeout",
-            self.timeout > 0,
-            "is 0: use at least 1 second".to_owned(),
-        );
-        check(
-            "retries",
-            self.retries <= 100,
-            format!("is {}: use at most 100", self.retries),
-        );
+            (
+                "temperature",
+                (0.0..=10.0).contains(&temperature),
+                format!("is {temperature}: use 0 to 10"),
+            ),
+            (
+                "max_model_b",
+                max_model_b > 0.0 && max_model_b < 1e6,
+                format!("is {max_model_b}: use billions of parameters above 0"),
+            ),
+            (
+                "max_tokens",
+                max_tokens > 0,
+                "is 0: use at least 1".to_owned(),
+            ),
+            (
+                "num_ctx",
+                num_ctx > max_tokens,
+                format!("is {num_ctx}: it must hold the prompt and max_tokens ({max_tokens})"),
+            ),
+            (
+                "jobs",
+                (1..=1024).contains(&jobs),
+                format!("is {jobs}: use 1 to 1024"),
+            ),
+            (
+                "timeout",
+                self.timeout > 0,
+                "is 0: use at least 1 second".to_owned(),
+            ),
+            (
+                "retries",
+                retries <= 100,
+                format!("is {retries}: use at most 100"),
+            ),
+        ];
+        let wrong = checks.into_iter().filter(|(_, ok, _)| !ok);
+        wrong.map(|(key, _, message)| (key, message)).collect()
+    }
+
+    fn name_problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
         let name = self.experiment.trim();
-        let named =
-            !name.is_empty() && name.chars().count() <= 500 && !name.chars().any(char::is_control);
-        check(
-            "experiment",
-            named,
-            "must be a name of 1 to 500 characters".to_owned(),
-        );
-        let kind = assize_domain::judge::is_kind(&self.judge_kind);
-        check(
-            "judge_kind",
-            kind,
-            format!(
+        if name.is_empty() || name.chars().count() > 500 || name.chars().any(char::is_control) {
+            problems.push((
+                "experiment",
+                "must be a name of 1 to 500 characters".to_owned(),
+            ));
+        }
+        if !assize_domain::judge::is_kind(&self.judge_kind) {
+            let message = format!(
                 "is '{}': use a kind such as human or claude-code",
                 self.judge_kind
-            ),
-        );
-        check(
-            "ollama_url",
-            !self.ollama_url.is_empty(),
-            "is empty: name at least one host".to_owned(),
-        );
-        for url in self
-            .ollama_url
+            );
+            problems.push(("judge_kind", message));
+        }
+        if self.ollama_url.is_empty() {
+            problems.push(("ollama_url", "is empty: name at least one host".to_owned()));
+        }
+        let bad_url = |url: &String| format!("is '{url}': use http://HOST:PORT");
+        let hosts = self.ollama_url.iter().filter(|url| !is_http_url(url));
+        problems.extend(hosts.map(|url| ("ollama_url", bad_url(url))));
+        if !self.base_url.is_empty() && !is_http_url(&self.base_url) {
+            problems.push(("base_url", bad_url(&self.base_url)));
+        }
+        let ids = self
+            .models
             .iter()
-            .chain([&self.base_url])
-            .filter(|url| !url.is_empty())
-        {
-            let key = if *url == self.base_url {
-                "base_url"
-            } else {
-                "ollama_url"
-            };
-            check(
-                key,
-                is_http_url(url),
-                format!("is '{url}': use http://HOST:PORT"),
-            );
-        }
-        for model in &self.models {
-            if let Err(error) = model.parse::<ModelId>() {
-                check("models", false, format!("has a mistake: {error}"));
-            }
-        }
-        for text in &self.assume_size {
-            check(
-                "assume_size",
-                parse_size(text).is_some(),
-                format!("has '{text}': write MODEL=BILLIONS"),
-            );
-        }
+            .filter_map(|model| model.parse::<ModelId>().err());
+        problems.extend(ids.map(|error| ("models", format!("has a mistake: {error}"))));
+        let sizes = self
+            .assume_size
+            .iter()
+            .filter(|text| parse_size(text).is_none());
+        problems.extend(
+            sizes.map(|text| ("assume_size", format!("has '{text}': write MODEL=BILLIONS"))),
+        );
         problems
     }
 

@@ -1,6 +1,7 @@
 //! `assize collect`: generate what is missing of a grid, and track it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -155,7 +156,7 @@ pub fn execute(
         rejected: plan.rejected.clone(),
         store: store.as_ref(),
         guard: &guard,
-        locks: session.cell_locks(),
+        locks: Path::new(environment::STATE_DIR).join("locks"),
         clock: environment::now_ms,
         stop,
         version: env!("CARGO_PKG_VERSION"),

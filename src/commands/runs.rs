@@ -223,10 +223,11 @@ fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exi
 }
 
 fn indent(text: &str) -> String {
-    safe(text)
+    let lines: Vec<String> = safe(text)
         .lines()
-        .map(|line| format!("  │ {line}\n"))
-        .collect()
+        .map(|line| format!("  │ {line}"))
+        .collect();
+    lines.join("\n") + "\n"
 }
 
 /// One record a candidate, page by page, so that memory stays flat.

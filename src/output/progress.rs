@@ -262,7 +262,7 @@ impl Counter {
 
 /// `0.5B`, `135M`.
 pub fn billions(parameter_count: u64) -> String {
-    if parameter_count >= 50_000_000 && parameter_count < 450_000_000 {
+    if (50_000_000..450_000_000).contains(&parameter_count) {
         return format!("{:.0}M", parameter_count as f64 / 1e6);
     }
     format!("{:.1}B", parameter_count as f64 / 1e9)
