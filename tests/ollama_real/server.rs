@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -29,27 +29,35 @@ impl Server {
         let path = std::env::var_os("PATH")?;
         let mut places = std::env::split_paths(&path).map(|folder| folder.join("ollama"));
         let binary = places.find(|binary| binary.is_file())?;
+        // A port that is free now may be somebody else's a moment later.
+        let started = (0..5).find_map(|_| Self::start_on_a_free_port(&binary));
+        Some(started.expect("ollama serve ends at once, five times"))
+    }
+
+    fn start_on_a_free_port(binary: &Path) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = free.local_addr().expect("an address").to_string();
         drop(free);
         let log = File::create(folder.path().join("serve.log")).expect("a log");
-        let child = command(&binary, &address, &folder)
+        let child = command(binary, &address, &folder)
             .arg("serve")
             .stdout(Stdio::from(log.try_clone().expect("a log")))
             .stderr(Stdio::from(log))
             .spawn()
             .expect("ollama starts");
-        let server = Self {
+        let mut server = Self {
             child,
-            binary,
+            binary: binary.to_owned(),
             address,
             folder,
         };
+        let mut has_ended = false;
         wait_until("the host answers", || {
-            server.ask("GET", "/api/version", None).is_some()
+            has_ended = matches!(server.child.try_wait(), Ok(Some(_)));
+            has_ended || server.ask("GET", "/api/version", None).is_some()
         });
-        Some(server)
+        (!has_ended).then_some(server)
     }
 
     pub fn url(&self) -> String {
@@ -141,7 +149,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("--- what the host said\n{}", self.log());
+            let _ = writeln!(std::io::stderr(), "--- what the host said\n{}", self.log());
+        }
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
         }
         // Asked kindly it ends its runners too; they would outlive a kill.
         let _ = Command::new("kill")
@@ -158,7 +169,7 @@ impl Drop for Server {
     }
 }
 
-fn command(binary: &PathBuf, address: &str, folder: &tempfile::TempDir) -> Command {
+fn command(binary: &Path, address: &str, folder: &tempfile::TempDir) -> Command {
     let mut command = Command::new(binary);
     command
         .env_clear()

@@ -296,7 +296,9 @@ mod tests {
     #[test]
     fn a_heart_beats_until_it_is_dropped() {
         let (sender, beats) = channel();
-        let heart = Heartbeat::start(Duration::from_millis(1), move || drop(sender.send(())));
+        let heart = Heartbeat::start(Duration::from_millis(1), move || {
+            let _ = sender.send(());
+        });
         for _ in 0..3 {
             beats.recv().expect("a beat");
         }
