@@ -162,12 +162,15 @@ pub struct ProviderFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
   assize collect --models qwen2.5:0.5b,qwen2.5:1.5b --prompts v1,v3-few-shot --experiment tip-bench
   assize collect --models embedded:smollm2-135m --n-tips 3 --n-scenarios 4 --dry-run
   assize collect --models scripted:good,scripted:bad --script answers.json
 
-The same command again generates only what is missing.")]
+The same command again generates only what is missing."
+)]
 pub struct Collect {
     /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, scripted:NAME
     #[arg(long, value_name = "MODEL,…")]

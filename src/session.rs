@@ -70,19 +70,27 @@ impl Session {
         Ok(layers)
     }
 
+    /// Where runs are tracked, as the user would name it.
+    pub fn tracking_uri(&self) -> &str {
+        self.tracking_uri
+            .as_deref()
+            .unwrap_or("sqlite:.assize/assize.db")
+    }
+
+    /// Whether anything can be tracked there yet.
+    pub fn store_exists(&self) -> bool {
+        store_path(self.tracking_uri()).is_some_and(|path| Path::new(path).exists())
+    }
+
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        let uri = self
-            .tracking_uri
-            .as_deref()
-            .unwrap_or("sqlite:.assize/assize.db");
-        let Some(path) = uri.strip_prefix("sqlite:") else {
+        let uri = self.tracking_uri();
+        let Some(path) = store_path(uri) else {
             let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
             bail!(PipelineError::Invalid(format!(
                 "the tracking URI '{uri}' cannot be used: {remedy}"
             )));
         };
-        let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() {
             bail!(PipelineError::Invalid(
                 "the tracking URI names no file: use sqlite:PATH".to_owned()
@@ -136,6 +144,12 @@ impl Session {
     pub fn providers(&self, settings: &Settings) -> Providers {
         Providers::new(settings, &self.environment)
     }
+}
+
+/// The file that a tracking URI names. `sqlite:///X` is how MLflow writes a relative path.
+fn store_path(uri: &str) -> Option<&str> {
+    let path = uri.strip_prefix("sqlite:")?;
+    Some(path.strip_prefix("///").unwrap_or(path))
 }
 
 /// A stop flag that Ctrl-C and `kill` set; a second Ctrl-C ends the process at once.

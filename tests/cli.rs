@@ -210,8 +210,7 @@ fn boards_come_in_every_format() {
 fn nothing_tracked_yet_is_a_friendly_word() {
     let scratch = Scratch::new();
     for args in [
-        &["experiments", "list"][..],
-        &["compare", "--experiment", "e"],
+        &["compare", "--experiment", "e"][..],
         &["runs", "list", "--experiment", "e"],
     ] {
         let outcome = scratch.fails(2, args);
@@ -222,6 +221,8 @@ fn nothing_tracked_yet_is_a_friendly_word() {
             "{outcome}"
         );
     }
+    let listed = scratch.ok(&["experiments", "list", "--json"]).json();
+    assert_eq!(listed, serde_json::json!({"experiments": []}));
     assert!(!scratch.file(".assize").exists(), "looking creates nothing");
 }
 

@@ -3,7 +3,6 @@
 //! Needs the weights (`make weights`); without them it says so and tests nothing.
 
 #![allow(clippy::print_stderr, reason = "a test that skips or fails says why")]
-
 #![cfg(feature = "embedded")]
 
 mod support;

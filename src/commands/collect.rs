@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -100,7 +99,17 @@ pub fn plan(
         judge_kind: settings.judge_kind.clone(),
         jobs: settings.jobs,
         shard,
-        recorded: recorded(settings),
+        recorded: BTreeMap::from([
+            ("mlflow_url".to_owned(), session.tracking_uri().to_owned()),
+            ("evict".to_owned(), evict.to_string()),
+            (
+                "shard".to_owned(),
+                shard.map_or_else(|| "1/1".to_owned(), |(this, of)| format!("{this}/{of}")),
+            ),
+        ])
+        .into_iter()
+        .chain(recorded(settings))
+        .collect(),
     };
     Grid::new(&task, &options)?;
     let plan = Plan {
@@ -135,8 +144,16 @@ fn recorded(settings: &Settings) -> BTreeMap<String, String> {
     recorded.insert("timeout".to_owned(), settings.timeout.to_string());
     recorded.insert("retries".to_owned(), settings.retries.to_string());
     recorded.insert("judge_kind".to_owned(), settings.judge_kind.clone());
-    if !settings.base_url.is_empty() {
-        recorded.insert("base_url".to_owned(), settings.base_url.clone());
+    recorded.insert("threads".to_owned(), settings.threads.to_string());
+    recorded.insert("fast".to_owned(), settings.fast.to_string());
+    for (key, value) in [
+        ("base_url", settings.base_url.clone()),
+        ("script", settings.script.clone()),
+        ("assume_size", settings.assume_size.join(",")),
+    ] {
+        if !value.is_empty() {
+            recorded.insert(key.to_owned(), value);
+        }
     }
     recorded
 }
@@ -169,29 +186,24 @@ pub fn execute(
         .unwrap_or(0)
         .min(24);
     let progress = CollectProgress::new(&session.output, name_width);
-    let broken: Mutex<Option<std::io::Error>> = Mutex::new(None);
+    // Where nobody reads the events any more, the collection goes on without them.
+    let unread = AtomicBool::new(false);
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| tell_when_stopping(&progress, stop, &done));
         let observe = |event: Event<'_>| {
             progress.take(&event);
             if let (true, Event::Cell(cell)) = (session.output.json, &event)
-                && let Err(error) = emit(&session.output, cell)
+                && !unread.load(Ordering::Relaxed)
+                && emit(&session.output, cell).is_err()
             {
-                // Nobody reads the events any more; stop as if asked to.
-                stop.store(true, Ordering::SeqCst);
-                if let Ok(mut broken) = broken.lock() {
-                    *broken = Some(error);
-                }
+                unread.store(true, Ordering::Relaxed);
             }
         };
         let result = collect::run(&collection, &observe);
         done.store(true, Ordering::SeqCst);
         result
     });
-    if let Some(error) = broken.into_inner().ok().flatten() {
-        return Err(error.into());
-    }
     Ok(result)
 }
 

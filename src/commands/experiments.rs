@@ -9,7 +9,12 @@ use crate::session::Session;
 
 /// Lists the experiments that hold runs.
 pub fn list(session: &Session) -> anyhow::Result<Exit> {
-    let experiments = session.store(true)?.experiment_list()?;
+    // A folder where nothing was collected yet has no experiments, which is no mistake.
+    let experiments = if session.store_exists() {
+        session.store(true)?.experiment_list()?
+    } else {
+        Vec::new()
+    };
     if session.output.json {
         session
             .output

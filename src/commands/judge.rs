@@ -1,9 +1,10 @@
 //! `assize judge …`: hand out blind cases, take scores back, ask a model, look how far it is.
 
 use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use assize_domain::model::ProviderKind;
 use assize_pipeline::gate;
 use assize_pipeline::judge::apply::{self, ApplyOptions};
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary};
@@ -74,6 +75,13 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         return Ok(Exit::Done);
     };
     let text = judge_file_text(&export)?;
+    if let Some(kept) = keep_aside(out)? {
+        session.output.say(&format!(
+            "{} was there already and is now {}.",
+            out.display(),
+            kept.display()
+        ));
+    }
     // The record comes first: a file without one could never be applied.
     store.sitting_open(&export.sitting)?;
     if out == Path::new("-") {
@@ -82,6 +90,12 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         write_whole(out, &text)?;
     }
     let file = out.display();
+    if export.left_under_other_rubrics > 0 {
+        session.output.say(&format!(
+            "{} runs wait under an older rubric; export again once these are judged.",
+            export.left_under_other_rubrics
+        ));
+    }
     session.output.say(&format!(
         "{} cases of {} runs in {file} (sitting {}).\nNext: fill in the scores, then assize judge apply {file}",
         export.cases.len(),
@@ -89,6 +103,23 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         export.sitting.id,
     ));
     Ok(Exit::Done)
+}
+
+/// Puts an older file of that name aside: it may hold scores that nobody has applied yet.
+fn keep_aside(out: &Path) -> anyhow::Result<Option<PathBuf>> {
+    if out == Path::new("-") || !out.exists() {
+        return Ok(None);
+    }
+    let name = out
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let aside = (1..10_000)
+        .map(|n| out.with_file_name(format!("{name}.{n}.bak")))
+        .find(|path| !path.exists());
+    let Some(aside) = aside else { return Ok(None) };
+    std::fs::rename(out, &aside).with_context(|| format!("cannot put {} aside", out.display()))?;
+    Ok(Some(aside))
 }
 
 /// The file, with one case a line so that it can be edited and diffed.
@@ -138,6 +169,14 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
         let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
         return Err(PipelineError::Invalid(message).into());
     }
+    if let Some(name) = options
+        .judged_by
+        .as_deref()
+        .filter(|name| !assize_domain::judge::is_name(name))
+    {
+        let message = format!("--judged-by is '{name}': use a name without control characters");
+        return Err(PipelineError::Invalid(message).into());
+    }
     let mut text = String::new();
     if file == Path::new("-") {
         std::io::stdin()
@@ -164,6 +203,12 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
             applied.cases, judge.name, judge.kind, applied.tier, applied.experiment
         ),
     });
+    if applied.dropped > 0 {
+        session.output.say(&format!(
+            "{} cases were passed over: their runs were deleted.",
+            applied.dropped
+        ));
+    }
     if applied.unscored > 0 {
         session.output.say(&format!(
             "{} cases are unscored and stay pending.",
@@ -245,7 +290,7 @@ pub fn judge_automatically(
     Ok(summary?)
 }
 
-/// A judge that holds weights here obeys the size gate; one behind an API holds none.
+/// A judge obeys the size gate like any model; one behind an API holds no weights here.
 fn describe_judge(
     providers: &mut session::Providers,
     id: &assize_domain::model::ModelId,
@@ -253,15 +298,11 @@ fn describe_judge(
 ) -> anyhow::Result<gate::Sized> {
     let of_kind = providers.of_kind(id.provider)?;
     let mut sizes = settings.assumed_sizes();
-    if of_kind.iter().all(|provider| provider.host().is_none()) {
+    if id.provider == ProviderKind::OpenAi {
         sizes.entry(id.to_string()).or_insert(f64::MIN_POSITIVE);
     }
     let model = gate::describe(id, &of_kind, &sizes)?;
-    if model
-        .providers
-        .iter()
-        .any(|provider| provider.host().is_none())
-    {
+    if id.provider == ProviderKind::OpenAi {
         return Ok(model);
     }
     let (mut admitted, rejected) = gate::admit(vec![model], settings.max_model_b);

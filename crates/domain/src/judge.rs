@@ -92,6 +92,11 @@ pub fn is_kind(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "-_.:/@".contains(c))
 }
 
+/// Whether a text can be a judge's name: it is shown on terminals.
+pub fn is_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

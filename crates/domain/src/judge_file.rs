@@ -95,18 +95,23 @@ pub struct Checked {
     pub verdicts: BTreeMap<String, Vec<Verdict>>,
     /// Cases that carry no (complete) scores.
     pub unscored: usize,
+    /// Cases whose run is gone.
+    pub dropped: usize,
 }
 
-/// Checks a whole file against the cases of its sitting.
+/// Checks a whole file against the cases of its sitting. Cases in `gone` were handed out, but
+/// their runs were deleted since: they are passed over.
 pub fn check(
     file: &Value,
     rubric: &Rubric,
     cases: &BTreeMap<String, KnownCase>,
+    gone: &BTreeSet<String>,
     partial: bool,
 ) -> Result<Checked, Vec<FileProblem>> {
     let mut reader = Reader {
         rubric,
         cases,
+        gone,
         partial,
         problems: Vec::new(),
         checked: Checked::default(),
@@ -126,6 +131,7 @@ pub fn check(
 struct Reader<'a> {
     rubric: &'a Rubric,
     cases: &'a BTreeMap<String, KnownCase>,
+    gone: &'a BTreeSet<String>,
     partial: bool,
     problems: Vec<FileProblem>,
     checked: Checked,
@@ -151,7 +157,10 @@ impl Reader<'_> {
         for (pointer, key) in [("/judge/kind", true), ("/judge/name", false)] {
             let value = match file.pointer(pointer) {
                 None | Some(Value::Null) => None,
-                Some(Value::String(text)) if !key || crate::judge::is_kind(text) => {
+                Some(Value::String(text)) if key && crate::judge::is_kind(text) => {
+                    Some(text.to_lowercase())
+                }
+                Some(Value::String(text)) if !key && crate::judge::is_name(text) => {
                     Some(text.clone())
                 }
                 Some(other) => {
@@ -190,6 +199,10 @@ impl Reader<'_> {
                 );
                 continue;
             };
+            if self.gone.contains(id) {
+                self.checked.dropped += 1;
+                continue;
+            }
             let Some(known) = self.cases.get(id) else {
                 self.say(
                     format!("{here}/case"),
@@ -384,7 +397,8 @@ mod tests {
     }
 
     fn problems(file: &Value, partial: bool) -> Vec<String> {
-        let problems = check(file, &rubric(), &known(), partial).expect_err("unsound");
+        let problems =
+            check(file, &rubric(), &known(), &BTreeSet::new(), partial).expect_err("unsound");
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -394,7 +408,7 @@ mod tests {
             &json!({"tone": 2, "ok": true}),
             &json!({"tone": 1, "ok": false}),
         );
-        let checked = check(&file, &rubric(), &known(), false).expect("sound");
+        let checked = check(&file, &rubric(), &known(), &BTreeSet::new(), false).expect("sound");
         let verdicts = &checked.verdicts["run"];
         assert_eq!(
             verdicts.iter().map(|it| it.composite).collect::<Vec<_>>(),
@@ -440,7 +454,7 @@ mod tests {
             problems(&half, false),
             ["/cases/1/scores/tone is missing (use --partial to leave cases unscored)"]
         );
-        let checked = check(&half, &rubric(), &known(), true).expect("sound");
+        let checked = check(&half, &rubric(), &known(), &BTreeSet::new(), true).expect("sound");
         assert_eq!((checked.verdicts["run"].len(), checked.unscored), (1, 1));
     }
 

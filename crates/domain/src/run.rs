@@ -19,6 +19,8 @@ pub mod tag {
     pub const SCENARIO_SHA256: &str = "scenario_sha256";
     pub const MODEL_DIGEST: &str = "model_digest";
     pub const CELL_KEY: &str = "cell_key";
+    /// What shaped the output besides model, prompt and scenario, in words.
+    pub const SETTINGS: &str = "settings";
     pub const ASSIZE_VERSION: &str = "assize_version";
     pub const PROVENANCE: &str = "provenance";
     /// Why a failed cell failed.

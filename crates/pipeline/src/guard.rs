@@ -13,7 +13,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,21 +43,18 @@ pub struct Tenancy {
     provider: Arc<dyn Provider>,
     host: Option<String>,
     model: String,
-    digest: String,
     heartbeat: Option<Heartbeat>,
     pub load_ms: f64,
-    /// Whether the model was in memory already, left there by a process of ours.
-    pub was_resident: bool,
     _lock: Option<Lock>,
 }
 
 /// How a model is to be loaded.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it holds a closure")]
 pub struct Place<'a> {
     pub num_ctx: u32,
     pub candidates: u32,
     /// Ends the wait for somebody else's turn.
-    pub stop: &'a AtomicBool,
+    pub stopped: &'a dyn Fn() -> bool,
 }
 
 /// How often we write down that the model in use is still our own, and how much longer than
@@ -77,17 +73,20 @@ impl Guard {
         waiting: impl FnOnce(),
     ) -> Result<Tenancy> {
         let host = provider.host();
-        let mut was_resident = false;
         let mut held = None;
         let mut heartbeat = None;
         if let Some(host) = &host {
             held = Some(lock::acquire(
                 &self.locks,
                 &format!("memory of {}", memory_of(host)),
-                place.stop,
+                place.stopped,
                 waiting,
             )?);
-            was_resident = self.clear(provider.as_ref(), host, model)?;
+            // Whoever held the memory before may have been unable to free it.
+            if (place.stopped)() {
+                return Err(PipelineError::Interrupted);
+            }
+            self.clear(provider.as_ref(), host, model)?;
             self.remember(host, model, digest)?;
             heartbeat = Some(self.keep_remembering(host, model, digest));
         }
@@ -103,10 +102,8 @@ impl Guard {
             provider: Arc::clone(provider),
             host,
             model: model.to_owned(),
-            digest: digest.to_owned(),
             heartbeat,
             load_ms,
-            was_resident,
             _lock: held,
         })
     }
@@ -144,7 +141,7 @@ impl Guard {
     }
 
     /// Makes sure that the host holds nothing but, perhaps, `model` of our own.
-    fn clear(&self, provider: &dyn Provider, host: &str, model: &str) -> Result<bool> {
+    fn clear(&self, provider: &dyn Provider, host: &str, model: &str) -> Result<()> {
         let residents = provider.resident()?;
         let (ours, foreign): (Vec<_>, Vec<_>) = {
             let known = self.state.loaded_list(host)?;
@@ -168,19 +165,17 @@ impl Guard {
                 models,
             });
         }
-        let mut was_resident = false;
         for Resident {
             model: resident, ..
         } in ours.iter().chain(&foreign)
         {
             let keep = same_model(resident, model) && ours.iter().any(|it| it.model == *resident);
             if keep {
-                was_resident = true;
                 continue;
             }
             self.free(provider, host, resident)?;
         }
-        Ok(was_resident)
+        Ok(())
     }
 
     fn remember(&self, host: &str, model: &str, digest: &str) -> Result<()> {
@@ -203,13 +198,6 @@ impl Guard {
 }
 
 impl Tenancy {
-    /// Notes that the model was used just now, without waiting for the next beat.
-    pub fn renew(&self) -> Result<()> {
-        self.host.as_ref().map_or(Ok(()), |host| {
-            self.guard.remember(host, &self.model, &self.digest)
-        })
-    }
-
     /// Unloads the model, sees that it is gone, and lets the next one in.
     pub fn leave(mut self) -> Result<()> {
         // The last beat comes before the model is forgotten, not after.

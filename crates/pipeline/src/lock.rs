@@ -6,7 +6,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use assize_domain::hash::sha256_hex;
@@ -21,11 +20,11 @@ pub struct Lock {
 
 /// Takes the lock on `what`, waiting while another process holds it.
 ///
-/// `waiting` is called once if there is somebody to wait for; `stop` ends the wait.
+/// `waiting` is called once if there is somebody to wait for; `stopped` ends the wait.
 pub fn acquire(
     folder: &Path,
     what: &str,
-    stop: &AtomicBool,
+    stopped: &dyn Fn() -> bool,
     waiting: impl FnOnce(),
 ) -> Result<Lock> {
     let path = folder.join(format!("{}.lock", &sha256_hex(what.as_bytes())[..16]));
@@ -50,7 +49,7 @@ pub fn acquire(
         if let Some(say) = waiting.take() {
             say();
         }
-        if stop.load(Ordering::Relaxed) {
+        if stopped() {
             return Err(PipelineError::Interrupted);
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -59,12 +58,14 @@ pub fn acquire(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
     fn a_second_holder_waits_until_the_first_lets_go() {
         let folder = tempfile::tempdir().expect("temp folder");
-        let stop = AtomicBool::new(false);
+        let stop = || false;
         let first =
             acquire(folder.path(), "x", &stop, || panic!("nobody holds it yet")).expect("free");
         let other = acquire(folder.path(), "y", &stop, || panic!("another lock")).expect("free");
@@ -88,10 +89,8 @@ mod tests {
     #[test]
     fn waiting_can_be_interrupted() {
         let folder = tempfile::tempdir().expect("temp folder");
-        let stop = AtomicBool::new(false);
-        let _held = acquire(folder.path(), "x", &stop, || {}).expect("free");
-        stop.store(true, Ordering::SeqCst);
-        let error = acquire(folder.path(), "x", &stop, || {}).expect_err("held");
+        let _held = acquire(folder.path(), "x", &|| false, || {}).expect("free");
+        let error = acquire(folder.path(), "x", &|| true, || {}).expect_err("held");
         assert!(matches!(error, PipelineError::Interrupted));
     }
 }

@@ -127,6 +127,10 @@ pub struct BoardRun<'a> {
     pub prompt: &'a str,
     pub prompt_sha256: &'a str,
     pub scenario: &'a str,
+    pub scenario_sha256: &'a str,
+    pub model_digest: &'a str,
+    /// What else shaped the output, in words ([`assize_domain::run::tag::SETTINGS`]).
+    pub settings: &'a str,
     pub status: RunStatus,
     pub rubric: RubricRef,
     pub n_candidates: u32,

@@ -50,6 +50,7 @@ impl<'a> Writer<'a> {
             (tag::RUBRIC, &task.rubric.id),
             (tag::RUBRIC_SHA256, &task.rubric.sha256),
             (tag::MODEL_DIGEST, &model.info.digest),
+            (tag::SETTINGS, &settings_words(options)),
             (tag::ASSIZE_VERSION, collection.version),
             (tag::PROVENANCE, &model.info.provenance),
         ];
@@ -309,6 +310,23 @@ impl<'a> Writer<'a> {
         }
         metrics
     }
+}
+
+/// Options that change the output, as boards name them where runs differ.
+fn settings_words(options: &CollectOptions) -> String {
+    let CollectOptions {
+        n_tips,
+        temperature,
+        max_tokens,
+        num_ctx,
+        seed,
+        diversity,
+        ..
+    } = options;
+    format!(
+        "n_tips {n_tips}, temperature {temperature}, max_tokens {max_tokens}, num_ctx {num_ctx}, seed {seed}, \
+         diversity {diversity}"
+    )
 }
 
 fn messages(rendered: &Rendered) -> Vec<Message> {

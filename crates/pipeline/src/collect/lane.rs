@@ -100,13 +100,12 @@ impl<'a> Lane<'a> {
             self.collection.store.uri(),
             model.id
         );
-        let _cells_lock =
-            lock::acquire(&self.collection.locks, &what, self.collection.stop, || {
-                (self.observer)(Event::Waiting {
-                    model,
-                    on: "another collect that works on the same cells",
-                });
-            })?;
+        let _cells_lock = lock::acquire(&self.collection.locks, &what, &|| self.stopped(), || {
+            (self.observer)(Event::Waiting {
+                model,
+                on: "another collect that works on the same cells",
+            });
+        })?;
         let work = Work {
             lane: self,
             host,
@@ -252,7 +251,7 @@ impl<'a> Work<'a, '_> {
         let place = Place {
             num_ctx: options.num_ctx,
             candidates: options.n_tips,
-            stop: collection.stop,
+            stopped: &|| self.lane.stopped(),
         };
         let entered = collection.guard.enter(
             &self.host.provider,

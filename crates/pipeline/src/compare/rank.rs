@@ -199,10 +199,14 @@ fn chances(means: &[Vec<Option<f64>>], ranked: &[usize], draws: Draws) -> BTreeM
     let Ok(best) = best::probability_of_best(&means, draws) else {
         return BTreeMap::new();
     };
+    // It stands on the scenarios that every pair has.
+    if best.blocks < MIN_TEST_BLOCKS {
+        return BTreeMap::new();
+    }
     ranked
         .iter()
         .copied()
-        .zip(best.arms.iter().map(|arm| arm.p_best))
+        .zip(best.arms.iter().map(|arm| arm.p_best.clamp(0.0, 1.0)))
         .collect()
 }
 

@@ -14,27 +14,34 @@ use super::CompareOptions;
 use crate::judge::rubric_of;
 use crate::{PipelineError, Result};
 
-/// A pair with the exact content of its prompt.
+/// A pair with the exact contents of its model and prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Arm {
     model: String,
+    model_digest: String,
     prompt: String,
     prompt_sha256: String,
 }
 
-/// Everything that ranking needs.
+/// Everything that ranking needs: the runs under one rubric.
 #[derive(Debug, Default)]
 pub struct Scores {
     arms: Vec<Arm>,
     arm_index: HashMap<Arm, usize>,
-    pub scenarios: Vec<String>,
-    scenario_index: HashMap<String, usize>,
+    /// Id and content: an edited scenario is another one, and nothing is paired across the edit.
+    pub scenarios: Vec<(String, String)>,
+    scenario_index: HashMap<(String, String), usize>,
     pub rubric: Option<RubricRef>,
     pub full_rubric: Option<Rubric>,
+    names: Vec<String>,
+    first_run: String,
     tiers: BTreeMap<Tier, TierScores>,
     speeds: Vec<Speed>,
+    /// In how many ways the runs were collected, in words.
+    pub settings: BTreeSet<String>,
     cells: u32,
     failed: u32,
+    /// Runs under other rubrics, which are not in here.
     pub other_rubric_runs: u32,
     first_pair: Option<usize>,
 }
@@ -67,63 +74,73 @@ struct Speed {
     tokens_per_s: (f64, u32),
 }
 
-/// Reads the runs of one split.
+/// Reads the runs of one split. Scores under different rubrics are never put side by side: the
+/// newest rubric that has verdicts is taken, and the runs under others are counted.
 pub fn read(store: &dyn Tracking, options: &CompareOptions) -> Result<Scores> {
-    let mut scores = Scores::default();
-    let mut names: Vec<String> = Vec::new();
-    let mut first_run: Option<String> = None;
+    let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(&options.experiment, options.split, &mut |run| {
-        if first_run.is_none() {
-            first_run = Some(run.run_id.to_owned());
-            match rubric_of(store, run.run_id, &run.rubric) {
-                Ok(rubric) => {
-                    names = rubric.score_names().map(str::to_owned).collect();
-                    scores.rubric = Some(run.rubric.clone());
-                    scores.full_rubric = Some(rubric);
-                }
-                Err(wrong) => error = Some(wrong),
-            }
-        }
-        scores.add(&run, &names);
+        let known = by_rubric
+            .iter()
+            .position(|it| it.rubric.as_ref() == Some(&run.rubric));
+        let place = known.unwrap_or_else(|| {
+            let opened = Scores::open(store, &run).unwrap_or_else(|wrong| {
+                error.get_or_insert(wrong);
+                Scores::default()
+            });
+            by_rubric.push(opened);
+            by_rubric.len() - 1
+        });
+        by_rubric[place].add(&run);
         Ok(())
     })?;
     if let Some(error) = error {
         return Err(error);
     }
-    if let Some(run_id) = first_run {
-        scores.first_pair = scores.first_of_grid(store, &run_id)?;
-    }
+    let all: u32 = by_rubric.iter().map(|scores| scores.cells).sum();
+    let newest = by_rubric
+        .iter()
+        .rposition(|scores| !scores.tiers.is_empty());
+    let chosen = newest.or_else(|| by_rubric.len().checked_sub(1));
+    let Some(mut scores) = chosen.map(|place| by_rubric.swap_remove(place)) else {
+        return Ok(Scores::default());
+    };
+    scores.other_rubric_runs = all - scores.cells;
+    scores.first_pair = scores.first_of_grid(store)?;
     Ok(scores)
 }
 
 impl Scores {
-    fn add(&mut self, run: &BoardRun<'_>, names: &[String]) {
-        let arm = Arm {
-            model: run.model.to_owned(),
-            prompt: run.prompt.to_owned(),
-            prompt_sha256: run.prompt_sha256.to_owned(),
-        };
-        let arm = if let Some(known) = self.arm_index.get(&arm) {
+    /// Starts with the rubric of a run.
+    fn open(store: &dyn Tracking, run: &BoardRun<'_>) -> Result<Self> {
+        let rubric = rubric_of(store, run.run_id, &run.rubric)?;
+        Ok(Self {
+            names: rubric.score_names().map(str::to_owned).collect(),
+            rubric: Some(run.rubric.clone()),
+            full_rubric: Some(rubric),
+            first_run: run.run_id.to_owned(),
+            ..Self::default()
+        })
+    }
+
+    fn add(&mut self, run: &BoardRun<'_>) {
+        let arm = self.arm_of(run);
+        let content = (run.scenario.to_owned(), run.scenario_sha256.to_owned());
+        let scenario = if let Some(known) = self.scenario_index.get(&content) {
             *known
         } else {
-            self.arms.push(arm.clone());
-            self.speeds.push(Speed::default());
-            self.arm_index.insert(arm, self.arms.len() - 1);
-            self.arms.len() - 1
-        };
-        let scenario = if let Some(known) = self.scenario_index.get(run.scenario) {
-            *known
-        } else {
-            self.scenarios.push(run.scenario.to_owned());
+            self.scenarios.push(content.clone());
             self.scenario_index
-                .insert(run.scenario.to_owned(), self.scenarios.len() - 1);
+                .insert(content, self.scenarios.len() - 1);
             self.scenarios.len() - 1
         };
         self.cells += 1;
         if run.status == RunStatus::Failed {
             self.failed += 1;
             return;
+        }
+        if !self.settings.contains(run.settings) {
+            self.settings.insert(run.settings.to_owned());
         }
         let speed = &mut self.speeds[arm];
         for (sum, value) in [
@@ -135,24 +152,29 @@ impl Scores {
                 sum.1 += 1;
             }
         }
-        // Scores under different rubrics are never put side by side.
-        if self.rubric.as_ref() != Some(&run.rubric) {
-            self.other_rubric_runs += 1;
-            return;
-        }
         for tier in Tier::ALL {
-            self.add_tier(run, tier, arm, scenario, names);
+            self.add_tier(run, tier, arm, scenario);
         }
     }
 
-    fn add_tier(
-        &mut self,
-        run: &BoardRun<'_>,
-        tier: Tier,
-        arm: usize,
-        scenario: usize,
-        names: &[String],
-    ) {
+    fn arm_of(&mut self, run: &BoardRun<'_>) -> usize {
+        let arm = Arm {
+            model: run.model.to_owned(),
+            model_digest: run.model_digest.to_owned(),
+            prompt: run.prompt.to_owned(),
+            prompt_sha256: run.prompt_sha256.to_owned(),
+        };
+        if let Some(known) = self.arm_index.get(&arm) {
+            return *known;
+        }
+        self.arms.push(arm.clone());
+        self.speeds.push(Speed::default());
+        self.arm_index.insert(arm, self.arms.len() - 1);
+        self.arms.len() - 1
+    }
+
+    fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, arm: usize, scenario: usize) {
+        let names = &self.names;
         let verdicts = effective(&run.files, tier, &run.rubric.sha256);
         if verdicts.is_empty() {
             return;
@@ -176,8 +198,8 @@ impl Scores {
     }
 
     /// The first model × first prompt of the experiment, as its first collect named them.
-    fn first_of_grid(&self, store: &dyn Tracking, first_run: &str) -> Result<Option<usize>> {
-        let run = store.run_get(first_run)?;
+    fn first_of_grid(&self, store: &dyn Tracking) -> Result<Option<usize>> {
+        let run = store.run_get(&self.first_run)?;
         let list = |key: &str| {
             let value = run
                 .params
@@ -212,7 +234,8 @@ impl Scores {
         self.tiers.get(&tier)
     }
 
-    /// All pairs. Where a prompt's name has had two contents they are two: `v1@3fa2c1`.
+    /// All pairs. Where a prompt's name has had two contents they are two (`v1@3fa2c1`), and so
+    /// it is with a model's tag.
     pub fn pairs(&self) -> Vec<Pair> {
         let mut contents: HashMap<&str, BTreeSet<&str>> = HashMap::new();
         for arm in &self.arms {
@@ -220,21 +243,23 @@ impl Scores {
                 .entry(&arm.prompt)
                 .or_default()
                 .insert(&arm.prompt_sha256);
+            contents
+                .entry(&arm.model)
+                .or_default()
+                .insert(&arm.model_digest);
         }
-        let name = |arm: &Arm| {
-            if contents[arm.prompt.as_str()].len() > 1 {
-                format!("{}@{}", arm.prompt, short_hash(&arm.prompt_sha256))
+        let name = |name: &str, hash: &str| {
+            if contents[name].len() > 1 {
+                format!("{name}@{}", short_hash(hash))
             } else {
-                arm.prompt.clone()
+                name.to_owned()
             }
         };
-        self.arms
-            .iter()
-            .map(|arm| Pair {
-                model: arm.model.clone(),
-                prompt: name(arm),
-            })
-            .collect()
+        let pair = |arm: &Arm| Pair {
+            model: name(&arm.model, &arm.model_digest),
+            prompt: name(&arm.prompt, &arm.prompt_sha256),
+        };
+        self.arms.iter().map(pair).collect()
     }
 
     pub fn first_pair(&self) -> Option<usize> {

@@ -1,5 +1,7 @@
 //! What the figures carry, in words.
 
+use std::collections::BTreeSet;
+
 use assize_domain::leaderboard::{Decision, Leaderboard, Pair, Row};
 use assize_stats::power::{self, Goal};
 use assize_stats::table::Table;
@@ -58,7 +60,8 @@ pub fn decide(
         .filter(|row| is_ahead(row))
         .max_by(by_difference)
     {
-        return ship(winner, challengers.len());
+        let tested = challengers.iter().filter(|row| is_tested(row)).count();
+        return ship(winner, tested);
     }
     let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
     let lead = if difference(best) > 0.0 {
@@ -107,6 +110,12 @@ fn ship(winner: &Row, family: usize) -> Decision {
         reason,
         scenarios_needed: None,
     }
+}
+
+fn is_tested(row: &Row) -> bool {
+    row.vs_incumbent
+        .as_ref()
+        .is_some_and(|it| it.p_adjusted.is_some())
 }
 
 /// Whether the pair beats the incumbent, over the whole family of tests.
@@ -194,13 +203,29 @@ pub fn warnings(
         .count();
     if missing > 0 {
         warnings.push(format!(
-            "{} of the grid without verdicts: pairs are compared on the scenarios that both have",
-            count(missing, "cell") + if missing == 1 { " is" } else { " are" },
+            "{} no verdicts: pairs are compared on the scenarios that both have",
+            count(missing, "cell") + if missing == 1 { " has" } else { " have" },
         ));
     }
     if let Some((least, most)) = table.replicates().filter(|(least, most)| least != most) {
         warnings.push(format!(
             "cells have {least} to {most} judged candidates: each cell counts the same"
+        ));
+    }
+    let ids: BTreeSet<&str> = scores.scenarios.iter().map(|(id, _)| id.as_str()).collect();
+    if ids.len() < scores.scenarios.len() {
+        warnings.push(
+            "scenarios were edited between runs: an edited scenario counts as another one, and \
+             nothing is paired across the edit"
+                .to_owned(),
+        );
+    }
+    if scores.settings.len() > 1 {
+        let ways: Vec<&str> = scores.settings.iter().map(String::as_str).collect();
+        warnings.push(format!(
+            "runs were collected with different settings ({}): a difference may come from these; \
+             use one experiment for each",
+            ways.join("; "),
         ));
     }
     if scores.other_rubric_runs > 0 {

@@ -1,6 +1,6 @@
 //! Apply: a filled judge file becomes verdicts, all of it or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Judge;
@@ -8,7 +8,7 @@ use assize_domain::judge_file::{self, FileProblem, KnownCase};
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{Sitting, case_id};
 use assize_domain::verdict::VerdictFile;
-use assize_store::{Committed, Tracking};
+use assize_store::{Committed, StoreError, Tracking};
 use serde_json::Value;
 
 use super::rubric_of;
@@ -36,6 +36,8 @@ pub struct Applied {
     pub cases: usize,
     /// Cases that the file leaves unscored.
     pub unscored: usize,
+    /// Cases whose run was deleted after the export.
+    pub dropped: usize,
     #[serde(flatten)]
     pub committed: Committed,
 }
@@ -74,13 +76,15 @@ pub fn apply(
         );
         return Err(wrong("/sitting", message));
     };
-    let Some((first_run, _)) = sitting.runs.first() else {
-        return Err(wrong("/sitting", format!("'{id}' handed out no cases")));
+    let is_there = |run_id: &str| store.run_get(run_id).is_ok();
+    let Some((first_run, _)) = sitting.runs.iter().find(|(run_id, _)| is_there(run_id)) else {
+        let message = format!("'{id}' handed out no case whose run is still there");
+        return Err(wrong("/sitting", message));
     };
     let rubric = rubric_of(store, first_run, &sitting.rubric)?;
-    let cases = known_cases(store, &sitting)?;
+    let (cases, gone) = known_cases(store, &sitting)?;
     let checked =
-        judge_file::check(&file, &rubric, &cases, options.partial).map_err(|problems| {
+        judge_file::check(&file, &rubric, &cases, &gone, options.partial).map_err(|problems| {
             PipelineError::JudgeFile {
                 file: options.file.clone(),
                 problems,
@@ -112,17 +116,30 @@ pub fn apply(
         judge,
         cases: scored,
         unscored: checked.unscored,
+        dropped: checked.dropped,
         committed,
     })
 }
 
-/// Everything that the sitting handed out, by case id.
-fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<BTreeMap<String, KnownCase>> {
+/// Everything that the sitting handed out, by case id, and the cases whose run was deleted since.
+fn known_cases(
+    store: &dyn Tracking,
+    sitting: &Sitting,
+) -> Result<(BTreeMap<String, KnownCase>, BTreeSet<String>)> {
     let mut cases = BTreeMap::new();
+    let mut gone = BTreeSet::new();
     for (run_id, handed_out) in &sitting.runs {
-        // A run that was deleted since has no cases any more.
-        let Some(text) = store.artifact_get(run_id, artifact::CANDIDATES)? else {
-            continue;
+        let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
+            Ok(Some(text)) => text,
+            Ok(None) | Err(StoreError::NoRun { .. }) => {
+                gone.extend(
+                    handed_out
+                        .iter()
+                        .map(|index| case_id(&sitting.salt, run_id, *index)),
+                );
+                continue;
+            }
+            Err(error) => return Err(error.into()),
         };
         let candidates: Vec<Candidate> =
             serde_json::from_str(&text).map_err(|error| PipelineError::File {
@@ -146,7 +163,7 @@ fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<BTreeMap<Strin
             }
         }
     }
-    Ok(cases)
+    Ok((cases, gone))
 }
 
 /// Flag, then file, then whose desk the runs waited on.
@@ -156,10 +173,8 @@ fn name_judge(
     checked: &judge_file::Checked,
     run_id: &str,
 ) -> Result<Judge> {
-    let named = options
-        .judge_kind
-        .clone()
-        .or_else(|| checked.judge_kind.clone());
+    let flag = options.judge_kind.as_deref().map(str::to_lowercase);
+    let named = flag.or_else(|| checked.judge_kind.clone());
     let kind = if let Some(kind) = named {
         kind
     } else {

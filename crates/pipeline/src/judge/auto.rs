@@ -109,7 +109,7 @@ impl AutoJudge<'_> {
         let place = Place {
             num_ctx: self.num_ctx,
             candidates: u32::try_from(batch).unwrap_or(u32::MAX),
-            stop: self.stop,
+            stopped: &|| self.stop.load(Ordering::Relaxed),
         };
         let (name, digest) = (&self.model.id.name, &self.model.info.digest);
         let provider = self.model.providers.first();

@@ -31,6 +31,8 @@ pub struct Export {
     pub rubric: Rubric,
     pub head: Map<String, Value>,
     pub cases: Vec<Case>,
+    /// Pending runs under older rubrics, which need a file of their own.
+    pub left_under_other_rubrics: usize,
 }
 
 /// Gathers pending cases; `None` where nothing is pending. Nothing is recorded yet:
@@ -51,21 +53,16 @@ pub fn export(
         runs.push(run);
         Ok(())
     })?;
+    // One rubric a file: the newest that anything waits under.
+    let pending = runs.len();
+    if let Some(newest) = runs.last().map(|run: &PendingRun| run.rubric.clone()) {
+        runs.retain(|run| run.rubric == newest);
+    }
+    let left_under_other_rubrics = pending - runs.len();
     let runs = limit(runs, options.limit);
     let Some(first) = runs.first() else {
         return Ok(None);
     };
-    if let Some(other) = runs.iter().find(|run| run.rubric != first.rubric) {
-        return Err(PipelineError::Invalid(format!(
-            "the pending runs of '{}' wait under two rubrics ({} {} and {} {}), and scores under different rubrics \
-             are never compared: judge them in separate experiments",
-            options.experiment,
-            first.rubric.id,
-            &first.rubric.sha256[..8],
-            other.rubric.id,
-            &other.rubric.sha256[..8],
-        )));
-    }
     let rubric = rubric_of(store, &first.run_id, &first.rubric)?;
     let seed = match options.seed {
         Some(seed) => seed,
@@ -100,6 +97,7 @@ pub fn export(
         rubric,
         head,
         cases,
+        left_under_other_rubrics,
     }))
 }
 

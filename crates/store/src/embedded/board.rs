@@ -72,6 +72,9 @@ fn show(
         prompt: &run.prompt,
         prompt_sha256: tag(2),
         scenario: &run.scenario,
+        scenario_sha256: tag(3),
+        model_digest: tag(4),
+        settings: tag(5),
         status: run.status,
         rubric: RubricRef {
             id: tag(0).to_owned(),

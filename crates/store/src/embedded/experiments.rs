@@ -65,7 +65,7 @@ fn no_experiment(conn: &Connection, name: &str) -> Attempt<StoreError> {
 pub(crate) fn experiment_list(conn: &Connection) -> Attempt<Vec<ExperimentSummary>> {
     let sql = format!(
         "SELECT e.name, e.experiment_id, count(*),
-                sum(t.value = {yes} AND r.status = 3), sum(t.value = {no}), e.last_update_time
+                sum(t.value = {yes} AND r.status = 3), sum(t.value = {no} AND r.status = 3), e.last_update_time
          FROM experiments e
          JOIN runs r ON r.experiment = e.experiment_id AND r.lifecycle_stage = 'active'
          JOIN tags t ON t.run = r.id AND t.key = {pending}

@@ -42,8 +42,10 @@ pub(crate) mod known {
     pub const JUDGE_KIND: i64 = 22;
     pub const RUBRIC: i64 = 23;
     pub const RUBRIC_SHA256: i64 = 24;
-    pub const PROMPT_SHA256: i64 = 25;
-    pub const CELL_KEY: i64 = 26;
+    // 25 to 27 are `prompt_sha256`, `scenario_sha256` and `model_digest`, which the board reads
+    // with their neighbours.
+    pub const SETTINGS: i64 = 28;
+    pub const CELL_KEY: i64 = 29;
 
     pub const N_CANDIDATES: i64 = 30;
     // 31 is `latency_ms`, between the two that bound the board's metrics.
@@ -65,7 +67,8 @@ INSERT INTO texts (id, text) VALUES
     (1, 'true'), (2, 'false'),
     (10, 'model'), (11, 'prompt'), (12, 'scenario'), (13, 'split'),
     (20, 'judge_pending'), (21, 'auto_pending'), (22, 'judge_kind'),
-    (23, 'rubric'), (24, 'rubric_sha256'), (25, 'prompt_sha256'), (26, 'cell_key'),
+    (23, 'rubric'), (24, 'rubric_sha256'), (25, 'prompt_sha256'),
+    (26, 'scenario_sha256'), (27, 'model_digest'), (28, 'settings'), (29, 'cell_key'),
     (30, 'n_candidates'), (31, 'latency_ms'), (32, 'tokens_per_s'),
     (40, 'context.json'), (41, 'candidates.json'), (42, 'prompt.txt'), (43, 'raw.txt'),
     (44, 'rubric.md'),
@@ -189,7 +192,7 @@ mod tests {
             (known::JUDGE_KIND, tag::JUDGE_KIND),
             (known::RUBRIC, tag::RUBRIC),
             (known::RUBRIC_SHA256, tag::RUBRIC_SHA256),
-            (known::PROMPT_SHA256, tag::PROMPT_SHA256),
+            (known::SETTINGS, tag::SETTINGS),
             (known::CELL_KEY, tag::CELL_KEY),
             (known::N_CANDIDATES, metric::N_CANDIDATES),
             (known::N_CANDIDATES + 1, metric::LATENCY_MS),

@@ -148,8 +148,8 @@ fn earlier<'a>(
 fn changed(run: &RunKey, file: &VerdictFile, verdict: &Verdict) -> StoreError {
     StoreError::Conflict(format!(
         "sitting {} has judged candidate {} of run {} already, with other scores or another \
-         rationale: correct a verdict with `assize judge amend {}`, or export the cases again",
-        file.sitting, verdict.candidate, run.run_id, run.run_id
+         rationale: verdicts are never overwritten, so apply the file as it was applied first",
+        file.sitting, verdict.candidate, run.run_id
     ))
 }
 

@@ -101,7 +101,14 @@ fn done<T: Send + 'static>(outcome: Result<T>, answer: SyncSender<Result<T>>) ->
 }
 
 fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
+    let file = identity(path);
     while let Ok(first) = waiting.recv() {
+        // What is written into a file that nobody can find any more is lost.
+        if identity(path) != file {
+            let refused = first(Err(stopped(path, "the file was deleted or replaced meanwhile")));
+            (refused.acknowledge)(None);
+            continue;
+        }
         if let Err(error) = session.conn.execute_batch("BEGIN IMMEDIATE") {
             let refused = first(Err(explain(path, error)));
             (refused.acknowledge)(None);
@@ -123,6 +130,19 @@ fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
         }
         finish(path, &mut session, group);
     }
+}
+
+/// Which file is found at a path now.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> bool {
+    path.exists()
 }
 
 fn roll_back(session: &mut Session) {

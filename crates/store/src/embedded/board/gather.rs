@@ -46,8 +46,8 @@ pub(super) struct Facts {
     pub model: Arc<str>,
     pub prompt: Arc<str>,
     pub scenario: Arc<str>,
-    /// `rubric`, `rubric_sha256`, `prompt_sha256`.
-    pub tags: [Option<Arc<str>>; 3],
+    /// From `rubric` to `settings`, in the order of [`known`].
+    pub tags: [Option<Arc<str>>; 6],
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
@@ -66,7 +66,7 @@ pub(super) fn gather(
     let experiment = experiment_need(conn, experiment)?;
     let mut runs = conn.prepare_cached(&walk("r.run_id, r.status", ""))?;
     let mut params = conn.prepare_cached(&lane("params", known::MODEL, known::SPLIT))?;
-    let mut tags = conn.prepare_cached(&lane("tags", known::RUBRIC, known::PROMPT_SHA256))?;
+    let mut tags = conn.prepare_cached(&lane("tags", known::RUBRIC, known::SETTINGS))?;
     let mut metrics = conn.prepare_cached(&lane(
         "latest_metrics",
         known::N_CANDIDATES,
@@ -184,7 +184,7 @@ impl Lanes<'_> {
         if split.as_deref().unwrap_or(Split::Selection.as_str()) != self.split.as_str() {
             return Ok(());
         }
-        let mut tags = [const { None }; 3];
+        let mut tags = [const { None }; 6];
         self.tags.each(run, |row| {
             tags[offset(row, known::RUBRIC)?] = Some(texts.value(row)?);
             Ok(())
