@@ -276,6 +276,10 @@ impl Providers {
     }
 
     #[cfg(feature = "embedded")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the same signature with and without the engine"
+    )]
     fn embedded(&self) -> anyhow::Result<Arc<dyn Provider>> {
         let mut config = assize_llama::EmbeddedConfig::new(&self.embedded.models_dir);
         config.threads = Some(self.embedded.threads).filter(|threads| *threads > 0);
