@@ -105,7 +105,10 @@ fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
     while let Ok(first) = waiting.recv() {
         // What is written into a file that nobody can find any more is lost.
         if identity(path) != file {
-            let refused = first(Err(stopped(path, "the file was deleted or replaced meanwhile")));
+            let refused = first(Err(stopped(
+                path,
+                "the file was deleted or replaced meanwhile",
+            )));
             (refused.acknowledge)(None);
             continue;
         }
