@@ -20,11 +20,20 @@ have_libclang() {
   return 1
 }
 
-# bindgen needs the compiler's own headers (stddef.h) beside libclang; Debian's libclang-dev brings them.
+# bindgen also needs clang's own headers; a bare libclang (which other packages bring) has none.
+have_clang_headers() {
+  [ -n "${BINDGEN_EXTRA_CLANG_ARGS:-}" ] && return 0
+  for file in /usr/lib/llvm-*/lib/clang/*/include/stddef.h /usr/lib/clang/*/include/stddef.h \
+    /usr/lib64/clang/*/include/stddef.h; do
+    [ -e "$file" ] && return 0
+  done
+  [ "$(uname -s)" = Darwin ]
+}
+
 command -v c++ >/dev/null 2>&1 || need g++
 command -v make >/dev/null 2>&1 || need make
 command -v cmake >/dev/null 2>&1 || need cmake
-have_libclang || need libclang-dev
+{ have_libclang && have_clang_headers; } || need libclang-dev
 command -v python3 >/dev/null 2>&1 || need python3
 python3 -m pip --version >/dev/null 2>&1 || need python3-pip
 
