@@ -14,7 +14,7 @@ use super::{CompareOptions, sentence};
 use crate::{PipelineError, Result};
 
 /// Random draws where there are too many scenarios to enumerate.
-const DRAWS: usize = 20_000;
+const DRAWS: usize = 10_000;
 
 /// Ranks the pairs by composite and tests each against the incumbent.
 pub fn rank(
