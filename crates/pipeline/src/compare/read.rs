@@ -28,9 +28,11 @@ struct Arm {
 pub struct Scores {
     arms: Vec<Arm>,
     arm_index: HashMap<Arm, usize>,
+    last_arm: usize,
     /// Id and content: an edited scenario is another one, and nothing is paired across the edit.
     pub scenarios: Vec<(String, String)>,
-    scenario_index: HashMap<(String, String), usize>,
+    /// By id: contents and their places in `scenarios`.
+    scenario_index: HashMap<String, Vec<(String, usize)>>,
     pub rubric: Option<RubricRef>,
     pub full_rubric: Option<Rubric>,
     names: Vec<String>,
@@ -125,15 +127,7 @@ impl Scores {
 
     fn add(&mut self, run: &BoardRun<'_>) {
         let arm = self.arm_of(run);
-        let content = (run.scenario.to_owned(), run.scenario_sha256.to_owned());
-        let scenario = if let Some(known) = self.scenario_index.get(&content) {
-            *known
-        } else {
-            self.scenarios.push(content.clone());
-            self.scenario_index
-                .insert(content, self.scenarios.len() - 1);
-            self.scenarios.len() - 1
-        };
+        let scenario = self.scenario_of(run);
         self.cells += 1;
         if run.status == RunStatus::Failed {
             self.failed += 1;
@@ -157,7 +151,37 @@ impl Scores {
         }
     }
 
+    fn scenario_of(&mut self, run: &BoardRun<'_>) -> usize {
+        let contents = self.scenario_index.get(run.scenario);
+        let known =
+            contents.and_then(|it| it.iter().find(|(sha256, _)| sha256 == run.scenario_sha256));
+        if let Some((_, place)) = known {
+            return *place;
+        }
+        let place = self.scenarios.len();
+        let content = (run.scenario.to_owned(), run.scenario_sha256.to_owned());
+        self.scenario_index
+            .entry(content.0.clone())
+            .or_default()
+            .push((content.1.clone(), place));
+        self.scenarios.push(content);
+        place
+    }
+
     fn arm_of(&mut self, run: &BoardRun<'_>) -> usize {
+        // Runs of one pair mostly follow each other.
+        if let Some(last) = self.arms.get(self.last_arm)
+            && (last.model.as_str(), last.prompt.as_str()) == (run.model, run.prompt)
+            && (last.model_digest.as_str(), last.prompt_sha256.as_str())
+                == (run.model_digest, run.prompt_sha256)
+        {
+            return self.last_arm;
+        }
+        self.last_arm = self.arm_find(run);
+        self.last_arm
+    }
+
+    fn arm_find(&mut self, run: &BoardRun<'_>) -> usize {
         let arm = Arm {
             model: run.model.to_owned(),
             model_digest: run.model_digest.to_owned(),
@@ -174,6 +198,9 @@ impl Scores {
     }
 
     fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, arm: usize, scenario: usize) {
+        if !run.files.iter().any(|file| file.tier == tier) {
+            return;
+        }
         let names = &self.names;
         let verdicts = effective(&run.files, tier, &run.rubric.sha256);
         if verdicts.is_empty() {
