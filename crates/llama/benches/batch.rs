@@ -20,21 +20,27 @@ use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::model::{LlamaChatMessage, LlamaModel};
 use llama_cpp_2::sampling::LlamaSampler;
+use llama_cpp_2::token::LlamaToken;
 
 const MODEL: &str = "smollm2-135m";
 const CANDIDATES: u32 = 5;
 const MAX_TOKENS: u32 = 64;
 const NUM_CTX: u32 = 2048;
 const TEMPERATURE: f64 = 0.7;
-const SYSTEM: &str = "You are a personal assistant who shows one useful tip at a time. A tip fits \
-    the persona, the time of day and the open tasks. It is concrete: it names what to do first, \
-    how long it takes and why it helps now. It is kind, never preachy, and it does not repeat \
-    the list of tasks. Good tips use what the person has at hand. Bad tips are vague, such as \
-    'stay organised'.";
+/// About as long as the built-in task's prompts, scenario included.
+const SYSTEM: &str = "You are an experienced mentor who shows one useful tip at a time. You have \
+    seen many people try to do everything at once, and you know that one step, taken now, is \
+    worth more than a plan. A tip fits the persona, the time of day and the open tasks. It is \
+    concrete: it names what to do first, how long it takes and why it helps now. It is kind, \
+    never preachy, and it does not repeat the list of tasks. Good tips use what the person has \
+    at hand. Bad tips are vague, such as 'stay organised', or try to do everything at once. Use \
+    only the facts that you are given, speak to the person as 'you', and write plain text.";
 const USER: &str = "Persona: Maya, a nurse who has just come home from a night shift and lives \
     with two small children. Time of day: early morning. Open tasks: pack lunch for the school \
-    trip, pay the electricity bill that is due today, call her mother back. Write a long \
-    and detailed tip for her with at least ten sentences, step by step, with times.";
+    trip, pay the electricity bill that is due today, call her mother back, prepare the slides \
+    for the ward meeting on Thursday, buy a birthday present for her sister. Write a long and \
+    detailed tip for her with at least ten sentences. Begin with what she should do first, and \
+    then explain step by step how the rest of her morning can go, with times.";
 
 fn main() {
     let mut arguments = std::env::args()
@@ -59,6 +65,10 @@ fn main() {
     let model = LlamaModel::load_from_file(backend().unwrap(), path, &params).unwrap();
     let mut by_hand = ByHand::new(&model, threads.unwrap_or_else(default_threads));
 
+    let prompt_tokens = by_hand.prompt().len();
+    println!(
+        "{CANDIDATES} candidates of {MAX_TOKENS} tokens after a prompt of {prompt_tokens} tokens"
+    );
     let rounds: Vec<Round> = (0..rounds)
         .map(|_| Round {
             batch: speed(|| generate(&exact, &[1, 2, 3, 4, 5])),
@@ -207,16 +217,22 @@ impl<'model> ByHand<'model> {
         Self { model, context }
     }
 
-    fn generate(&mut self) -> u64 {
-        let (model, context) = (self.model, &mut self.context);
-        let sequences = i32::try_from(CANDIDATES).unwrap();
-        let template = model.chat_template(None).unwrap();
+    fn prompt(&self) -> Vec<LlamaToken> {
+        let template = self.model.chat_template(None).unwrap();
         let chat = [("system", SYSTEM), ("user", USER)].map(|(role, content)| {
             LlamaChatMessage::new(role.to_owned(), content.to_owned()).unwrap()
         });
-        let text = model.apply_chat_template(&template, &chat, true).unwrap();
-        let prompt = model.vocab().tokenize(text.as_bytes(), true, true);
+        let text = self
+            .model
+            .apply_chat_template(&template, &chat, true)
+            .unwrap();
+        self.model.vocab().tokenize(text.as_bytes(), true, true)
+    }
 
+    fn generate(&mut self) -> u64 {
+        let prompt = self.prompt();
+        let context = &mut self.context;
+        let sequences = i32::try_from(CANDIDATES).unwrap();
         for sequence in 0..CANDIDATES {
             context
                 .clear_kv_cache_seq(Some(sequence), None, None)

@@ -15,6 +15,8 @@ use crate::{PipelineError, Result};
 
 /// Random draws where there are too many scenarios to enumerate.
 const DRAWS: usize = 10_000;
+/// Draws for the chance of being best, which is shown and decides nothing.
+const DISPLAY_DRAWS: usize = 2_000;
 
 /// Ranks the pairs by composite and tests each against the incumbent.
 pub fn rank(
@@ -38,7 +40,14 @@ pub fn rank(
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|arm| means[*arm].iter().any(Option::is_some))
         .collect();
-    let p_best = chances(&means, &ranked, draws);
+    let p_best = chances(
+        &means,
+        &ranked,
+        Draws {
+            count: DISPLAY_DRAWS,
+            ..draws
+        },
+    );
     let mut rows: Vec<Row> = ranked
         .iter()
         .filter_map(|&arm| {
