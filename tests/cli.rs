@@ -104,7 +104,7 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
             .contains("prompts/p1.md:2: no scenario has a field 'topc': use one of topic, angle"),
         "{outcome}"
     );
-    let json = scratch.fails(2, &["validate", "task", "--json"]).json();
+    let json = scratch.fails(2, "validate task --json").json();
     assert_eq!(json["ok"], false);
     assert!(json["problems"].as_array().is_some_and(|it| it.len() >= 3));
 }
@@ -117,27 +117,10 @@ fn boards_come_in_every_format() {
         "script.json",
         &script(&[("<script>alert(1)</script>", &["Walk."]), ("b", &["Rest."])]),
     );
-    scratch.ok(&[
-        "collect",
-        "--models",
-        "scripted:<script>alert(1)</script>,scripted:b",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--n-tips",
-        "1",
-    ]);
-    let empty = scratch.ok(&["compare", "--experiment", "e"]);
+    scratch.ok("collect --models scripted:<script>alert(1)</script>,scripted:b --script script.json --experiment e --n-tips 1");
+    let empty = scratch.ok("compare --experiment e");
     assert!(empty.stdout.contains("0 of 48 cells judged"), "{empty}");
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "judge.json",
-    ]);
+    scratch.ok("judge export --experiment e --out judge.json");
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         let good = case["candidate"] == "Walk.";
@@ -146,22 +129,8 @@ fn boards_come_in_every_format() {
         }
     }
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&["judge", "apply", "judge.json"]);
-    scratch.ok(&[
-        "compare",
-        "--experiment",
-        "e",
-        "-o",
-        "b.html",
-        "-o",
-        "b.md",
-        "-o",
-        "b.csv",
-        "-o",
-        "b.json",
-        "-o",
-        "b.txt",
-    ]);
+    scratch.ok("judge apply judge.json");
+    scratch.ok("compare --experiment e -o b.html -o b.md -o b.csv -o b.json -o b.txt");
     for name in ["b.html", "b.md"] {
         assert!(
             !scratch.read(name).contains("<script>alert"),
@@ -174,35 +143,22 @@ fn boards_come_in_every_format() {
         Some(6)
     );
     let table = scratch
-        .ok(&[
-            "compare",
-            "--experiment",
-            "e",
-            "--incumbent",
-            "scripted:b/v1",
-        ])
+        .ok("compare --experiment e --incumbent scripted:b/v1")
         .stdout;
     assert!(
         table.lines().all(|line| line.chars().count() <= 80),
         "{table}"
     );
     let board = scratch
-        .ok(&[
-            "compare",
-            "--experiment",
-            "e",
-            "--incumbent",
-            "scripted:b/v1",
-            "--json",
-        ])
+        .ok("compare --experiment e --incumbent scripted:b/v1 --json")
         .json();
     assert!(
         board["decision"]["winner"].is_object(),
         "{}",
         board["decision"]
     );
-    scratch.fails(2, &["compare", "--experiment", "e", "-o", "b.pdf"]);
-    let unknown = scratch.fails(2, &["compare", "--experiment", "e", "--incumbent", "x/y"]);
+    scratch.fails(2, "compare --experiment e -o b.pdf");
+    let unknown = scratch.fails(2, "compare --experiment e --incumbent x/y");
     assert!(unknown.stderr.contains("scripted:b/v1"), "{unknown}");
 }
 
@@ -221,7 +177,7 @@ fn nothing_tracked_yet_is_a_friendly_word() {
             "{outcome}"
         );
     }
-    let listed = scratch.ok(&["experiments", "list", "--json"]).json();
+    let listed = scratch.ok("experiments list --json").json();
     assert_eq!(listed, serde_json::json!({"experiments": []}));
     assert!(!scratch.file(".assize").exists(), "looking creates nothing");
 }
@@ -243,9 +199,7 @@ fn runs_can_be_taken_out_and_collected_again() {
         "--json",
     ];
     scratch.ok(&collect);
-    let runs = scratch
-        .ok(&["runs", "list", "--experiment", "e", "--json"])
-        .json();
+    let runs = scratch.ok("runs list --experiment e --json").json();
     let id = runs["runs"][0]["run_id"].as_str().expect("id").to_owned();
     scratch.fails(2, &["runs", "delete", &id[..8], "nonsense"]);
     assert_eq!(
@@ -255,11 +209,11 @@ fn runs_can_be_taken_out_and_collected_again() {
     );
     scratch.ok(&["runs", "delete", &id[..8]]);
     assert_eq!(scratch.ok(&collect).summary()["collected"], 1);
-    scratch.ok(&["runs", "export", "--experiment", "e", "-o", "runs.csv"]);
+    scratch.ok("runs export --experiment e -o runs.csv");
     assert_eq!(scratch.read("runs.csv").lines().count(), 49);
     assert_eq!(
         scratch
-            .ok(&["runs", "export", "--experiment", "e"])
+            .ok("runs export --experiment e")
             .stdout
             .lines()
             .count(),

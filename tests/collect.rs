@@ -208,9 +208,7 @@ fn failed_cells_are_reported_and_only_they_are_tried_again() {
     assert!(first.stderr.contains("3 of 24 cells failed"), "{first}");
 
     // What failed waits for the next collect, not for a judge.
-    let status = scratch
-        .ok(&["judge", "status", "--experiment", "e", "--json"])
-        .json();
+    let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(
         (&status["expert"]["pending"], &status["failed"]),
         (&json!(21), &json!(3))
@@ -225,7 +223,7 @@ fn failed_cells_are_reported_and_only_they_are_tried_again() {
         (count(&summary, "collected"), count(&summary, "skipped")),
         (3, 21)
     );
-    let listed = scratch.ok(&["experiments", "list", "--json"]).json();
+    let listed = scratch.ok("experiments list --json").json();
     assert_eq!(
         listed["experiments"][0]["runs"], 24,
         "a cell that failed first is still one run"
@@ -300,20 +298,7 @@ fn what_changes_the_output_makes_another_cell_and_nothing_else_does() {
         assert_eq!(run(other), 1, "{other:?}");
     }
     // The other cells of the grid do not matter.
-    let grown = scratch.ok(&[
-        "collect",
-        "--models",
-        "scripted:b,scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--prompts",
-        "v1",
-        "--n-scenarios",
-        "1",
-        "--json",
-    ]);
+    let grown = scratch.ok("collect --models scripted:b,scripted:a --script script.json --experiment e --prompts v1 --n-scenarios 1 --json");
     assert_eq!(
         (
             count(&grown.summary(), "collected"),
@@ -367,6 +352,6 @@ fn two_collectors_at_once_do_not_duplicate_cells() {
         collected += count(&outcome.summary(), "collected");
     }
     assert_eq!(collected, 48);
-    let listed = scratch.ok(&["experiments", "list", "--json"]).json();
+    let listed = scratch.ok("experiments list --json").json();
     assert_eq!(listed["experiments"][0]["runs"], 48);
 }

@@ -92,16 +92,8 @@ fn a_dry_run_generates_nothing() {
     scratch.ok(&collect("scripted:a", &["--n-scenarios", "2"]));
     let plan = scratch.ok(&collect("scripted:a", &["--dry-run"])).json();
     assert_eq!((&plan["cells"], &plan["missing"]), (&json!(24), &json!(18)));
-    let shown = scratch.ok(&[
-        "collect",
-        "--models",
-        "scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--dry-run",
-    ]);
+    let shown =
+        scratch.ok("collect --models scripted:a --script script.json --experiment e --dry-run");
     assert!(
         shown
             .stdout
@@ -139,7 +131,7 @@ fn settings_come_from_file_environment_and_flags() {
     assert_eq!(
         candidates(
             scratch
-                .command(&["collect", "--json", "--n-tips", "4"])
+                .command("collect --json --n-tips 4")
                 .env("ASSIZE_N_TIPS", "3")
         ),
         4
@@ -194,7 +186,7 @@ fn mistakes_on_the_command_line_are_explained() {
         assert!(outcome.stderr.contains(expected), "{args:?}\n{outcome}");
         assert!(outcome.stdout.is_empty(), "{outcome}");
     }
-    let missing = scratch.run(&["collect", "--models", "scripted:a", "--script", "none.json"]);
+    let missing = scratch.run("collect --models scripted:a --script none.json");
     assert!(
         missing.code != 0 && missing.stderr.contains("none.json"),
         "{missing}"

@@ -30,16 +30,7 @@ fn exported(scenarios: &str) -> (Scratch, Value) {
         "--n-scenarios",
         scenarios,
     ]);
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "judge.json",
-        "--seed",
-        "1",
-    ]);
+    scratch.ok("judge export --experiment e --out judge.json --seed 1");
     let file = scratch.read_json("judge.json");
     (scratch, file)
 }
@@ -53,9 +44,7 @@ fn fill(file: &mut Value, score: i64) {
 }
 
 fn pending(scratch: &Scratch) -> u64 {
-    let status = scratch
-        .ok(&["judge", "status", "--experiment", "e", "--json"])
-        .json();
+    let status = scratch.ok("judge status --experiment e --json").json();
     status["expert"]["pending"].as_u64().expect("a count")
 }
 
@@ -122,7 +111,7 @@ fn every_problem_is_reported_and_nothing_is_written() {
     file["cases"][5]["case"] = json!("nobody");
     file["rubric"]["sha256"] = json!("0000");
     scratch.write("judge.json", &file.to_string());
-    let outcome = scratch.fails(2, &["judge", "apply", "judge.json"]);
+    let outcome = scratch.fails(2, "judge apply judge.json");
     for expected in [
         "7 problems in judge.json; nothing was written",
         "/rubric/sha256",
@@ -147,49 +136,19 @@ fn applying_twice_changes_nothing_and_other_scores_are_refused() {
     let (scratch, mut file) = exported("1");
     fill(&mut file, 4);
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&[
-        "judge",
-        "apply",
-        "judge.json",
-        "--judge-kind",
-        "human",
-        "--judged-by",
-        "Ana",
-    ]);
+    scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
     assert_eq!(pending(&scratch), 0);
-    let before = scratch.ok(&["runs", "export", "--experiment", "e"]).stdout;
-    let again = scratch.ok(&[
-        "judge",
-        "apply",
-        "judge.json",
-        "--judge-kind",
-        "human",
-        "--judged-by",
-        "Ana",
-    ]);
+    let before = scratch.ok("runs export --experiment e").stdout;
+    let again = scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
     assert!(again.stderr.contains("were there already"), "{again}");
-    assert_eq!(
-        scratch.ok(&["runs", "export", "--experiment", "e"]).stdout,
-        before
-    );
+    assert_eq!(scratch.ok("runs export --experiment e").stdout, before);
     fill(&mut file, 2);
     scratch.write("judge.json", &file.to_string());
     scratch.fails(
         2,
-        &[
-            "judge",
-            "apply",
-            "judge.json",
-            "--judge-kind",
-            "human",
-            "--judged-by",
-            "Ana",
-        ],
+        "judge apply judge.json --judge-kind human --judged-by Ana",
     );
-    assert_eq!(
-        scratch.ok(&["runs", "export", "--experiment", "e"]).stdout,
-        before
-    );
+    assert_eq!(scratch.ok("runs export --experiment e").stdout, before);
 }
 
 #[test]
@@ -200,18 +159,8 @@ fn a_judged_run_carries_its_metrics_tags_and_verdicts() {
         case["rationale"] = json!("because");
     }
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&[
-        "judge",
-        "apply",
-        "judge.json",
-        "--judge-kind",
-        "human",
-        "--judged-by",
-        "Ana",
-    ]);
-    let runs = scratch
-        .ok(&["runs", "list", "--experiment", "e", "--json"])
-        .json();
+    scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
+    let runs = scratch.ok("runs list --experiment e --json").json();
     let run = runs["runs"]
         .as_array()
         .expect("runs")
@@ -274,15 +223,15 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
         }
     }
     scratch.write("judge.json", &file.to_string());
-    scratch.fails(2, &["judge", "apply", "judge.json"]);
-    let outcome = scratch.ok(&["judge", "apply", "judge.json", "--partial"]);
+    scratch.fails(2, "judge apply judge.json");
+    let outcome = scratch.ok("judge apply judge.json --partial");
     assert!(
         outcome
             .stderr
             .contains("7 cases are unscored and stay pending"),
         "{outcome}"
     );
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "rest.json"]);
+    scratch.ok("judge export --experiment e --out rest.json");
     assert_eq!(
         scratch.read_json("rest.json")["cases"]
             .as_array()
@@ -293,7 +242,7 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
     // The same file, filled in further, takes the rest.
     fill(&mut file, 3);
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&["judge", "apply", "judge.json"]);
+    scratch.ok("judge apply judge.json");
     assert_eq!(pending(&scratch), 0);
 }
 
@@ -302,10 +251,8 @@ fn tiers_stand_side_by_side() {
     let (scratch, mut file) = exported("1");
     fill(&mut file, 2);
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&["judge", "apply", "judge.json", "--judge-kind", "haiku"]);
-    let status = scratch
-        .ok(&["judge", "status", "--experiment", "e", "--json"])
-        .json();
+    scratch.ok("judge apply judge.json --judge-kind haiku");
+    let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(
         (&status["expert"]["pending"], &status["auto"]["pending"]),
         (&json!(6), &json!(0))
@@ -316,29 +263,14 @@ fn tiers_stand_side_by_side() {
             .json()
     };
     assert_eq!(
-        scratch
-            .ok(&["compare", "--experiment", "e", "--json"])
-            .json()["tier"],
+        scratch.ok("compare --experiment e --json").json()["tier"],
         "auto"
     );
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "expert.json",
-    ]);
+    scratch.ok("judge export --experiment e --out expert.json");
     let mut expert = scratch.read_json("expert.json");
     fill(&mut expert, 5);
     scratch.write("expert.json", &expert.to_string());
-    scratch.ok(&[
-        "judge",
-        "apply",
-        "expert.json",
-        "--judge-kind",
-        "claude-code",
-    ]);
+    scratch.ok("judge apply expert.json --judge-kind claude-code");
     let relevance = |board: &Value| {
         board["rows"][0]["criteria"]["relevance"]
             .as_f64()
@@ -349,15 +281,10 @@ fn tiers_stand_side_by_side() {
         (2.0, 5.0)
     );
     assert_eq!(
-        scratch
-            .ok(&["compare", "--experiment", "e", "--json"])
-            .json()["tier"],
+        scratch.ok("compare --experiment e --json").json()["tier"],
         "expert"
     );
-    let run = scratch
-        .ok(&["runs", "list", "--experiment", "e", "--json"])
-        .json()["runs"][0]
-        .clone();
+    let run = scratch.ok("runs list --experiment e --json").json()["runs"][0].clone();
     assert_eq!(
         (
             &run["metrics"]["relevance"],
@@ -371,16 +298,7 @@ fn tiers_stand_side_by_side() {
 #[test]
 fn a_limit_takes_whole_scenarios() {
     let (scratch, _) = exported("4");
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "some.json",
-        "--limit",
-        "13",
-    ]);
+    scratch.ok("judge export --experiment e --out some.json --limit 13");
     let file = scratch.read_json("some.json");
     assert_eq!(
         file["cases"].as_array().expect("cases").len(),
@@ -401,14 +319,11 @@ fn foreign_and_broken_files_are_explained() {
         ),
     ] {
         scratch.write("bad.json", text);
-        let outcome = scratch.fails(2, &["judge", "apply", "bad.json"]);
+        let outcome = scratch.fails(2, "judge apply bad.json");
         assert!(outcome.stderr.contains(expected), "{outcome}");
     }
-    scratch.fails(1, &["judge", "apply", "missing.json"]);
-    let outcome = scratch.fails(
-        2,
-        &["judge", "export", "--experiment", "nope", "--out", "x.json"],
-    );
+    scratch.fails(1, "judge apply missing.json");
+    let outcome = scratch.fails(2, "judge export --experiment nope --out x.json");
     assert!(
         outcome.stderr.contains("there is no experiment 'nope'"),
         "{outcome}"
@@ -427,17 +342,7 @@ fn a_scripted_judge_scores_automatically_and_bad_answers_stay_pending() {
         "fool": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": ["ten out of ten"]}]},
     }});
     scratch.write("script.json", &script.to_string());
-    scratch.ok(&[
-        "collect",
-        "--models",
-        "scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--n-tips",
-        "2",
-    ]);
+    scratch.ok("collect --models scripted:a --script script.json --experiment e --n-tips 2");
     let auto = [
         "judge",
         "auto",
@@ -461,9 +366,7 @@ fn a_scripted_judge_scores_automatically_and_bad_answers_stay_pending() {
         (&judged["judged"], &judged["verdicts"]),
         (&json!(24), &json!(48))
     );
-    let board = scratch
-        .ok(&["compare", "--experiment", "e", "--json"])
-        .json();
+    let board = scratch.ok("compare --experiment e --json").json();
     assert_eq!(
         (&board["tier"], &board["rows"][0]["composite"]["mean"]),
         (&json!("auto"), &json!(14.0))

@@ -95,15 +95,7 @@ fn killed_anywhere_it_ends_with_exactly_the_grid() {
     scratch.ok(&args);
 
     let runs = scratch
-        .ok(&[
-            "runs",
-            "list",
-            "--experiment",
-            "e",
-            "--limit",
-            "0",
-            "--json",
-        ])
+        .ok("runs list --experiment e --limit 0 --json")
         .json();
     let mut cells: BTreeMap<String, String> = BTreeMap::new();
     for run in runs["runs"].as_array().expect("runs") {

@@ -52,9 +52,7 @@ fn judge(scratch: &Scratch, name: &str) {
 }
 
 fn board(scratch: &Scratch) -> Value {
-    scratch
-        .ok(&["compare", "--experiment", "e", "--json"])
-        .json()
+    scratch.ok("compare --experiment e --json").json()
 }
 
 fn warned(board: &Value, words: &str) -> bool {
@@ -133,7 +131,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
             .replace("Judge it.", "Judge it well."),
     );
     collect(&scratch, "scripted:b", &[]);
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", "new.json"]);
+    scratch.ok("judge export --experiment e --out new.json");
     assert_eq!(
         scratch.read_json("new.json")["cases"]
             .as_array()
@@ -152,9 +150,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
         first["warnings"]
     );
     judge(&scratch, "old.json");
-    let status = scratch
-        .ok(&["judge", "status", "--experiment", "e", "--json"])
-        .json();
+    let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(status["expert"]["pending"], 0);
     assert_eq!(
         board(&scratch)["rows"].as_array().map(Vec::len),
@@ -167,23 +163,9 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
 fn an_export_never_overwrites_somebody_s_scores() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", &[]);
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "judge.json",
-    ]);
+    scratch.ok("judge export --experiment e --out judge.json");
     scratch.write("judge.json", "half filled in");
-    let again = scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "judge.json",
-    ]);
+    let again = scratch.ok("judge export --experiment e --out judge.json");
     assert!(
         again
             .stderr
@@ -197,28 +179,19 @@ fn an_export_never_overwrites_somebody_s_scores() {
 fn a_deleted_run_does_not_spoil_a_filled_file() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", &[]);
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "e",
-        "--out",
-        "judge.json",
-    ]);
+    scratch.ok("judge export --experiment e --out judge.json");
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         case["scores"]["worth"] = json!(2);
     }
     scratch.write("judge.json", &file.to_string());
-    let runs = scratch
-        .ok(&["runs", "list", "--experiment", "e", "--json"])
-        .json();
+    let runs = scratch.ok("runs list --experiment e --json").json();
     scratch.ok(&[
         "runs",
         "delete",
         runs["runs"][0]["run_id"].as_str().expect("id"),
     ]);
-    let applied = scratch.ok(&["judge", "apply", "judge.json"]);
+    let applied = scratch.ok("judge apply judge.json");
     assert!(
         applied.stderr.contains("1 cases were passed over"),
         "{applied}"
@@ -285,7 +258,7 @@ fn a_reader_that_leaves_does_not_stop_the_collection() {
         .expect("runs");
     drop(child.stdout.take());
     child.wait().expect("it ends");
-    let listed = scratch.ok(&["experiments", "list", "--json"]).json();
+    let listed = scratch.ok("experiments list --json").json();
     assert_eq!(listed["experiments"][0]["runs"], 24);
 }
 

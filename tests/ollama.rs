@@ -72,7 +72,7 @@ fn counts(summary: &Value) -> [u64; 4] {
 
 /// Every tracked cell of the experiment as (model, prompt, scenario); panics on one twice.
 fn tracked_cells(scratch: &Scratch) -> BTreeSet<[String; 3]> {
-    let exported = scratch.ok(&["runs", "export", "--experiment", "e"]);
+    let exported = scratch.ok("runs export --experiment e");
     let mut cells = BTreeSet::new();
     for record in exported.json_lines() {
         let param = |key: &str| record["params"][key].as_str().expect("a param").to_owned();

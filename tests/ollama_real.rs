@@ -119,9 +119,7 @@ fn collects_with_one_load_each(server: &Server) {
         assert_eq!(seen.arrivals(listed), 1, "{seen:?}");
     }
     assert_eq!(server.resident(), Vec::<String>::new());
-    let exported = scratch
-        .ok(&["runs", "export", "--experiment", "real"])
-        .json_lines();
+    let exported = scratch.ok("runs export --experiment real").json_lines();
     assert_eq!(exported.len(), 16);
     for record in exported {
         let tokens = record["candidate"]["completion_tokens"].as_u64();

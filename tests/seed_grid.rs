@@ -86,14 +86,7 @@ fn ninety_six_cells_twelve_rows_and_exact_composites() {
         (&json!(0), &json!(96), &json!({}))
     );
 
-    scratch.ok(&[
-        "judge",
-        "export",
-        "--experiment",
-        "seed",
-        "--out",
-        "judge.json",
-    ]);
+    scratch.ok("judge export --experiment seed --out judge.json");
     let mut file = scratch.read_json("judge.json");
     assert_eq!(file["cases"].as_array().expect("cases").len(), 480);
     let text = file.to_string().replace("tip-v1", "");
@@ -108,19 +101,9 @@ fn ninety_six_cells_twelve_rows_and_exact_composites() {
         case["rationale"] = json!("recomputed");
     }
     scratch.write("judge.json", &file.to_string());
-    scratch.ok(&[
-        "judge",
-        "apply",
-        "judge.json",
-        "--judge-kind",
-        "human",
-        "--judged-by",
-        "Ana",
-    ]);
+    scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
 
-    let board = scratch
-        .ok(&["compare", "--experiment", "seed", "--format", "json"])
-        .json();
+    let board = scratch.ok("compare --experiment seed --format json").json();
     let rows = board["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 12);
     assert_eq!(

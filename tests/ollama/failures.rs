@@ -68,9 +68,7 @@ fn what_will_not_pass_by_itself_fails_its_cell_which_the_next_collect_makes() {
                 .is_some_and(|error| error.contains(message)),
             "{outcome}"
         );
-        let status = scratch
-            .ok(&["judge", "status", "--experiment", "e", "--json"])
-            .json();
+        let status = scratch.ok("judge status --experiment e --json").json();
         let found = (&status["failed"], &status["expert"]["pending"]);
         assert_eq!(
             found,
@@ -93,9 +91,7 @@ fn a_failed_candidate_does_not_fail_its_cell() {
     let summary = outcome.summary();
     assert_eq!(counts(&summary), [6, 6, 0, 0]);
     assert_eq!(summary["failed_candidates"], 1);
-    let exported = scratch
-        .ok(&["runs", "export", "--experiment", "e"])
-        .json_lines();
+    let exported = scratch.ok("runs export --experiment e").json_lines();
     let failed: Vec<&Value> = exported
         .iter()
         .filter(|record| record["candidate"]["error"].is_string())

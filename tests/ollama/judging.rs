@@ -50,9 +50,7 @@ fn a_judge_is_loaded_once_and_unloaded() {
         contexts.iter().all(|num_ctx| *num_ctx == contexts[0]),
         "{contexts:?}"
     );
-    let status = scratch
-        .ok(&["judge", "status", "--experiment", "e", "--json"])
-        .json();
+    let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(status["auto"], json!({"pending": 0, "judged": CELLS}));
 
     scratch.ok(&judge(&host.url(), BETA, &[]));

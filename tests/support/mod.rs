@@ -49,10 +49,10 @@ impl Scratch {
     }
 
     /// The binary, ready to run here.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: impl Args) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_assize"));
         command
-            .args(args)
+            .args(args.words())
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -64,22 +64,79 @@ impl Scratch {
     }
 
     /// Runs the binary to its end.
-    pub fn run(&self, args: &[&str]) -> Outcome {
+    pub fn run(&self, args: impl Args) -> Outcome {
         Outcome::of(&self.command(args).output().expect("the binary runs"))
     }
 
     /// Runs it and expects success.
-    pub fn ok(&self, args: &[&str]) -> Outcome {
-        let outcome = self.run(args);
-        assert_eq!(outcome.code, 0, "assize {}\n{outcome}", args.join(" "));
-        outcome
+    pub fn ok(&self, args: impl Args) -> Outcome {
+        self.fails(0, args)
     }
 
     /// Runs it and expects this exit code.
-    pub fn fails(&self, code: i32, args: &[&str]) -> Outcome {
-        let outcome = self.run(args);
-        assert_eq!(outcome.code, code, "assize {}\n{outcome}", args.join(" "));
+    pub fn fails(&self, code: i32, args: impl Args) -> Outcome {
+        let words = args.words();
+        let outcome = self.run(&words[..]);
+        assert_eq!(outcome.code, code, "assize {}\n{outcome}", words.join(" "));
         outcome
+    }
+
+    /// Exports what is pending to a judge file.
+    pub fn export(&self, experiment: &str, file: &str) -> Value {
+        self.ok(&["judge", "export", "--experiment", experiment, "--out", file]);
+        self.read_json(file)
+    }
+
+    /// Exports what is pending, lets `fill` score every case, and applies the file with these
+    /// words after its name.
+    pub fn judge(
+        &self,
+        experiment: &str,
+        file: &str,
+        words: &str,
+        mut fill: impl FnMut(&mut Value),
+    ) -> Outcome {
+        let mut content = self.export(experiment, file);
+        for case in content["cases"].as_array_mut().expect("cases") {
+            fill(case);
+        }
+        self.write(file, &content.to_string());
+        self.ok(format!("judge apply {file} {words}").as_str())
+    }
+
+    /// The leaderboard.
+    pub fn board(&self, experiment: &str) -> Value {
+        self.ok(&["compare", "--experiment", experiment, "--json"])
+            .json()
+    }
+}
+
+/// What is typed after `assize`: a line of words, or the words themselves where one has a space.
+pub trait Args {
+    fn words(&self) -> Vec<&str>;
+}
+
+impl Args for &str {
+    fn words(&self) -> Vec<&str> {
+        self.split_whitespace().collect()
+    }
+}
+
+impl Args for &[&str] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> Args for &[&str; N] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl Args for &Vec<&str> {
+    fn words(&self) -> Vec<&str> {
+        (*self).clone()
     }
 }
 
@@ -167,4 +224,11 @@ pub fn write_small_task(scratch: &Scratch, scenarios: usize) {
         "task/task.toml",
         &task.replace("\n\n", "\nscenarios = \"scenarios.jsonl\"\n\n"),
     );
+}
+
+/// Gives every criterion of the built-in task this score.
+pub fn score_all(case: &mut Value, score: i64) {
+    for name in ["relevance", "actionability", "tone"] {
+        case["scores"][name] = json!(score);
+    }
 }
