@@ -22,8 +22,7 @@ quick:
 lint: setup
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
-	@if command -v cargo-deny >/dev/null 2>&1; then $(CARGO) deny --all-features check; \
-	 else echo "SKIPPED: cargo deny is not installed (cargo install cargo-deny)" >&2; fi
+	@scripts/deny.sh
 
 ## bench: every benchmark, each beside its baseline
 bench: weights

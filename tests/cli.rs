@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Scratch, script, write_small_task};
+use support::{Scratch, collect, script, write_small_task};
 
 #[test]
 fn help_names_every_command_with_examples() {
@@ -52,20 +52,8 @@ fn a_copy_of_the_built_in_task_is_sound_and_behaves_the_same() {
     let sound = scratch.ok(&["validate", "mine"]);
     assert!(sound.stdout.contains("tip is sound"), "{sound}");
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
-    let collect = [
-        "collect",
-        "--models",
-        "scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--json",
-    ];
-    scratch.ok(&collect);
-    let again = scratch
-        .ok(&[&collect[..], &["--task", "mine"]].concat())
-        .summary();
+    scratch.ok(&collect("scripted:a", ""));
+    let again = scratch.ok(&collect("scripted:a", "--task mine")).summary();
     assert_eq!(again["skipped"], 24, "the same content is the same cells");
     let refused = scratch.fails(2, &["init", "mine"]);
     assert!(refused.stderr.contains("not empty"), "{refused}");
@@ -186,18 +174,7 @@ fn nothing_tracked_yet_is_a_friendly_word() {
 fn runs_can_be_taken_out_and_collected_again() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["=1+1", "Rest."])]));
-    let collect = [
-        "collect",
-        "--models",
-        "scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--n-tips",
-        "2",
-        "--json",
-    ];
+    let collect = collect("scripted:a", "--n-tips 2");
     scratch.ok(&collect);
     let runs = scratch.ok("runs list --experiment e --json").json();
     let id = runs["runs"][0]["run_id"].as_str().expect("id").to_owned();

@@ -5,43 +5,17 @@ mod support;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use support::{Outcome, Scratch, script, write_small_task};
-
-fn collect<'a>(models: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec![
-        "collect",
-        "--models",
-        models,
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--json",
-    ];
-    args.extend(more);
-    args
-}
+use support::{Outcome, Scratch, cells, collect, script, write_small_task};
 
 fn count(summary: &Value, key: &str) -> u64 {
     summary[key].as_u64().expect(key)
-}
-
-fn cells(outcome: &Outcome) -> Vec<Value> {
-    outcome
-        .json_lines()
-        .into_iter()
-        .filter(|line| line["event"] == "cell")
-        .collect()
 }
 
 #[test]
 fn events_have_the_contract_s_shape() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
-    let outcome = scratch.ok(&collect(
-        "scripted:a",
-        &["--prompts", "v1", "--n-scenarios", "2"],
-    ));
+    let outcome = scratch.ok(&collect("scripted:a", "--prompts v1 --n-scenarios 2"));
     let cells = cells(&outcome);
     assert_eq!(cells.len(), 2);
     for cell in &cells {
@@ -76,15 +50,7 @@ fn a_run_carries_params_tags_metrics_and_artifacts() {
     );
     let outcome = scratch.ok(&collect(
         "scripted:a",
-        &[
-            "--prompts",
-            "v1",
-            "--n-scenarios",
-            "1",
-            "--n-tips",
-            "2",
-            "--diversity",
-        ],
+        "--prompts v1 --n-scenarios 1 --n-tips 2 --diversity",
     ));
     let id = cells(&outcome)[0]["run_id"]
         .as_str()
@@ -190,7 +156,7 @@ fn failed_cells_are_reported_and_only_they_are_tried_again() {
         {"prompt": "*", "scenario": "*", "texts": ["Walk."]},
     ]}}});
     scratch.write("script.json", &broken.to_string());
-    let first = scratch.fails(4, &collect("scripted:a", &[]));
+    let first = scratch.fails(4, &collect("scripted:a", ""));
     let summary = first.summary();
     assert_eq!(
         (count(&summary, "collected"), count(&summary, "failed")),
@@ -218,7 +184,7 @@ fn failed_cells_are_reported_and_only_they_are_tried_again() {
         "script.json",
         &script(&[("a", &["Walk."])]).replace("500000000", "1"),
     );
-    let summary = scratch.ok(&collect("scripted:a", &[])).summary();
+    let summary = scratch.ok(&collect("scripted:a", "")).summary();
     assert_eq!(
         (count(&summary, "collected"), count(&summary, "skipped")),
         (3, 21)
@@ -237,10 +203,7 @@ fn the_size_gate_rejects_and_the_rest_goes_on() {
     let script = json!({"models": {"small": sized(4_000_000_000), "big": sized(4_000_000_001),
         "silent": {"responses": [{"prompt": "*", "scenario": "*", "texts": ["x"]}]}}});
     scratch.write("script.json", &script.to_string());
-    let outcome = scratch.ok(&collect(
-        "scripted:big,scripted:small",
-        &["--n-scenarios", "1"],
-    ));
+    let outcome = scratch.ok(&collect("scripted:big,scripted:small", "--n-scenarios 1"));
     let summary = outcome.summary();
     assert_eq!(summary["rejected_models"], json!(["scripted:big"]));
     assert_eq!(summary["model_loads"], json!({"scripted:small": 1}));
@@ -249,16 +212,16 @@ fn the_size_gate_rejects_and_the_rest_goes_on() {
         "{outcome}"
     );
 
-    let none = scratch.fails(2, &collect("scripted:big", &[]));
+    let none = scratch.fails(2, &collect("scripted:big", ""));
     assert!(none.stderr.contains("no model remains"), "{none}");
-    let unknown = scratch.fails(2, &collect("scripted:silent", &[]));
+    let unknown = scratch.fails(2, &collect("scripted:silent", ""));
     assert!(
         unknown.stderr.contains("--assume-size scripted:silent=B"),
         "{unknown}"
     );
     scratch.ok(&collect(
         "scripted:silent",
-        &["--assume-size", "scripted:silent=1.5", "--n-scenarios", "1"],
+        "--assume-size scripted:silent=1.5 --n-scenarios 1",
     ));
 }
 
@@ -269,31 +232,30 @@ fn what_changes_the_output_makes_another_cell_and_nothing_else_does() {
         "script.json",
         &script(&[("a", &["Walk."]), ("b", &["Rest."])]),
     );
-    let small = ["--prompts", "v1", "--n-scenarios", "1"];
-    let run = |more: &[&str]| {
-        let args = [&small[..], more].concat();
-        count(
-            &scratch.ok(&collect("scripted:a", &args)).summary(),
-            "collected",
-        )
+    let run = |more: &str| {
+        let args = collect(
+            "scripted:a",
+            &format!("--prompts v1 --n-scenarios 1 {more}"),
+        );
+        count(&scratch.ok(&args).summary(), "collected")
     };
-    assert_eq!(run(&[]), 1);
+    assert_eq!(run(""), 1);
     for same in [
-        &["-j", "4"][..],
-        &["--timeout", "5"],
-        &["--ollama-url", "http://other:1"],
-        &["--judge-kind", "human"],
+        "-j 4",
+        "--timeout 5",
+        "--ollama-url http://other:1",
+        "--judge-kind human",
     ] {
         assert_eq!(run(same), 0, "{same:?}");
     }
     for other in [
-        &["--n-tips", "2"][..],
-        &["--temperature", "0"],
-        &["--seed", "7"],
-        &["--max-tokens", "9"],
-        &["--num-ctx", "999"],
-        &["--diversity"],
-        &["--split", "feedback"],
+        "--n-tips 2",
+        "--temperature 0",
+        "--seed 7",
+        "--max-tokens 9",
+        "--num-ctx 999",
+        "--diversity",
+        "--split feedback",
     ] {
         assert_eq!(run(other), 1, "{other:?}");
     }
@@ -313,10 +275,7 @@ fn an_edited_rubric_generates_nothing_and_an_edited_prompt_is_a_new_version() {
     let scratch = Scratch::new();
     write_small_task(&scratch, 5);
     scratch.write("script.json", &script(&[("a", &["good"])]));
-    let args = collect(
-        "scripted:a",
-        &["--task", "task", "--prompts", "p1", "--n-tips", "1"],
-    );
+    let args = collect("scripted:a", "--task task --prompts p1 --n-tips 1");
     scratch.ok(&args);
     scratch.write(
         "task/rubric.md",
@@ -335,7 +294,7 @@ fn two_collectors_at_once_do_not_duplicate_cells() {
     let slow = script(&[("a", &["x"]), ("b", &["y"])])
         .replace("\"prompt\"", "\"latency_ms\":2,\"prompt\"");
     scratch.write("script.json", &slow);
-    let args = collect("scripted:a,scripted:b", &["--n-tips", "2"]);
+    let args = collect("scripted:a,scripted:b", "--n-tips 2");
     let children: Vec<_> = (0..3)
         .map(|_| {
             let mut command = scratch.command(&args);

@@ -4,31 +4,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-use support::{Outcome, Scratch, script};
-
-fn collect<'a>(models: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec![
-        "collect",
-        "--models",
-        models,
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--json",
-    ];
-    args.extend(more);
-    args
-}
-
-fn cells(outcome: &Outcome) -> Vec<Value> {
-    outcome
-        .json_lines()
-        .into_iter()
-        .filter(|line| line["event"] == "cell")
-        .collect()
-}
+use serde_json::json;
+use support::{Outcome, Scratch, cells, collect, script};
 
 #[test]
 fn shards_part_the_grid() {
@@ -39,19 +16,10 @@ fn shards_part_the_grid() {
         let mut seen = BTreeSet::new();
         let mut total = 0;
         for this in 1..=shards {
-            let shard = format!("{this}/{shards}");
-            let outcome = scratch.ok(&[
-                "collect",
-                "--models",
-                "scripted:a,scripted:b",
-                "--script",
-                "script.json",
-                "--experiment",
-                &experiment,
-                "--json",
-                "--shard",
-                &shard,
-            ]);
+            let outcome = scratch.ok(&format!(
+                "collect --models scripted:a,scripted:b --script script.json --experiment {experiment} \
+                 --json --shard {this}/{shards}"
+            ));
             for cell in cells(&outcome) {
                 total += 1;
                 seen.insert(format!(
@@ -70,15 +38,15 @@ fn shards_part_the_grid() {
         }
         assert_eq!((seen.len(), total), (48, 48));
     }
-    scratch.fails(2, &collect("scripted:a", &["--shard", "0/2"]));
-    scratch.fails(2, &collect("scripted:a", &["--shard", "3/2"]));
+    scratch.fails(2, &collect("scripted:a", "--shard 0/2"));
+    scratch.fails(2, &collect("scripted:a", "--shard 3/2"));
 }
 
 #[test]
 fn a_dry_run_generates_nothing() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["x"])]));
-    let plan = scratch.ok(&collect("scripted:a", &["--dry-run"])).json();
+    let plan = scratch.ok(&collect("scripted:a", "--dry-run")).json();
     assert_eq!(
         (
             &plan["cells"],
@@ -89,8 +57,8 @@ fn a_dry_run_generates_nothing() {
         (&json!(24), &json!(24), &json!(120), &json!(1))
     );
     assert!(!scratch.file(".assize").exists(), "nothing is written");
-    scratch.ok(&collect("scripted:a", &["--n-scenarios", "2"]));
-    let plan = scratch.ok(&collect("scripted:a", &["--dry-run"])).json();
+    scratch.ok(&collect("scripted:a", "--n-scenarios 2"));
+    let plan = scratch.ok(&collect("scripted:a", "--dry-run")).json();
     assert_eq!((&plan["cells"], &plan["missing"]), (&json!(24), &json!(18)));
     let shown =
         scratch.ok("collect --models scripted:a --script script.json --experiment e --dry-run");
@@ -163,24 +131,24 @@ fn mistakes_on_the_command_line_are_explained() {
     scratch.write("script.json", &script(&[("a", &["x"])]));
     for (args, expected) in [
         (
-            collect("scripted:a", &["--prompts", "v9"]),
+            collect("scripted:a", "--prompts v9"),
             "has no prompt 'v9': use one of v1, v2-mentor, v3-few-shot",
         ),
-        (collect("scripted:a", &["--split", "train"]), "--split"),
+        (collect("scripted:a", "--split train"), "--split"),
         (
-            collect("scripted:a", &["--task", "nowhere"]),
+            collect("scripted:a", "--task nowhere"),
             "there is no task 'nowhere'",
         ),
         (
-            collect("scripted:a", &["--tracking-uri", "http://localhost:5000"]),
+            collect("scripted:a", "--tracking-uri http://localhost:5000"),
             "sqlite:PATH",
         ),
         (
-            collect("scripted:a", &["--tracking-uri", "postgres://x"]),
+            collect("scripted:a", "--tracking-uri postgres://x"),
             "sqlite:PATH",
         ),
-        (collect("openai:x", &[]), "--base-url"),
-        (collect("two words", &[]), "is not a model id"),
+        (collect("openai:x", ""), "--base-url"),
+        (collect("a\u{1}b", ""), "is not a model id"),
     ] {
         let outcome = scratch.fails(2, &args);
         assert!(outcome.stderr.contains(expected), "{args:?}\n{outcome}");
@@ -191,7 +159,7 @@ fn mistakes_on_the_command_line_are_explained() {
         missing.code != 0 && missing.stderr.contains("none.json"),
         "{missing}"
     );
-    let unknown = scratch.run(&collect("scripted:zz", &[]));
+    let unknown = scratch.run(&collect("scripted:zz", ""));
     assert!(
         unknown.code != 0 && unknown.stderr.contains("zz"),
         "{unknown}"
@@ -203,15 +171,12 @@ fn a_full_disk_or_a_read_only_store_is_a_clear_error() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["x"])]));
     scratch.write("not-a-db", "hello, I am a text");
-    let outcome = scratch.fails(
-        1,
-        &collect("scripted:a", &["--tracking-uri", "sqlite:not-a-db"]),
-    );
+    let outcome = scratch.fails(1, &collect("scripted:a", "--tracking-uri sqlite:not-a-db"));
     assert!(outcome.stderr.contains("not-a-db"), "{outcome}");
     assert_eq!(scratch.read("not-a-db"), "hello, I am a text");
     let outcome = scratch.fails(
         1,
-        &collect("scripted:a", &["--tracking-uri", "sqlite:/proc/none/x.db"]),
+        &collect("scripted:a", "--tracking-uri sqlite:/proc/none/x.db"),
     );
     assert!(outcome.stderr.contains("/proc/none"), "{outcome}");
 }

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use support::{Scratch, script};
+use support::{Scratch, collect, score_all, script};
 
 /// Two models × three prompts × `scenarios` × 2 candidates, exported.
 fn exported(scenarios: &str) -> (Scratch, Value) {
@@ -17,19 +17,8 @@ fn exported(scenarios: &str) -> (Scratch, Value) {
             ("b", &["Eat.", "Sleep."]),
         ]),
     );
-    scratch.ok(&[
-        "collect",
-        "--models",
-        "scripted:a,scripted:b",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--n-tips",
-        "2",
-        "--n-scenarios",
-        scenarios,
-    ]);
+    let words = format!("--n-tips 2 --n-scenarios {scenarios}");
+    scratch.ok(&collect("scripted:a,scripted:b", &words));
     scratch.ok("judge export --experiment e --out judge.json --seed 1");
     let file = scratch.read_json("judge.json");
     (scratch, file)
@@ -37,9 +26,7 @@ fn exported(scenarios: &str) -> (Scratch, Value) {
 
 fn fill(file: &mut Value, score: i64) {
     for case in file["cases"].as_array_mut().expect("cases") {
-        for name in ["relevance", "actionability", "tone"] {
-            case["scores"][name] = json!(score);
-        }
+        score_all(case, score);
     }
 }
 
@@ -218,9 +205,7 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
         .iter_mut()
         .take(5)
     {
-        for name in ["relevance", "actionability", "tone"] {
-            case["scores"][name] = json!(3);
-        }
+        score_all(case, 3);
     }
     scratch.write("judge.json", &file.to_string());
     scratch.fails(2, "judge apply judge.json");

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Scratch, script};
+use support::{Scratch, collect, script};
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
@@ -37,20 +37,7 @@ fn killed_anywhere_it_ends_with_exactly_the_grid() {
         .map(|model| format!("scripted:{model}"))
         .collect();
     let names = names.join(",");
-    let args = [
-        "collect",
-        "--models",
-        &names,
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--n-tips",
-        "2",
-        "-j",
-        "2",
-        "--json",
-    ];
+    let args = collect(&names, "--n-tips 2 -j 2");
 
     let mut random = 88_172_645_463_325_252_u64;
     let mut acknowledged: BTreeMap<String, String> = BTreeMap::new();

@@ -20,39 +20,17 @@ fn scratch() -> Scratch {
     scratch
 }
 
-fn collect(scratch: &Scratch, model: &str, more: &[&str]) {
-    let args = [
-        "collect",
-        "--task",
-        "task",
-        "--models",
-        model,
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--prompts",
-        "p1",
-        "--n-tips",
-        "1",
-    ];
-    scratch.ok(&[&args[..], more].concat());
+fn collect(scratch: &Scratch, model: &str, more: &str) {
+    let small = format!("--task task --prompts p1 --n-tips 1 {more}");
+    scratch.ok(&support::collect(model, &small));
 }
 
 /// Exports what is pending, scores "good" high and everything else low, and applies it.
 fn judge(scratch: &Scratch, name: &str) {
-    scratch.ok(&["judge", "export", "--experiment", "e", "--out", name]);
-    let mut file = scratch.read_json(name);
-    for case in file["cases"].as_array_mut().expect("cases") {
+    scratch.judge("e", name, "", |case| {
         let worth = if case["candidate"] == "good" { 3 } else { 1 };
         case["scores"]["worth"] = json!(worth);
-    }
-    scratch.write(name, &file.to_string());
-    scratch.ok(&["judge", "apply", name]);
-}
-
-fn board(scratch: &Scratch) -> Value {
-    scratch.ok("compare --experiment e --json").json()
+    });
 }
 
 fn warned(board: &Value, words: &str) -> bool {
@@ -66,16 +44,16 @@ fn warned(board: &Value, words: &str) -> bool {
 #[test]
 fn nothing_is_paired_across_an_edited_scenario() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     scratch.write(
         "task/scenarios.jsonl",
         &scratch
             .read("task/scenarios.jsonl")
             .replace("topic ", "subject "),
     );
-    collect(&scratch, "scripted:b", &[]);
+    collect(&scratch, "scripted:b", "");
     judge(&scratch, "judge.json");
-    let board = board(&scratch);
+    let board = scratch.board("e");
     assert_eq!(
         board["decision"]["winner"],
         Value::Null,
@@ -92,11 +70,11 @@ fn nothing_is_paired_across_an_edited_scenario() {
 #[test]
 fn two_contents_of_a_prompt_are_two_rows() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     scratch.write("task/prompts/p1.md", "Say one thing about {{ topic }}.\n");
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     judge(&scratch, "judge.json");
-    let board = board(&scratch);
+    let board = scratch.board("e");
     let rows = board["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 2);
     assert!(
@@ -110,27 +88,27 @@ fn two_contents_of_a_prompt_are_two_rows() {
 #[test]
 fn different_settings_are_named() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
-    collect(&scratch, "scripted:b", &["--temperature", "1.5"]);
+    collect(&scratch, "scripted:a", "");
+    collect(&scratch, "scripted:b", "--temperature 1.5");
     judge(&scratch, "judge.json");
     assert!(
-        warned(&board(&scratch), "temperature 1.5"),
+        warned(&scratch.board("e"), "temperature 1.5"),
         "{}",
-        board(&scratch)["warnings"]
+        scratch.board("e")["warnings"]
     );
 }
 
 #[test]
 fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     scratch.write(
         "task/rubric.md",
         &scratch
             .read("task/rubric.md")
             .replace("Judge it.", "Judge it well."),
     );
-    collect(&scratch, "scripted:b", &[]);
+    collect(&scratch, "scripted:b", "");
     scratch.ok("judge export --experiment e --out new.json");
     assert_eq!(
         scratch.read_json("new.json")["cases"]
@@ -139,7 +117,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
         Some(6)
     );
     judge(&scratch, "new.json");
-    let first = board(&scratch);
+    let first = scratch.board("e");
     assert_eq!(
         (&first["coverage"]["cells"], &first["coverage"]["pending"]),
         (&json!(6), &json!(0))
@@ -153,7 +131,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
     let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(status["expert"]["pending"], 0);
     assert_eq!(
-        board(&scratch)["rows"].as_array().map(Vec::len),
+        scratch.board("e")["rows"].as_array().map(Vec::len),
         Some(1),
         "still one rubric's rows"
     );
@@ -162,7 +140,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
 #[test]
 fn an_export_never_overwrites_somebody_s_scores() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     scratch.ok("judge export --experiment e --out judge.json");
     scratch.write("judge.json", "half filled in");
     let again = scratch.ok("judge export --experiment e --out judge.json");
@@ -178,7 +156,7 @@ fn an_export_never_overwrites_somebody_s_scores() {
 #[test]
 fn a_deleted_run_does_not_spoil_a_filled_file() {
     let scratch = scratch();
-    collect(&scratch, "scripted:a", &[]);
+    collect(&scratch, "scripted:a", "");
     scratch.ok("judge export --experiment e --out judge.json");
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
@@ -196,7 +174,7 @@ fn a_deleted_run_does_not_spoil_a_filled_file() {
         applied.stderr.contains("1 cases were passed over"),
         "{applied}"
     );
-    assert_eq!(board(&scratch)["coverage"]["judged"], 5);
+    assert_eq!(scratch.board("e")["coverage"]["judged"], 5);
 }
 
 #[test]
@@ -204,17 +182,7 @@ fn a_store_that_goes_away_under_a_collect_is_an_error() {
     let scratch = scratch();
     let slow = script(&[("a", &["fine"])]).replace("\"prompt\"", "\"latency_ms\":40,\"prompt\"");
     scratch.write("script.json", &slow);
-    let args = [
-        "collect",
-        "--task",
-        "task",
-        "--models",
-        "scripted:a",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-    ];
+    let args = support::collect("scripted:a", "--task task");
     let child = scratch
         .command(&args)
         .stdout(Stdio::piped())
@@ -238,18 +206,7 @@ fn a_store_that_goes_away_under_a_collect_is_an_error() {
 #[test]
 fn a_reader_that_leaves_does_not_stop_the_collection() {
     let scratch = scratch();
-    let args = [
-        "collect",
-        "--task",
-        "task",
-        "--models",
-        "scripted:a,scripted:b",
-        "--script",
-        "script.json",
-        "--experiment",
-        "e",
-        "--json",
-    ];
+    let args = support::collect("scripted:a,scripted:b", "--task task");
     let mut child = scratch
         .command(&args)
         .stdout(Stdio::piped())
@@ -265,11 +222,7 @@ fn a_reader_that_leaves_does_not_stop_the_collection() {
 #[test]
 fn tracking_uris_mean_what_mlflow_s_mean() {
     let scratch = scratch();
-    collect(
-        &scratch,
-        "scripted:a",
-        &["--tracking-uri", "sqlite:///runs.db"],
-    );
+    collect(&scratch, "scripted:a", "--tracking-uri sqlite:///runs.db");
     assert!(scratch.file("runs.db").exists());
     let absolute = format!("sqlite:{}", scratch.file("runs.db").display());
     let listed = scratch

@@ -9,16 +9,8 @@ use serde_json::{Value, json};
 use support::{Scratch, script};
 
 const MODELS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
-const COLLECT: [&str; 8] = [
-    "collect",
-    "--models",
-    "scripted:alpha,scripted:beta,scripted:gamma,scripted:delta",
-    "--script",
-    "script.json",
-    "--experiment",
-    "seed",
-    "--json",
-];
+const COLLECT: &str = "collect --models scripted:alpha,scripted:beta,scripted:gamma,scripted:delta \
+    --script script.json --experiment seed --json";
 
 /// A score that anybody can recompute from the candidate's text alone.
 fn score(text: &str, salt: u32) -> i64 {
@@ -66,7 +58,7 @@ fn ninety_six_cells_twelve_rows_and_exact_composites() {
         .collect();
     scratch.write("script.json", &script(&answers));
 
-    let collected = scratch.ok(&COLLECT);
+    let collected = scratch.ok(COLLECT);
     let summary = collected.summary();
     assert_eq!(
         (&summary["cells"], &summary["collected"], &summary["failed"]),
@@ -76,7 +68,7 @@ fn ninety_six_cells_twelve_rows_and_exact_composites() {
         assert_eq!(summary["model_loads"][format!("scripted:{model}")], 1);
     }
 
-    let again = scratch.ok(&COLLECT).summary();
+    let again = scratch.ok(COLLECT).summary();
     assert_eq!(
         (
             &again["collected"],

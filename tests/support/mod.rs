@@ -101,7 +101,7 @@ impl Scratch {
             fill(case);
         }
         self.write(file, &content.to_string());
-        self.ok(format!("judge apply {file} {words}").as_str())
+        self.ok(&format!("judge apply {file} {words}"))
     }
 
     /// The leaderboard.
@@ -117,6 +117,12 @@ pub trait Args {
 }
 
 impl Args for &str {
+    fn words(&self) -> Vec<&str> {
+        self.split_whitespace().collect()
+    }
+}
+
+impl Args for &String {
     fn words(&self) -> Vec<&str> {
         self.split_whitespace().collect()
     }
@@ -185,6 +191,20 @@ impl std::fmt::Display for Outcome {
             self.code, self.stdout, self.stderr
         )
     }
+}
+
+/// The words that collect these scripted models into the experiment `e`, with more flags.
+pub fn collect(models: &str, more: &str) -> String {
+    format!("collect --models {models} --script script.json --experiment e --json {more}")
+}
+
+/// The cells of `collect --json`.
+pub fn cells(outcome: &Outcome) -> Vec<Value> {
+    outcome
+        .json_lines()
+        .into_iter()
+        .filter(|line| line["event"] == "cell")
+        .collect()
 }
 
 /// A script in which every model answers every cell with these texts.

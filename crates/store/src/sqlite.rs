@@ -155,9 +155,17 @@ fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
         return Ok(());
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let (by_mlflow, tables, application_id) = Connection::open_with_flags(path, flags)
-        .and_then(|conn| owner(&conn))
+    let seen = |access: OpenFlags| {
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Connection::open_with_flags(path, flags).and_then(|conn| owner(&conn))
+    };
+    // A program that was killed in a transaction has left a journal, which the next one that
+    // opens the file plays back; without the right to write, SQLite cannot.
+    let (by_mlflow, tables, application_id) = seen(OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .or_else(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly) => seen(OpenFlags::SQLITE_OPEN_READ_WRITE),
+            _ => Err(error),
+        })
         .map_err(|error| explain(path, error))?;
     if by_mlflow {
         return Err(unusable(
@@ -287,6 +295,27 @@ mod tests {
         let error = open(&path, &ONE).unwrap_err().to_string();
         assert!(error.contains("version 2"), "{error}");
         assert!(error.contains("knows 1"), "{error}");
+    }
+
+    /// What a killed process leaves: the file as a transaction had begun to change it, and the
+    /// journal that takes the change back.
+    #[test]
+    fn a_journal_that_a_killed_process_left_is_played_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (live, left) = (dir.path().join("live.db"), dir.path().join("left.db"));
+        let conn = Connection::open(&live).unwrap();
+        conn.execute_batch(ONE.migrations[0]).unwrap();
+        conn.execute_batch(
+            "PRAGMA application_id = 7; PRAGMA user_version = 1; PRAGMA cache_size = 1; BEGIN",
+        )
+        .unwrap();
+        let bulk = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+                    INSERT INTO things SELECT hex(randomblob(200)) FROM n";
+        conn.execute_batch(bulk).unwrap();
+        std::fs::copy(&live, &left).unwrap();
+        let journal = |path: &Path| path.with_extension("db-journal");
+        std::fs::copy(journal(&live), journal(&left)).unwrap();
+        assert_eq!(names(&open(&left, &ONE).unwrap()), ["old"]);
     }
 
     #[test]
