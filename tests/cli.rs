@@ -75,8 +75,32 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
         "task/scenarios.jsonl",
         "{\"id\":\"s0\",\"topic\":\"x\"}\n{\"id\":\"s0\",\"topic\":\"y\"}\n",
     );
-    let outcome = scratch.fails(2, &["validate", "task"]);
+    scratch.write("task/prompts/p2.md", "Tell me\n{% if topic\n");
+    let task = scratch.read("task/task.toml");
+    let wrong = "colour = 1\n\n[defaults]\nn_tips = 0\nflavour = 2\n\n";
+    scratch.write(
+        "task/task.toml",
+        &task.replacen("\n\n", &format!("\n{wrong}"), 1),
+    );
+    let outcome = scratch.fails(2, "validate task");
     for expected in [
+        "unknown field `colour`",
+        "unknown field `flavour`",
+        "task.toml:7:",
+    ] {
+        assert!(outcome.stderr.contains(expected), "{expected}\n{outcome}");
+    }
+    let known = wrong
+        .replace("colour = 1\n", "")
+        .replace("flavour = 2\n", "");
+    scratch.write(
+        "task/task.toml",
+        &task.replacen("\n\n", &format!("\n{known}"), 1),
+    );
+    let outcome = scratch.fails(2, "validate task");
+    for expected in [
+        "defaults.n_tips is 0: use 1 to 1000",
+        "prompts/p2.md:2: the template does not parse",
         "problems in the task task",
         "scenarios.jsonl:2: the id 's0' is taken by an earlier scenario",
         "'worth' has no anchor for level 2",

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::problem::Problem;
+use crate::problem::{Problem, parse_toml};
 
 /// A file split into its machine-readable head and its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub fn split<'a>(file: &str, text: &'a str) -> Result<Parts<'a>, Problem> {
 }
 
 /// Parses the head of `parts`.
-pub fn parse_head<T: DeserializeOwned>(file: &str, parts: &Parts<'_>) -> Result<T, Problem> {
-    toml::from_str(parts.head).map_err(|error| Problem::from_toml(file, parts.head, 2, &error))
+pub fn parse_head<T: DeserializeOwned>(file: &str, parts: &Parts<'_>) -> Result<T, Vec<Problem>> {
+    parse_toml(file, parts.head, 2)
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! A mistake in somebody's files: which file, which line, what is wrong, what to do.
 
 use std::fmt;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
 /// One mistake. Parsers collect all of them instead of stopping at the first.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -35,6 +40,52 @@ impl fmt::Display for Problem {
             Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
             None => write!(f, "{}: {}", self.file, self.message),
         }
+    }
+}
+
+/// Reads TOML whose first line is line `first_line` of `file`. All unknown keys are reported,
+/// not only the first.
+pub fn parse_toml<T: DeserializeOwned>(
+    file: &str,
+    text: &str,
+    first_line: usize,
+) -> Result<T, Vec<Problem>> {
+    let problem = |error: &toml::de::Error| Problem::from_toml(file, text, first_line, error);
+    let mut table = DeTable::parse(text).map_err(|error| vec![problem(&error)])?;
+    let mut problems = Vec::new();
+    loop {
+        match T::deserialize(Deserializer::from(table.clone())) {
+            Ok(parsed) if problems.is_empty() => return Ok(parsed),
+            Ok(_) => return Err(problems),
+            Err(error) => {
+                problems.push(problem(&error));
+                if !error
+                    .span()
+                    .is_some_and(|span| without_key(table.get_mut(), &span))
+                {
+                    return Err(problems);
+                }
+            }
+        }
+    }
+}
+
+/// Takes the key out that stands at `span`; an error that points elsewhere is not about a key.
+fn without_key(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
+    let key = table.keys().find(|key| key.span() == *span).cloned();
+    match key {
+        Some(key) => table.remove(&key).is_some(),
+        None => table
+            .iter_mut()
+            .any(|(_, value)| without_key_in(value, span)),
+    }
+}
+
+fn without_key_in(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
+    match value.get_mut() {
+        DeValue::Table(table) => without_key(table, span),
+        DeValue::Array(values) => values.iter_mut().any(|value| without_key_in(value, span)),
+        _ => false,
     }
 }
 

@@ -62,15 +62,16 @@ struct Head {
 }
 
 impl Prompt {
-    /// Reads a prompt file; `known` are the variables that scenarios offer.
+    /// Reads a prompt file; `known` are the variables that scenarios offer, where they could be
+    /// read.
     pub fn parse(
         file: &str,
         name: &str,
         text: &str,
-        known: &BTreeSet<String>,
+        known: Option<&BTreeSet<String>>,
     ) -> Result<Self, Vec<Problem>> {
         let parts = front_matter::split(file, text).map_err(|problem| vec![problem])?;
-        let head: Head = front_matter::parse_head(file, &parts).map_err(|problem| vec![problem])?;
+        let head: Head = front_matter::parse_head(file, &parts)?;
         let body = parts.body.trim().to_owned();
         let mut problems = Vec::new();
         if body.is_empty() {
@@ -95,6 +96,16 @@ impl Prompt {
             body,
             sha256,
         })
+    }
+
+    /// The variables that the templates name.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let environment = environment();
+        let templates = self.system.iter().chain([&self.body]);
+        templates
+            .filter_map(|source| environment.template_from_str(source).ok())
+            .flat_map(|template| template.undeclared_variables(false))
+            .collect()
     }
 
     /// Fills in a scenario. `angle` is empty without `--diversity`.
@@ -163,7 +174,12 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-fn check_template(file: &str, text: &str, source: &str, known: &BTreeSet<String>) -> Vec<Problem> {
+fn check_template(
+    file: &str,
+    text: &str,
+    source: &str,
+    known: Option<&BTreeSet<String>>,
+) -> Vec<Problem> {
     let environment = environment();
     let template = match environment.template_from_str(source) {
         Ok(template) => template,
@@ -178,8 +194,10 @@ fn check_template(file: &str, text: &str, source: &str, known: &BTreeSet<String>
             return vec![Problem::new(file, line, message)];
         }
     };
-    let mut names: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-    names.sort();
+    let Some(known) = known else {
+        return Vec::new();
+    };
+    let names: BTreeSet<String> = template.undeclared_variables(false).into_iter().collect();
     names
         .into_iter()
         .filter(|name| name != "angle" && !known.contains(name))
@@ -232,7 +250,7 @@ mod tests {
     fn fields_and_angle_are_filled_in() {
         let text = "+++\nsystem = \"Be {{ persona }}.\"\n+++\n{% for task in tasks %}\n- {{ task }}\n{% endfor %}\n{% if angle %}Think of {{ angle }}.{% endif %}\n";
         let prompt =
-            Prompt::parse("p.md", "v1", text, &known(&["persona", "tasks"])).expect("sound");
+            Prompt::parse("p.md", "v1", text, Some(&known(&["persona", "tasks"]))).expect("sound");
         let rendered = prompt.render(&scenario(), "rest").expect("renders");
         assert_eq!(rendered.system.as_deref(), Some("Be nurse."));
         assert_eq!(rendered.user, "- x\n- y\nThink of rest.");
@@ -245,20 +263,20 @@ mod tests {
     #[test]
     fn unknown_variables_and_syntax_errors_have_lines() {
         let bad = "+++\ndescription = \"d\"\n+++\nHello\n{{ person }}\n";
-        let problems = Prompt::parse("p.md", "v1", bad, &known(&["persona"])).expect_err("unknown");
+        let problems =
+            Prompt::parse("p.md", "v1", bad, Some(&known(&["persona"]))).expect_err("unknown");
         assert_eq!(
             problems[0].to_string(),
             "p.md:5: no scenario has a field 'person': use one of persona, angle"
         );
-        let problems =
-            Prompt::parse("p.md", "v1", "a\n{% if %}\n", &known(&[])).expect_err("syntax");
+        let problems = Prompt::parse("p.md", "v1", "a\n{% if %}\n", None).expect_err("syntax");
         assert_eq!(problems[0].line, Some(2));
     }
 
     #[test]
     fn a_description_does_not_change_the_hash() {
         let parse = |text| {
-            Prompt::parse("p.md", "v1", text, &known(&[]))
+            Prompt::parse("p.md", "v1", text, None)
                 .expect("sound")
                 .sha256
         };
@@ -272,7 +290,7 @@ mod tests {
             "p.md",
             "v1",
             "{{ mood }}{% if mood %}!{% endif %}",
-            &known(&["mood"]),
+            Some(&known(&["mood"])),
         )
         .expect("sound");
         assert!(prompt.render(&scenario(), "").is_err());

@@ -66,7 +66,7 @@ impl Rubric {
     /// Reads a rubric file and says everything that is wrong with it.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let parts = front_matter::split(file, text).map_err(|problem| vec![problem])?;
-        let head: Head = front_matter::parse_head(file, &parts).map_err(|problem| vec![problem])?;
+        let head: Head = front_matter::parse_head(file, &parts)?;
         let mut problems = Vec::new();
         let mut say = |needle: &str, message: String| {
             problems.push(Problem::new(file, line_of(text, needle), message));

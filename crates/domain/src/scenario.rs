@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::hash::{canonical_json, sha256_hex};
-use crate::problem::{Problem, line_at};
+use crate::problem::{Problem, line_at, parse_toml};
 
 /// What a set of scenarios is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -204,8 +204,7 @@ fn read_toml(file: &str, text: &str) -> Result<Vec<Record>, Vec<Problem>> {
         #[serde(default)]
         scenario: Vec<toml::Spanned<Map<String, Value>>>,
     }
-    let parsed: File =
-        toml::from_str(text).map_err(|error| vec![Problem::from_toml(file, text, 1, &error)])?;
+    let parsed: File = parse_toml(file, text, 1)?;
     Ok(parsed
         .scenario
         .into_iter()

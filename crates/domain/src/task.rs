@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{CheckSource, Checks};
 use crate::output::OutputContract;
-use crate::problem::{Problem, line_of};
+use crate::problem::{Problem, line_of, parse_toml};
 use crate::prompt::Prompt;
 use crate::rubric::Rubric;
 use crate::scenario::{self, Scenario, Split};
@@ -93,8 +93,7 @@ impl Task {
             let message = "this file is missing: a task's folder needs it (assize init DIR writes a copy to start from)";
             return Err(vec![Problem::new(TASK_FILE, None, message)]);
         };
-        let head: TaskToml = toml::from_str(text)
-            .map_err(|error| vec![Problem::from_toml(TASK_FILE, text, 1, &error)])?;
+        let head: TaskToml = parse_toml(TASK_FILE, text, 1)?;
         let mut problems = Vec::new();
         if !is_name(&head.name) {
             let message = format!(
@@ -111,13 +110,10 @@ impl Task {
             &mut problems,
             named(files, text, &head.rubric, Rubric::parse),
         );
-        // Without scenarios every variable would look unknown.
-        let prompts = scenarios.as_ref().and_then(|scenarios| {
-            collect(
-                &mut problems,
-                parse_prompts(files, text, &head.prompts, scenarios),
-            )
-        });
+        let prompts = collect(
+            &mut problems,
+            parse_prompts(files, text, &head.prompts, scenarios.as_deref()),
+        );
         let checks = rubric.as_ref().and_then(|rubric| {
             let flags: Vec<&str> = rubric.flags.iter().map(|flag| flag.name.as_str()).collect();
             check_output(&head.output, text, &flags, &mut problems);
@@ -126,9 +122,7 @@ impl Task {
                 Checks::compile(TASK_FILE, text, head.checks, &flags),
             )
         });
-        if let Some(prompts) = &prompts {
-            check_defaults(&head.defaults, text, prompts, &mut problems);
-        }
+        check_defaults(&head.defaults, text, prompts.as_deref(), &mut problems);
         match (scenarios, rubric, prompts, checks) {
             (Some(scenarios), Some(rubric), Some(prompts), Some(checks)) if problems.is_empty() => {
                 Ok(Self {
@@ -189,12 +183,13 @@ fn parse_prompts(
     files: &TaskFiles,
     task_toml: &str,
     folder: &str,
-    scenarios: &[Scenario],
+    scenarios: Option<&[Scenario]>,
 ) -> Result<Vec<Prompt>, Vec<Problem>> {
-    let known: BTreeSet<String> = scenarios
-        .iter()
-        .flat_map(|it| it.fields.keys().cloned())
-        .collect();
+    // Without scenarios every variable would look unknown.
+    let known: Option<BTreeSet<String>> = scenarios.map(|scenarios| {
+        let fields = scenarios.iter().flat_map(|it| it.fields.keys().cloned());
+        fields.collect()
+    });
     let prefix = format!("{}/", folder.trim_end_matches('/'));
     let mut problems = Vec::new();
     let mut prompts = Vec::new();
@@ -217,19 +212,16 @@ fn parse_prompts(
         }
         prompts.extend(collect(
             &mut problems,
-            Prompt::parse(file, name, text, &known),
+            Prompt::parse(file, name, text, known.as_ref()),
         ));
     }
-    // A prompt must render for every scenario, not only name known fields.
     for prompt in &prompts {
-        let broken = scenarios
-            .iter()
-            .find_map(|it| prompt.render(it, "").err().map(|error| (it, error)));
-        if let Some((scenario, error)) = broken {
-            let file = format!("{prefix}{}.md", prompt.name);
-            let message = format!("does not render for scenario '{}': {error}", scenario.id);
-            problems.push(Problem::new(&file, None, message));
-        }
+        let file = format!("{prefix}{}.md", prompt.name);
+        problems.extend(check_rendering(
+            &file,
+            prompt,
+            scenarios.unwrap_or_default(),
+        ));
     }
     if prompts.is_empty() && problems.is_empty() {
         let message = format!("there is no prompt: put at least one *.md into '{prefix}'");
@@ -244,6 +236,30 @@ fn parse_prompts(
     } else {
         Err(problems)
     }
+}
+
+/// A prompt must render for every scenario, not only name known fields.
+fn check_rendering(file: &str, prompt: &Prompt, scenarios: &[Scenario]) -> Option<Problem> {
+    let broken = |it: &Scenario| prompt.render(it, "").err();
+    let (scenario, error) = scenarios
+        .iter()
+        .find_map(|it| broken(it).map(|error| (it, error)))?;
+    let lacking: Vec<String> = prompt
+        .variables()
+        .into_iter()
+        .filter(|name| name != "angle" && !scenario.fields.contains_key(name))
+        .collect();
+    let message = if lacking.is_empty() {
+        format!("does not render for scenario '{}': {error}", scenario.id)
+    } else {
+        format!(
+            "does not render for scenario '{}', which has no field '{}': add the field to the \
+             scenario, or ask in the template whether it is defined",
+            scenario.id,
+            lacking.join("', '"),
+        )
+    };
+    Some(Problem::new(file, None, message))
 }
 
 fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &mut Vec<Problem>) {
@@ -264,9 +280,34 @@ fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &
 fn check_defaults(
     defaults: &TaskDefaults,
     text: &str,
-    prompts: &[Prompt],
+    prompts: Option<&[Prompt]>,
     problems: &mut Vec<Problem>,
 ) {
+    let ranges = [
+        ("n_tips", defaults.n_tips.map(f64::from), 1.0, 1000.0),
+        ("temperature", defaults.temperature, 0.0, 10.0),
+        (
+            "max_tokens",
+            defaults.max_tokens.map(f64::from),
+            1.0,
+            f64::from(u32::MAX),
+        ),
+        (
+            "num_ctx",
+            defaults.num_ctx.map(f64::from),
+            1.0,
+            f64::from(u32::MAX),
+        ),
+    ];
+    for (key, value, least, most) in ranges {
+        if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+            let message = format!("defaults.{key} is {value}: use {least} to {most}");
+            problems.push(Problem::new(TASK_FILE, line_of(text, key), message));
+        }
+    }
+    let Some(prompts) = prompts else {
+        return;
+    };
     for name in defaults.prompts.iter().flatten() {
         if !prompts.iter().any(|prompt| prompt.name == *name) {
             let names = prompts
