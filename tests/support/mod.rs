@@ -6,6 +6,7 @@
 #![allow(
     dead_code,
     clippy::panic,
+    clippy::needless_pass_by_value,
     reason = "every test binary uses its own part of this, and fails by panicking"
 )]
 
@@ -87,18 +88,18 @@ impl Scratch {
         self.read_json(file)
     }
 
-    /// Exports what is pending, lets `fill` score every case, and applies the file with these
+    /// Exports what is pending, lets `score` fill in every case, and applies the file with these
     /// words after its name.
     pub fn judge(
         &self,
         experiment: &str,
         file: &str,
         words: &str,
-        mut fill: impl FnMut(&mut Value),
+        mut score: impl FnMut(&mut Value),
     ) -> Outcome {
         let mut content = self.export(experiment, file);
         for case in content["cases"].as_array_mut().expect("cases") {
-            fill(case);
+            score(case);
         }
         self.write(file, &content.to_string());
         self.ok(&format!("judge apply {file} {words}"))
