@@ -122,7 +122,6 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn boards_come_in_every_format() {
     let scratch = Scratch::new();
     scratch.write(
