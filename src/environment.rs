@@ -90,8 +90,17 @@ pub fn now_ms() -> i64 {
 
 /// The current time as RFC 3339 in UTC, to the millisecond.
 pub fn now_rfc3339() -> String {
-    let now = jiff::Timestamp::from_millisecond(now_ms()).unwrap_or_default();
-    format!("{now:.3}")
+    now().rfc3339
+}
+
+/// The present moment.
+pub fn now() -> assize_pipeline::Now {
+    let ms = now_ms();
+    let text = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+    assize_pipeline::Now {
+        ms,
+        rfc3339: format!("{text:.3}"),
+    }
 }
 
 /// Random bytes from the operating system.

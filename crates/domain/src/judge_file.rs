@@ -324,7 +324,11 @@ impl Reader<'_> {
 }
 
 /// One score as the file has it: `None` where it is not given, an error where it is wrong.
-fn read_score(rubric: &Rubric, name: &str, value: &Value) -> Result<Option<Value>, String> {
+pub(crate) fn read_score(
+    rubric: &Rubric,
+    name: &str,
+    value: &Value,
+) -> Result<Option<Value>, String> {
     if value.is_null() {
         return Ok(None);
     }
@@ -351,7 +355,7 @@ fn read_score(rubric: &Rubric, name: &str, value: &Value) -> Result<Option<Value
     }
 }
 
-fn short(value: &Value) -> String {
+pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 40 {
         return text;

@@ -4,6 +4,7 @@
 //! are, how they are read, when they are sound, and how they are identified. Nothing here
 //! touches a file, a socket, a clock or a random number: texts, times and seeds are passed in.
 
+pub mod anchor;
 pub mod builtin;
 pub mod candidate;
 pub mod cell;
@@ -22,5 +23,6 @@ pub mod rubric;
 pub mod run;
 pub mod scenario;
 pub mod sitting;
+pub mod submission;
 pub mod task;
 pub mod verdict;

@@ -23,6 +23,8 @@ pub mod tag {
     pub const SETTINGS: &str = "settings";
     pub const ASSIZE_VERSION: &str = "assize_version";
     pub const PROVENANCE: &str = "provenance";
+    /// The sittings whose verdicts on this run are kept but do not count, separated by spaces.
+    pub const SET_ASIDE: &str = "set_aside";
     /// Why a failed cell failed.
     pub const ERROR: &str = "error";
 }

@@ -1,17 +1,25 @@
 //! Sittings: one judge, one bundle of blind cases, one rubric.
 
+use std::fmt;
+use std::str::FromStr;
+
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use crate::anchor::Anchor;
 use crate::hash::hex;
-use crate::judge::Tier;
+use crate::judge::{Judge, Tier};
 use crate::verdict::RubricRef;
 
-/// The record that makes an exported file's opaque case ids mean something again.
+/// What stands in the place of a run's id for anchors: their verdicts belong to the sitting
+/// itself, never to a run.
+pub const ANCHORS: &str = "anchors";
+
+/// The record that makes opaque case ids mean something again.
 ///
-/// It stays in the tracking store; the salt is never in the file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// It stays in the tracking store; the salt is never handed out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sitting {
     pub id: String,
     pub experiment: String,
@@ -21,8 +29,77 @@ pub struct Sitting {
     pub opened_at: String,
     pub seed: u64,
     pub salt: String,
-    /// The runs whose cases were handed out, each with the candidates that were.
+    /// The runs whose cases were handed out at once, each with the candidates that were. A
+    /// sitting that takes cases from the queue holds leases instead.
     pub runs: Vec<(String, Vec<u32>)>,
+    /// Who sits, where that is known when the sitting opens.
+    #[serde(default)]
+    pub judge: Option<Judge>,
+    /// How many judges are to score each case.
+    #[serde(default = "one")]
+    pub copies: u32,
+    /// The calibration cases among the others, as they were when the sitting opened.
+    #[serde(default)]
+    pub anchors: Vec<Anchor>,
+    /// Spot checks: the probability with which each case was drawn.
+    #[serde(default)]
+    pub inclusion: Vec<Inclusion>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// The known probability with which a case was drawn for a spot check.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inclusion {
+    pub run_id: String,
+    pub candidate: u32,
+    pub probability: f64,
+}
+
+/// Where a sitting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SittingState {
+    Open,
+    Closed,
+    /// Its judge had drifted: its verdicts are kept and do not count.
+    Quarantined,
+}
+
+impl SittingState {
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Quarantined];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Quarantined => "quarantined",
+        }
+    }
+}
+
+impl fmt::Display for SittingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for SittingState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        known.ok_or_else(|| format!("'{text}' is not the state of a sitting"))
+    }
+}
+
+impl Sitting {
+    /// The opaque id of one of this sitting's cases.
+    pub fn case_id(&self, run_id: &str, candidate: u32) -> String {
+        case_id(&self.salt, run_id, candidate)
+    }
 }
 
 /// The opaque id of a case: an HMAC of run and index under the sitting's salt.

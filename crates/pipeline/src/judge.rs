@@ -1,13 +1,15 @@
 //! Judge: hand out blind cases, take scores back.
 //!
-//! One pending queue, several doors: [`export`] and [`apply`] go through a file that a
-//! person or an agent fills in, [`auto`] asks a model. All of them score the same blind cases
+//! One pending queue, several doors: [`queue`] hands cases out and takes verdicts back one by
+//! one, [`export`] and [`apply`] go through a file that a person or an agent fills in,
+//! [`auto`] asks a model. All of them score the same blind cases
 //! under the same rubric and leave the same verdict files.
 
 pub mod apply;
 pub mod auto;
 pub mod export;
 mod prompt;
+pub mod queue;
 
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;

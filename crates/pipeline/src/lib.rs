@@ -20,3 +20,12 @@ pub type Result<T> = std::result::Result<T, PipelineError>;
 
 /// The wall clock, passed in: Unix milliseconds.
 pub type Clock = fn() -> i64;
+
+/// The present moment, passed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Now {
+    /// Unix milliseconds.
+    pub ms: i64,
+    /// The same as RFC 3339 in UTC.
+    pub rfc3339: String,
+}

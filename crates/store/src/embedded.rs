@@ -18,16 +18,21 @@ use assize_domain::sitting::Sitting;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
+use self::sittings::Changed;
+use crate::queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, RubricUse, SittingRecord};
 use crate::sqlite::{self, Attempt};
 use crate::{
     BoardRun, Committed, ExperimentSummary, JudgingCounts, KnownCell, PendingQuery, PendingRun,
     Recorded, Result, Run, RunPage, RunQuery, Tracking,
 };
 
+mod aside;
 mod board;
 mod cells;
 mod experiments;
+mod leases;
 mod pending;
+mod records;
 mod rows;
 mod runs;
 mod schema;
@@ -192,14 +197,48 @@ impl Tracking for EmbeddedStore {
         self.read(|conn| pending::judging_counts(conn, experiment))
     }
 
+    fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>> {
+        self.read(|conn| pending::rubric_list(conn, experiment))
+    }
+
     fn sitting_open(&self, sitting: &Sitting) -> Result<()> {
         let sitting = sitting.clone();
         self.writer
-            .write(move |session| sittings::sitting_open(session, &sitting))
+            .write(move |session| records::sitting_open(session, &sitting))
     }
 
     fn sitting_get(&self, id: &str) -> Result<Option<Sitting>> {
-        self.read(|conn| sittings::sitting_get(conn, id))
+        self.read(|conn| records::sitting_get(conn, id))
+    }
+
+    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>> {
+        self.read(|conn| records::sitting_record(conn, id))
+    }
+
+    fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>> {
+        self.read(|conn| records::sitting_list(conn, experiment))
+    }
+
+    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased> {
+        let request = request.clone();
+        self.writer
+            .write(move |session| leases::lease_next(session, &request))
+    }
+
+    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>> {
+        self.read(|conn| leases::lease_held(conn, sitting))
+    }
+
+    fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
+        let handed = handed.clone();
+        self.writer
+            .write(move |session| leases::sitting_submit(session, &handed))
+    }
+
+    fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()> {
+        let (id, closing) = (id.to_owned(), closing.clone());
+        self.writer
+            .write(move |session| records::sitting_close(session, &id, &closing))
     }
 
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
@@ -217,8 +256,9 @@ impl Tracking for EmbeddedStore {
     ) -> Result<Committed> {
         let files = files.to_vec();
         let rubric = rubric.clone();
-        self.writer
-            .write(move |session| sittings::sitting_commit(session, &files, &rubric))
+        self.writer.write(move |session| {
+            sittings::sitting_commit(session, &files, &rubric, Changed::Refuse)
+        })
     }
 
     fn board_each(

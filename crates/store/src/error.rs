@@ -14,6 +14,14 @@ pub enum StoreError {
     NoExperiment { name: String, remedy: String },
     #[error("there is no run '{id}'{hint}")]
     NoRun { id: String, hint: String },
+    #[error(
+        "the lease of sitting {sitting} on {} has run out and passed to another judge; nothing \
+         was written", runs(.run_ids.len())
+    )]
+    LeaseLost {
+        sitting: String,
+        run_ids: Vec<String>,
+    },
     #[error("{0}")]
     Conflict(String),
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
@@ -29,7 +37,15 @@ impl StoreError {
     pub fn is_invalid_input(&self) -> bool {
         matches!(
             self,
-            Self::NoExperiment { .. } | Self::NoRun { .. } | Self::Conflict(_)
+            Self::NoExperiment { .. }
+                | Self::NoRun { .. }
+                | Self::LeaseLost { .. }
+                | Self::Conflict(_)
         )
     }
+}
+
+fn runs(number: usize) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} run{ending}")
 }

@@ -19,8 +19,11 @@ use assize_domain::scenario::Split;
 use assize_domain::sitting::Sitting;
 use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
 
+use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, RubricUse, SittingRecord};
+
 pub mod embedded;
 mod error;
+pub mod queue;
 mod sqlite;
 pub mod state;
 
@@ -136,7 +139,7 @@ pub struct BoardRun<'a> {
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
-    /// All verdict files of the run, any tier, any rubric.
+    /// The verdict files of the run, any tier, any rubric, but those that are set aside.
     pub files: Vec<VerdictFile<LeanScores<'a>>>,
 }
 
@@ -208,13 +211,42 @@ pub trait Tracking: Send + Sync + Debug {
     /// How far judging has come. An unknown experiment is an error.
     fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts>;
 
+    /// The rubrics that the finished runs of an experiment are under, the one with the newest
+    /// run last. An unknown experiment is an error.
+    fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>>;
+
     /// Keeps the record of a sitting, before its cases are handed out.
     fn sitting_open(&self, sitting: &Sitting) -> Result<()>;
 
     /// The record of a sitting.
     fn sitting_get(&self, id: &str) -> Result<Option<Sitting>>;
 
-    /// The verdict files of a run.
+    /// A sitting with what has become of it.
+    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>>;
+
+    /// All sittings of an experiment, oldest first.
+    fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>>;
+
+    /// Hands whole scenarios to an open sitting: all of a scenario's pending cases or none,
+    /// and none that as many other live sittings hold as are to score it. The sitting counts
+    /// as heard of.
+    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased>;
+
+    /// What a sitting holds, with what it has found.
+    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>>;
+
+    /// Like [`Tracking::sitting_commit`], for an open sitting that holds leases: a run whose
+    /// lease has passed to another sitting is an error ([`StoreError::LeaseLost`]), and other
+    /// scores for a case that it has judged are kept as a later part, which counts instead.
+    /// The sitting counts as heard of.
+    fn sitting_submit(&self, handed: &Handed) -> Result<Committed>;
+
+    /// Closes a sitting, which releases its leases, or changes its state later. The verdicts
+    /// of a quarantined sitting are set aside on every run it judged; closing it again
+    /// makes them count again.
+    fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()>;
+
+    /// The verdict files of a run, also those that are set aside.
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;
 
     /// Writes these verdict files, one a run, all or none, and brings the runs' metrics and

@@ -99,6 +99,10 @@ impl AutoJudge<'_> {
                 .iter()
                 .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
                 .collect(),
+            judge: None,
+            copies: 1,
+            anchors: Vec::new(),
+            inclusion: Vec::new(),
         };
         self.store.sitting_open(&sitting)?;
         let batch = runs

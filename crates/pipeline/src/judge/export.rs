@@ -82,6 +82,10 @@ pub fn export(
             .iter()
             .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
             .collect(),
+        judge: None,
+        copies: 1,
+        anchors: Vec::new(),
+        inclusion: Vec::new(),
     };
     let mut cases = Vec::new();
     for run in &runs {

@@ -103,5 +103,9 @@ fn parse<'a>(
         let text = std::str::from_utf8(content).map_err(|error| corrupt(&error))?;
         serde_json::from_str(text).map_err(|error| corrupt(&error))
     });
-    files.collect()
+    let mut files: Vec<VerdictFile<LeanScores<'a>>> = files.collect::<Result<_>>()?;
+    if let Some(aside) = &run.set_aside {
+        files.retain(|file| !aside.split_whitespace().any(|id| id == file.sitting));
+    }
+    Ok(files)
 }

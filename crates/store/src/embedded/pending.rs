@@ -9,12 +9,15 @@ use std::collections::BTreeMap;
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact};
-use assize_domain::verdict::{RubricRef, VerdictFile, effective};
+use assize_domain::verdict::{RubricRef, effective};
 use rusqlite::Connection;
 
 use super::experiments::{count, experiment_need};
-use super::rows::{RunKey, artifact_text, candidates_read, entry, status_number, verdicts_read};
+use super::rows::{
+    RunKey, artifact_text, candidates_read, entry, status_number, verdicts_counting,
+};
 use super::schema::known;
+use crate::queue::RubricUse;
 use crate::sqlite::Attempt;
 use crate::{JudgingCounts, PendingQuery, PendingRun};
 
@@ -81,7 +84,7 @@ fn waiting(conn: &Connection, experiment: i64, tier: Tier, after: i64) -> Attemp
 }
 
 /// The run as a judge needs it; `None` where there is nothing for this judge to look at.
-fn pending_read(
+pub(crate) fn pending_read(
     conn: &Connection,
     run: &RunKey,
     query: &PendingQuery,
@@ -99,10 +102,7 @@ fn pending_read(
         return Ok(None);
     }
     let rubric = rubric_of(conn, run.id)?;
-    let files: Vec<VerdictFile> = verdicts_read(conn, run)?
-        .into_iter()
-        .map(|(_, file)| file)
-        .collect();
+    let files = verdicts_counting(conn, run)?;
     let judged = effective(&files, query.tier, &rubric.sha256)
         .into_keys()
         .collect();
@@ -118,7 +118,7 @@ fn pending_read(
     }))
 }
 
-fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
+pub(crate) fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
     Ok(RubricRef {
         id: entry(conn, "tags", run, known::RUBRIC)?.unwrap_or_default(),
         sha256: entry(conn, "tags", run, known::RUBRIC_SHA256)?.unwrap_or_default(),
@@ -177,6 +177,44 @@ pub(crate) fn judging_counts(conn: &Connection, experiment: &str) -> Attempt<Jud
     }
     counts.pending_by_kind = by_kind.into_iter().collect();
     Ok(counts)
+}
+
+/// The rubrics that finished runs are under, the one with the newest run last.
+pub(crate) fn rubric_list(conn: &Connection, experiment: &str) -> Attempt<Vec<RubricUse>> {
+    let experiment = experiment_need(conn, experiment)?;
+    let sql = format!(
+        "SELECT max(r.id), count(*), sum(t.value = {yes}), sum(coalesce(a.value, {yes}) <> {no})
+         FROM runs r
+         JOIN tags t ON t.run = r.id AND t.key = {expert}
+         LEFT JOIN tags a ON a.run = r.id AND a.key = {auto}
+         LEFT JOIN tags s ON s.run = r.id AND s.key = {sha256}
+         LEFT JOIN tags i ON i.run = r.id AND i.key = {rubric}
+         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active' AND r.status = {finished}
+         GROUP BY s.value, i.value ORDER BY 1",
+        yes = known::TRUE,
+        no = known::FALSE,
+        expert = known::JUDGE_PENDING,
+        auto = known::AUTO_PENDING,
+        sha256 = known::RUBRIC_SHA256,
+        rubric = known::RUBRIC,
+        finished = status_number(RunStatus::Finished),
+    );
+    let mut list = conn.prepare_cached(&sql)?;
+    let mut rows = list.query([experiment])?;
+    let mut uses = Vec::new();
+    while let Some(row) = rows.next()? {
+        let newest: i64 = row.get(0)?;
+        let mut find = conn.prepare_cached("SELECT run_id FROM runs WHERE id = ?1")?;
+        let run_id: [u8; 16] = find.query_row([newest], |row| row.get(0))?;
+        uses.push(RubricUse {
+            rubric: rubric_of(conn, newest)?,
+            run_id: hex(&run_id),
+            runs: count(row.get(1)?),
+            expert_pending: count(row.get(2)?),
+            auto_pending: count(row.get(3)?),
+        });
+    }
+    Ok(uses)
 }
 
 /// A sum of counts that were logged as metrics.

@@ -236,6 +236,21 @@ pub(crate) fn verdicts_read(
     Ok(files)
 }
 
+/// The sittings whose verdicts on a run do not count.
+pub(crate) fn set_aside(conn: &Connection, run: i64) -> Attempt<Vec<String>> {
+    let list = entry(conn, "tags", run, known::SET_ASIDE)?.unwrap_or_default();
+    Ok(list.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The verdict files of a run that count, in the order in which sittings came to be.
+pub(crate) fn verdicts_counting(conn: &Connection, run: &RunKey) -> Attempt<Vec<VerdictFile>> {
+    let aside = set_aside(conn, run.id)?;
+    let files = verdicts_read(conn, run)?.into_iter().map(|(_, file)| file);
+    Ok(files
+        .filter(|file| !aside.contains(&file.sitting))
+        .collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

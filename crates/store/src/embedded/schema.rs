@@ -24,7 +24,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1],
+    migrations: &[V1, V2],
 };
 
 /// Numbers of texts that every database holds.
@@ -37,6 +37,8 @@ pub(crate) mod known {
     pub const SCENARIO: i64 = 12;
     pub const SPLIT: i64 = 13;
 
+    /// Low enough to be found by `tags_awaited`, because very few runs have it.
+    pub const SET_ASIDE: i64 = 19;
     pub const JUDGE_PENDING: i64 = 20;
     pub const AUTO_PENDING: i64 = 21;
     pub const JUDGE_KIND: i64 = 22;
@@ -165,6 +167,36 @@ CREATE TABLE sittings (
 );
 ";
 
+/// The queue: where sittings stand, who holds what, what was found about anchors.
+const V2: &str = "
+INSERT INTO texts (id, text) VALUES (19, 'set_aside');
+
+ALTER TABLE sittings ADD COLUMN state TEXT NOT NULL DEFAULT 'open';
+ALTER TABLE sittings ADD COLUMN lives_until INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sittings ADD COLUMN closed_at TEXT;
+ALTER TABLE sittings ADD COLUMN judge TEXT;
+ALTER TABLE sittings ADD COLUMN drift TEXT;
+CREATE INDEX sittings_by_experiment ON sittings (experiment);
+
+-- The latest holder of each slot; a run has as many slots in a tier as judges are to score it.
+CREATE TABLE leases (
+    run INTEGER NOT NULL,
+    tier TEXT NOT NULL,
+    slot INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    sitting TEXT NOT NULL,
+    PRIMARY KEY (run, tier, slot)
+) WITHOUT ROWID;
+CREATE INDEX leases_by_sitting ON leases (sitting);
+
+CREATE TABLE anchor_verdicts (
+    sitting TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    PRIMARY KEY (sitting, part)
+) WITHOUT ROWID;
+";
+
 #[cfg(test)]
 mod tests {
     use assize_domain::run::{artifact, metric, param, tag};
@@ -187,6 +219,7 @@ mod tests {
             (known::MODEL + 1, param::PROMPT),
             (known::SCENARIO, param::SCENARIO),
             (known::SPLIT, param::SPLIT),
+            (known::SET_ASIDE, tag::SET_ASIDE),
             (known::JUDGE_PENDING, tag::JUDGE_PENDING),
             (known::AUTO_PENDING, tag::AUTO_PENDING),
             (known::JUDGE_KIND, tag::JUDGE_KIND),

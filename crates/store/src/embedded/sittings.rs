@@ -1,63 +1,30 @@
-//! Sittings: their records, and committing what they found.
+//! Committing what sittings found.
+//!
+//! A verdict file is written once and never changed. What a run's metrics and tags say is
+//! derived from its files, leaving out those that are set aside.
 
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
-use assize_domain::sitting::Sitting;
+use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Summary, Verdict, VerdictFile, summarise};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::cells::metric_columns;
-use super::rows::{RunKey, candidates_read, corrupt, run_find, verdicts_read};
+use super::records::anchor_verdicts;
+use super::rows::{
+    RunKey, candidates_read, corrupt, entry, run_find, set_aside, verdicts_counting, verdicts_read,
+};
+use super::schema::known;
 use super::session::Session;
 use crate::sqlite::Attempt;
 use crate::{Committed, StoreError};
 
-/// Keeps the record of a sitting. The same record again changes nothing.
-pub(crate) fn sitting_open(session: &Session, sitting: &Sitting) -> Attempt<()> {
-    if let Some(known) = sitting_get(&session.conn, &sitting.id)? {
-        if known == *sitting {
-            return Ok(());
-        }
-        let message = format!(
-            "there is another sitting '{}' already: open this one under another id",
-            sitting.id
-        );
-        return Err(StoreError::Conflict(message).into());
-    }
-    let record = serde_json::to_string(sitting).map_err(|error| {
-        StoreError::Conflict(format!("sitting '{}' cannot be kept: {error}", sitting.id))
-    })?;
-    session
-        .conn
-        .prepare_cached(
-            "INSERT INTO sittings (id, experiment, tier, opened_at, record)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute((
-            &sitting.id,
-            &sitting.experiment,
-            sitting.tier.as_str(),
-            &sitting.opened_at,
-            record,
-        ))?;
-    Ok(())
-}
-
-/// The record of a sitting.
-pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting>> {
-    let record: Option<String> = conn
-        .prepare_cached("SELECT record FROM sittings WHERE id = ?1")?
-        .query_row([id], |row| row.get(0))
-        .optional()?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let sitting = serde_json::from_str(&record).map_err(|error| {
-        StoreError::Conflict(format!(
-            "the record of sitting '{id}' cannot be read ({error}): export the cases again"
-        ))
-    })?;
-    Ok(Some(sitting))
+/// What to do about other scores for a case that the same sitting has judged already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    Refuse,
+    /// Keep them as a later part, which counts instead.
+    Revise,
 }
 
 /// Writes verdict files and brings the runs' metrics and tags up to date, all or none.
@@ -65,11 +32,16 @@ pub(crate) fn sitting_commit(
     session: &mut Session,
     files: &[(String, VerdictFile)],
     rubric: &Rubric,
+    changed: Changed,
 ) -> Attempt<Committed> {
     let mut committed = Committed::default();
     for (run_id, file) in files {
+        if run_id == ANCHORS {
+            anchors_commit(session, file, changed)?;
+            continue;
+        }
         let run = run_find(&session.conn, run_id)?;
-        if file_commit(session, &run, file, rubric)? {
+        if file_commit(session, &run, file, rubric, changed)? {
             committed.runs_written += 1;
         } else {
             committed.runs_unchanged += 1;
@@ -78,43 +50,57 @@ pub(crate) fn sitting_commit(
     Ok(committed)
 }
 
+/// Keeps verdicts on a sitting's anchors with the sitting.
+fn anchors_commit(session: &Session, file: &VerdictFile, changed: Changed) -> Attempt<()> {
+    let kept = anchor_verdicts(&session.conn, &file.sitting)?;
+    let parts = kept.len();
+    let fresh = fresh(&kept, file, changed, "its anchors")?;
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    let part = VerdictFile {
+        verdicts: fresh,
+        ..file.clone()
+    };
+    let text = serde_json::to_string(&part).map_err(|error| {
+        StoreError::Conflict(format!("verdicts on anchors cannot be kept: {error}"))
+    })?;
+    session
+        .conn
+        .prepare_cached("INSERT INTO anchor_verdicts (sitting, part, file) VALUES (?1, ?2, ?3)")?
+        .execute((
+            &file.sitting,
+            i64::try_from(parts).unwrap_or(i64::MAX),
+            text,
+        ))?;
+    Ok(())
+}
+
 /// Whether there was anything new in the file.
 fn file_commit(
     session: &mut Session,
     run: &RunKey,
     file: &VerdictFile,
     rubric: &Rubric,
+    changed: Changed,
 ) -> Attempt<bool> {
-    if file.rubric.sha256 != rubric.sha256 {
-        let message = format!(
-            "the verdicts for run {} are under another version of the rubric '{}': export the \
-             cases again",
-            run.run_id, file.rubric.id
-        );
-        return Err(StoreError::Conflict(message).into());
-    }
-    let kept = verdicts_read(&session.conn, run)?;
+    check_counts(session, run, file, rubric)?;
+    let (paths, kept): (Vec<String>, Vec<VerdictFile>) =
+        verdicts_read(&session.conn, run)?.into_iter().unzip();
     let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
     let judgeable = |index: u32| {
         candidates
             .iter()
             .any(|candidate| candidate.index == index && candidate.text.is_some())
     };
-    let mut fresh = Vec::new();
-    for verdict in &file.verdicts {
-        if !judgeable(verdict.candidate) {
-            let message = format!(
-                "run {} has no candidate {} with a text to judge: check the file",
-                run.run_id, verdict.candidate
-            );
-            return Err(StoreError::Conflict(message).into());
-        }
-        match earlier(&kept, &file.sitting, verdict.candidate) {
-            None => fresh.push(verdict.clone()),
-            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {}
-            Some(_) => return Err(changed(run, file, verdict).into()),
-        }
+    if let Some(verdict) = file.verdicts.iter().find(|it| !judgeable(it.candidate)) {
+        let message = format!(
+            "run {} has no candidate {} with a text to judge: check the file",
+            run.run_id, verdict.candidate
+        );
+        return Err(StoreError::Conflict(message).into());
     }
+    let fresh = fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
     if fresh.is_empty() {
         return Ok(false);
     }
@@ -122,43 +108,81 @@ fn file_commit(
         verdicts: fresh,
         ..file.clone()
     };
-    let path = free_path(&kept, &file.sitting);
+    let path = free_path(&paths, &file.sitting);
     file_keep(session, run, &path, &part)?;
-    let files: Vec<VerdictFile> = kept
-        .into_iter()
-        .map(|(_, file)| file)
-        .chain([part])
-        .collect();
     let judgeable = candidates.iter().filter(|it| it.text.is_some()).count();
+    let files = verdicts_counting(&session.conn, run)?;
     summary_keep(session, run.id, &summarise(&files, rubric, judgeable))?;
     Ok(true)
 }
 
-fn earlier<'a>(
-    kept: &'a [(String, VerdictFile)],
-    sitting: &str,
-    candidate: u32,
-) -> Option<&'a Verdict> {
+/// Refuses verdicts that could never count.
+fn check_counts(
+    session: &Session,
+    run: &RunKey,
+    file: &VerdictFile,
+    rubric: &Rubric,
+) -> Attempt<()> {
+    let current = entry(&session.conn, "tags", run.id, known::RUBRIC_SHA256)?;
+    let current = current.unwrap_or_else(|| rubric.sha256.clone());
+    if file.rubric.sha256 != rubric.sha256 || file.rubric.sha256 != current {
+        let message = format!(
+            "the verdicts for run {} are under another version of the rubric '{}' than the run: \
+             it was reopened, so export the cases again",
+            run.run_id, file.rubric.id
+        );
+        return Err(StoreError::Conflict(message).into());
+    }
+    if set_aside(&session.conn, run.id)?.contains(&file.sitting) {
+        let message = format!(
+            "what sitting {} finds about run {} no longer counts, because it was quarantined or \
+             the run was reopened since: export the cases again",
+            file.sitting, run.run_id
+        );
+        return Err(StoreError::Conflict(message).into());
+    }
+    Ok(())
+}
+
+/// The verdicts of a file that its sitting has not given yet, word for word.
+fn fresh(
+    kept: &[VerdictFile],
+    file: &VerdictFile,
+    changed: Changed,
+    what: &str,
+) -> Result<Vec<Verdict>, StoreError> {
+    let mut fresh = Vec::new();
+    for verdict in &file.verdicts {
+        match latest(kept, &file.sitting, verdict.candidate) {
+            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {}
+            Some(_) if changed == Changed::Refuse => {
+                return Err(StoreError::Conflict(format!(
+                    "sitting {} has judged candidate {} of {what} already, with other scores or \
+                     another rationale: verdicts are never overwritten, so apply the file as it \
+                     was applied first, or correct it with `assize judge amend`",
+                    file.sitting, verdict.candidate
+                )));
+            }
+            _ => fresh.push(verdict.clone()),
+        }
+    }
+    Ok(fresh)
+}
+
+fn latest<'a>(kept: &'a [VerdictFile], sitting: &str, candidate: u32) -> Option<&'a Verdict> {
     kept.iter()
-        .filter(|(_, file)| file.sitting == sitting)
-        .flat_map(|(_, file)| &file.verdicts)
+        .rev()
+        .filter(|file| file.sitting == sitting)
+        .flat_map(|file| &file.verdicts)
         .find(|verdict| verdict.candidate == candidate)
 }
 
-fn changed(run: &RunKey, file: &VerdictFile, verdict: &Verdict) -> StoreError {
-    StoreError::Conflict(format!(
-        "sitting {} has judged candidate {} of run {} already, with other scores or another \
-         rationale: verdicts are never overwritten, so apply the file as it was applied first",
-        file.sitting, verdict.candidate, run.run_id
-    ))
-}
-
 /// `verdicts/SITTING.json`, or the next part of it.
-fn free_path(kept: &[(String, VerdictFile)], sitting: &str) -> String {
+fn free_path(taken: &[String], sitting: &str) -> String {
     let folder = artifact::VERDICTS;
     let mut path = format!("{folder}{sitting}.json");
     let mut part = 1;
-    while kept.iter().any(|(taken, _)| *taken == path) {
+    while taken.contains(&path) {
         part += 1;
         path = format!("{folder}{sitting}.{part}.json");
     }
@@ -176,7 +200,7 @@ fn file_keep(session: &mut Session, run: &RunKey, path: &str, file: &VerdictFile
     Ok(())
 }
 
-fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -> Attempt<()> {
+pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -> Attempt<()> {
     let now_ms = session.now_ms();
     for (name, value) in &summary.metrics {
         let key = session.text(name)?;

@@ -339,6 +339,10 @@ fn a_sitting_is_kept_as_it_was_opened() {
         seed: u64::MAX,
         salt: "salt".to_owned(),
         runs: vec![(desk.runs[0].clone(), vec![0, 1])],
+        judge: None,
+        copies: 1,
+        anchors: Vec::new(),
+        inclusion: Vec::new(),
     };
     desk.store.sitting_open(&sitting).unwrap();
     desk.store.sitting_open(&sitting).unwrap();

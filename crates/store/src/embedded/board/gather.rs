@@ -53,6 +53,8 @@ pub(super) struct Facts {
     pub tokens_per_s: Option<f64>,
     /// Which of its batch's files are its own.
     pub files: Range<usize>,
+    /// The sittings that do not count, separated by spaces.
+    pub set_aside: Option<Arc<str>>,
 }
 
 /// Hands on the runs of a split, oldest first, until `take` wants no more. What is not a run
@@ -82,6 +84,7 @@ pub(super) fn gather(
     let mut lanes = Lanes {
         conn,
         split,
+        set_aside: set_aside(conn)?,
         texts: Texts::new(conn),
         params: Lane::start(params.query([experiment])?)?,
         tags: Lane::start(tags.query([experiment])?)?,
@@ -99,6 +102,21 @@ pub(super) fn gather(
     }
     take(batch);
     Ok(())
+}
+
+/// The few runs on which something is set aside.
+fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Arc<str>>> {
+    let sql = format!(
+        "SELECT run, CASE typeof(value) WHEN 'integer'
+                THEN (SELECT text FROM texts WHERE id = value) ELSE value END
+         FROM tags WHERE key = {} AND key < 22",
+        known::SET_ASIDE
+    );
+    let mut list = conn.prepare_cached(&sql)?;
+    let rows = list.query_map([], |row| {
+        Ok((row.get(0)?, Arc::from(row.get::<_, String>(1)?)))
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// A statement over the active runs of an experiment in the order of their creation.
@@ -159,6 +177,7 @@ impl<'a> Lane<'a> {
 struct Lanes<'a> {
     conn: &'a Connection,
     split: Split,
+    set_aside: HashMap<i64, Arc<str>>,
     texts: Texts<'a>,
     params: Lane<'a>,
     tags: Lane<'a>,
@@ -224,6 +243,7 @@ impl Lanes<'_> {
             latency_ms: metrics[1],
             tokens_per_s: metrics[2],
             files: first_file..batch.files.len(),
+            set_aside: self.set_aside.get(&run).map(Arc::clone),
             run_id,
         });
         Ok(())

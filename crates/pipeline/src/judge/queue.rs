@@ -1,0 +1,535 @@
+//! The queue: a sitting takes blind cases, hands in verdicts, and ends.
+//!
+//! Every door for people and agents (the MCP server, the terminal's desk, the web) is a thin
+//! layer over this. A sitting leases whole scenarios, so that all arms of a scenario are
+//! scored by one judge in one mood; two judges at once never hold the same case unless double
+//! scoring is wanted. What was handed in is durable when [`Queue::submit`] returns, so a
+//! killed judge loses the case on the screen at most. A judge who falls silent loses the
+//! lease, not what was accepted.
+//!
+//! Calibration cases are mixed in and look like all others. The queue deliberately shows no
+//! model, no prompt and no board; [`Queue::finish`] answers what may be known then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assize_domain::anchor::Anchor;
+use assize_domain::hash::hex;
+use assize_domain::judge::{Judge, Tier};
+use assize_domain::judge_file::{Case, FileProblem, blank_scores};
+use assize_domain::rubric::Rubric;
+use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
+use assize_domain::submission::{self, HeldCase, Submission};
+use assize_domain::verdict::{RubricRef, Verdict, VerdictFile};
+use assize_stats::rng::SplitMix64;
+use assize_store::queue::{Closing, Handed, LeaseRequest};
+use assize_store::{PendingRun, StoreError, Tracking};
+use serde_json::Value;
+
+use super::export::{open_candidates, sitting_id};
+use super::{Entropy, draw, rubric_of};
+use crate::{Now, PipelineError, Result};
+
+/// How long a silent sitting keeps what it holds, where nobody says otherwise.
+pub const LEASE_MS: i64 = 30 * 60 * 1000;
+/// An anchor comes at least every so many cases, until all have come.
+const CASES_PER_ANCHOR: usize = 10;
+
+/// Who sits, and over what.
+#[derive(Debug, Clone)]
+pub struct SitOptions {
+    pub experiment: String,
+    pub judge: Judge,
+    /// Only runs that wait on this kind's desk.
+    pub desk: Option<String>,
+    /// Determines the order of cases; a random one where none is given.
+    pub seed: Option<u64>,
+    /// Every case is to be scored by two judges.
+    pub double: bool,
+    /// The task's calibration cases for a rubric; those of another rubric are left out.
+    pub anchors: Anchors,
+    pub lease_ms: i64,
+    pub entropy: Entropy,
+}
+
+/// A task's calibration cases, which are good under one rubric only.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Anchors {
+    pub rubric_sha256: String,
+    pub cases: Vec<Anchor>,
+}
+
+impl Anchors {
+    /// The cases, where the rubric is theirs.
+    pub fn under(&self, rubric: &RubricRef) -> &[Anchor] {
+        if self.rubric_sha256 == rubric.sha256 {
+            &self.cases
+        } else {
+            &[]
+        }
+    }
+}
+
+/// How far a sitting has come, in cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Progress {
+    /// Scored in this sitting.
+    pub done: usize,
+    /// Held and not scored.
+    pub held: usize,
+    /// Waiting, and held by nobody.
+    pub left: u64,
+}
+
+/// What handing in did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Accepted {
+    /// Cases scored for the first time.
+    pub scored: usize,
+    /// Cases that were scored otherwise before; the earlier verdict stays in the history.
+    pub revised: usize,
+    /// Cases that were there already, word for word.
+    pub unchanged: usize,
+}
+
+/// What may be known when a sitting is over.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Finished {
+    pub sitting: String,
+    pub experiment: String,
+    pub judge: Judge,
+    pub tier: Tier,
+    pub state: SittingState,
+    /// Cases scored.
+    pub done: usize,
+    /// Cases that were held unscored and wait again.
+    pub released: usize,
+}
+
+/// One case in the hands of this sitting.
+#[derive(Debug)]
+struct Held {
+    case: Case,
+    run_id: String,
+    candidate: u32,
+    flags: BTreeMap<String, bool>,
+    verdict: Option<Verdict>,
+}
+
+/// An open sitting at the queue.
+#[derive(Debug)]
+pub struct Queue {
+    store: Arc<dyn Tracking>,
+    sitting: Sitting,
+    judge: Judge,
+    rubric: Rubric,
+    desk: Option<String>,
+    lease_ms: i64,
+    /// In the order in which cases are handed out.
+    held: Vec<Held>,
+    /// Anchors that have not been handed out, last first.
+    anchors_left: Vec<usize>,
+    batches: u64,
+    left: u64,
+}
+
+impl Queue {
+    /// Opens a sitting; `None` where nothing waits for this tier. Nothing is held yet.
+    pub fn open(store: Arc<dyn Tracking>, options: SitOptions, now: &Now) -> Result<Option<Self>> {
+        let tier = options.judge.tier();
+        let uses = store.rubric_list(&options.experiment)?;
+        // One rubric a sitting: the newest that anything waits under.
+        let waits = |waiting: u64| waiting > 0 || options.double;
+        let newest = uses.into_iter().rev().find(|it| match tier {
+            Tier::Expert => waits(it.expert_pending),
+            Tier::Auto => waits(it.auto_pending),
+        });
+        let Some(newest) = newest else {
+            return Ok(None);
+        };
+        let rubric = rubric_of(store.as_ref(), &newest.run_id, &newest.rubric)?;
+        let seed = match options.seed {
+            Some(seed) => seed,
+            None => u64::from_le_bytes(draw(options.entropy)?[..8].try_into().unwrap_or_default()),
+        };
+        let sitting = Sitting {
+            id: sitting_id(&now.rfc3339, options.entropy)?,
+            experiment: options.experiment,
+            tier,
+            anchors: options.anchors.under(&newest.rubric).to_vec(),
+            rubric: newest.rubric,
+            opened_at: now.rfc3339.clone(),
+            seed,
+            salt: hex(&draw(options.entropy)?),
+            runs: Vec::new(),
+            judge: Some(options.judge.clone()),
+            copies: if options.double { 2 } else { 1 },
+            inclusion: Vec::new(),
+        };
+        store.sitting_open(&sitting)?;
+        let mut queue = Self::over(store, sitting, options.judge, rubric, options.lease_ms);
+        queue.desk = options.desk;
+        queue.ask(0, now)?;
+        Ok(Some(queue))
+    }
+
+    /// Goes on with an open sitting, with what it holds.
+    pub fn resume(store: Arc<dyn Tracking>, id: &str, lease_ms: i64, now: &Now) -> Result<Self> {
+        let Some(record) = store.sitting_record(id)? else {
+            return Err(PipelineError::Invalid(format!(
+                "there is no sitting '{id}': see assize judge status"
+            )));
+        };
+        let sitting = record.sitting;
+        if record.state != SittingState::Open {
+            let message = format!("sitting {id} is {}: open a new one", record.state);
+            return Err(PipelineError::Invalid(message));
+        }
+        let Some(judge) = record.judge else {
+            return Err(PipelineError::Invalid(format!(
+                "sitting {id} was exported as a file: hand it in with assize judge apply"
+            )));
+        };
+        let held = store.lease_held(id)?;
+        let newest = store.rubric_list(&sitting.experiment)?;
+        let newest = newest.into_iter().find(|it| it.rubric == sitting.rubric);
+        let Some(newest) = newest else {
+            return Err(PipelineError::Invalid(format!(
+                "no run is under the rubric of sitting {id} any more: open a new one"
+            )));
+        };
+        let rubric = rubric_of(store.as_ref(), &newest.run_id, &sitting.rubric)?;
+        let mut queue = Self::over(store, sitting, judge, rubric, lease_ms);
+        let mut fresh = Vec::new();
+        for run in held {
+            let own: Vec<u32> = run.own.iter().map(|it| it.candidate).collect();
+            fresh.extend(queue.cases_of(&run.run, open_candidates(&run.run))?);
+            let mut done = queue.cases_of(&run.run, own.into_iter())?;
+            for held in &mut done {
+                let verdict = run.own.iter().find(|it| it.candidate == held.candidate);
+                held.verdict = verdict.cloned();
+            }
+            queue.held.extend(done);
+        }
+        queue.recall_anchors(&record.anchor_files)?;
+        let before = queue.held.len() + fresh.len();
+        queue.take_in(fresh, before)?;
+        queue.ask(0, now)?;
+        Ok(queue)
+    }
+
+    fn over(
+        store: Arc<dyn Tracking>,
+        sitting: Sitting,
+        judge: Judge,
+        rubric: Rubric,
+        lease_ms: i64,
+    ) -> Self {
+        let mut anchors_left: Vec<usize> = (0..sitting.anchors.len()).collect();
+        shuffle(&mut anchors_left, sitting.seed ^ 0xa5);
+        Self {
+            store,
+            judge,
+            rubric,
+            desk: None,
+            lease_ms,
+            held: Vec::new(),
+            anchors_left,
+            batches: 0,
+            left: 0,
+            sitting,
+        }
+    }
+
+    pub fn id(&self) -> &str {
+        &self.sitting.id
+    }
+
+    pub fn experiment(&self) -> &str {
+        &self.sitting.experiment
+    }
+
+    pub fn judge(&self) -> &Judge {
+        &self.judge
+    }
+
+    /// The rubric of every case of this sitting.
+    pub fn rubric(&self) -> &Rubric {
+        &self.rubric
+    }
+
+    /// The next cases, at most so many (at least one): first those that are held already, then
+    /// whole scenarios from the queue. Asking again without handing in gives the same
+    /// cases; none means that nothing is left for this judge.
+    pub fn next(&mut self, limit: usize, now: &Now) -> Result<Vec<Case>> {
+        let limit = limit.max(1);
+        let unscored = self.unscored().count();
+        if unscored < limit {
+            self.ask(limit - unscored, now)?;
+        } else {
+            self.renew(now)?;
+        }
+        Ok(self.unscored().take(limit).cloned().collect())
+    }
+
+    /// Hands verdicts in: all of them or none, durable on return. A case that this sitting
+    /// has scored already is revised; its earlier verdict stays in the history.
+    pub fn submit(&mut self, submissions: &[Submission], now: &Now) -> Result<Accepted> {
+        let held = &self.held;
+        let find = |id: &str| held.iter().find(|it| it.case.case == id);
+        let checked = submission::check(submissions, &self.rubric, |id| {
+            find(id).map(|it| HeldCase {
+                run_id: &it.run_id,
+                candidate: it.candidate,
+                flags: &it.flags,
+            })
+        });
+        let verdicts = checked.map_err(refused)?;
+        let mut accepted = Accepted::default();
+        let mut by_run: BTreeMap<&str, Vec<Verdict>> = BTreeMap::new();
+        for ((run_id, verdict), submission) in verdicts.into_iter().zip(submissions) {
+            match find(&submission.case).and_then(|it| it.verdict.as_ref()) {
+                None => accepted.scored += 1,
+                Some(same) if *same == verdict => accepted.unchanged += 1,
+                Some(_) => accepted.revised += 1,
+            }
+            by_run.entry(run_id).or_default().push(verdict);
+        }
+        let file = |verdicts: Vec<Verdict>| VerdictFile {
+            sitting: self.sitting.id.clone(),
+            tier: self.sitting.tier,
+            judge: self.judge.clone(),
+            rubric: self.sitting.rubric.clone(),
+            judged_at: now.rfc3339.clone(),
+            verdicts,
+        };
+        let files: Vec<(String, VerdictFile)> = by_run
+            .into_iter()
+            .map(|(run_id, verdicts)| (run_id.to_owned(), file(verdicts)))
+            .collect();
+        let handed = Handed {
+            sitting: self.sitting.id.clone(),
+            files,
+            rubric: self.rubric.clone(),
+            until_ms: now.ms.saturating_add(self.lease_ms),
+        };
+        if let Err(error) = self.store.sitting_submit(&handed) {
+            return Err(self.explain(error, submissions));
+        }
+        self.remember(&handed.files);
+        Ok(accepted)
+    }
+
+    /// What this sitting has said about a case.
+    pub fn verdict(&self, case: &str) -> Option<&Verdict> {
+        let held = self.held.iter().find(|it| it.case.case == case)?;
+        held.verdict.as_ref()
+    }
+
+    /// The cases that this sitting has scored, in the order in which they were handed out.
+    pub fn scored(&self) -> impl Iterator<Item = &Case> {
+        let scored = self.held.iter().filter(|it| it.verdict.is_some());
+        scored.map(|it| &it.case)
+    }
+
+    /// How far this sitting has come.
+    pub fn progress(&self) -> Progress {
+        let held = self.unscored().count();
+        Progress {
+            done: self.held.len() - held,
+            held,
+            left: self.left,
+        }
+    }
+
+    /// Says that the judge is still there.
+    pub fn renew(&mut self, now: &Now) -> Result<()> {
+        self.ask(0, now)
+    }
+
+    /// Ends the sitting: what is held unscored waits again, for anybody.
+    pub fn finish(self, now: &Now) -> Result<Finished> {
+        let progress = self.progress();
+        let state = SittingState::Closed;
+        let closing = Closing {
+            state,
+            at: now.rfc3339.clone(),
+            judge: Some(self.judge.clone()),
+            drift: None,
+        };
+        self.store.sitting_close(&self.sitting.id, &closing)?;
+        Ok(Finished {
+            sitting: self.sitting.id,
+            experiment: self.sitting.experiment,
+            tier: self.sitting.tier,
+            judge: self.judge,
+            state,
+            done: progress.done,
+            released: progress.held,
+        })
+    }
+
+    fn unscored(&self) -> impl Iterator<Item = &Case> {
+        let unscored = self.held.iter().filter(|it| it.verdict.is_none());
+        unscored.map(|it| &it.case)
+    }
+
+    /// Leases scenarios with at least so many cases.
+    fn ask(&mut self, cases: usize, now: &Now) -> Result<()> {
+        let leased = self.store.lease_next(&LeaseRequest {
+            sitting: self.sitting.id.clone(),
+            judge_kind: self.desk.clone(),
+            cases,
+            now_ms: now.ms,
+            until_ms: now.ms.saturating_add(self.lease_ms),
+        })?;
+        let mut fresh = Vec::new();
+        for run in &leased.runs {
+            fresh.extend(self.cases_of(run, open_candidates(run))?);
+        }
+        // What was known about these runs before, under a lease that ran out, is over.
+        self.held
+            .retain(|old| !fresh.iter().any(|it| it.case.case == old.case.case));
+        self.left = leased.left;
+        let shown = self.held.len() + fresh.len();
+        self.take_in(fresh, shown)
+    }
+
+    /// Mixes anchors into fresh cases, shuffles them, and puts them behind what is held.
+    fn take_in(&mut self, mut fresh: Vec<Held>, shown: usize) -> Result<()> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let all = self.sitting.anchors.len();
+        let horizon = (shown as u64 + self.left).min((all * CASES_PER_ANCHOR) as u64);
+        let due = (all * shown).div_ceil(usize::try_from(horizon).unwrap_or(1).max(1));
+        let given = all - self.anchors_left.len();
+        for _ in given..due.min(all) {
+            if let Some(place) = self.anchors_left.pop() {
+                fresh.push(self.anchor_case(place));
+            }
+        }
+        self.batches += 1;
+        shuffle(&mut fresh, self.sitting.seed.wrapping_add(self.batches));
+        self.held.extend(fresh);
+        Ok(())
+    }
+
+    fn anchor_case(&self, place: usize) -> Held {
+        let anchor = &self.sitting.anchors[place];
+        let candidate = u32::try_from(place).unwrap_or(u32::MAX);
+        Held {
+            case: Case {
+                case: self.sitting.case_id(ANCHORS, candidate),
+                context: anchor.context.clone(),
+                candidate: anchor.candidate.clone(),
+                scores: blank_scores(&self.rubric, &anchor.flags),
+                rationale: None,
+            },
+            run_id: ANCHORS.to_owned(),
+            candidate,
+            flags: anchor.flags.clone(),
+            verdict: None,
+        }
+    }
+
+    /// Puts the anchors that were scored before back into place.
+    fn recall_anchors(&mut self, files: &[VerdictFile]) -> Result<()> {
+        let verdicts: BTreeMap<u32, &Verdict> = files
+            .iter()
+            .flat_map(|file| &file.verdicts)
+            .map(|verdict| (verdict.candidate, verdict))
+            .collect();
+        for (place, verdict) in verdicts {
+            let place = place as usize;
+            if place < self.sitting.anchors.len() {
+                self.anchors_left.retain(|it| *it != place);
+                let mut held = self.anchor_case(place);
+                held.verdict = Some(verdict.clone());
+                self.held.push(held);
+            }
+        }
+        Ok(())
+    }
+
+    fn cases_of(&self, run: &PendingRun, indexes: impl Iterator<Item = u32>) -> Result<Vec<Held>> {
+        let context: Value =
+            serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
+                path: format!("context.json of run {}", run.run_id),
+                reason: format!("is not JSON: {error}"),
+            })?;
+        let cases = indexes.filter_map(|index| {
+            let candidate = run.candidates.iter().find(|it| it.index == index)?;
+            Some(Held {
+                case: Case {
+                    case: self.sitting.case_id(&run.run_id, index),
+                    context: context.clone(),
+                    candidate: candidate.text.clone()?,
+                    scores: blank_scores(&self.rubric, &candidate.flags),
+                    rationale: None,
+                },
+                run_id: run.run_id.clone(),
+                candidate: index,
+                flags: candidate.flags.clone(),
+                verdict: None,
+            })
+        });
+        Ok(cases.collect())
+    }
+
+    fn remember(&mut self, files: &[(String, VerdictFile)]) {
+        for (run_id, file) in files {
+            for verdict in &file.verdicts {
+                let held = self
+                    .held
+                    .iter_mut()
+                    .find(|it| it.run_id == *run_id && it.candidate == verdict.candidate);
+                if let Some(held) = held {
+                    held.verdict = Some(verdict.clone());
+                }
+            }
+        }
+    }
+
+    /// A lost lease in the terms of the cases that were handed in. Their cases leave this
+    /// sitting; what was accepted before stays.
+    fn explain(&mut self, error: StoreError, submissions: &[Submission]) -> PipelineError {
+        let (lost, why) = match error {
+            StoreError::LeaseLost { run_ids, .. } => (
+                run_ids,
+                "the lease ran out and another judge has the case now",
+            ),
+            StoreError::NoRun { id, .. } => (vec![id], "its run was deleted"),
+            other => return other.into(),
+        };
+        let mut problems = Vec::new();
+        for (position, submission) in submissions.iter().enumerate() {
+            let held = self.held.iter().find(|it| it.case.case == submission.case);
+            if held.is_some_and(|it| lost.contains(&it.run_id)) {
+                problems.push(FileProblem {
+                    pointer: format!("/{position}/case"),
+                    message: format!(
+                        "'{}' is stale: {why}. Leave it out, and take the next cases",
+                        submission.case
+                    ),
+                });
+            }
+        }
+        self.held.retain(|it| !lost.contains(&it.run_id));
+        refused(problems)
+    }
+}
+
+fn refused(problems: Vec<FileProblem>) -> PipelineError {
+    PipelineError::JudgeFile {
+        file: "what was handed in".to_owned(),
+        problems,
+    }
+}
+
+fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+}

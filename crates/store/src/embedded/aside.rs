@@ -1,0 +1,131 @@
+//! Setting verdicts aside: they are kept, and do not count.
+//!
+//! A run carries the list of sittings that do not count for it as a tag, so every reader
+//! knows from the run alone. Whenever the list changes the run's metrics and tags are derived
+//! anew. A metric that nothing supports any more becomes NaN, because a tracking server can
+//! append to a metric and not delete it.
+
+use assize_domain::judge::Tier;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{artifact, metric, tag};
+use assize_domain::sitting::Sitting;
+use assize_domain::verdict::summarise;
+
+use super::rows::{
+    RunKey, artifact_text, candidates_read, corrupt, run_find, set_aside, verdicts_counting,
+    verdicts_read,
+};
+use super::session::{Session, text_find};
+use super::sittings::summary_keep;
+use crate::StoreError;
+use crate::sqlite::{Attempt, Fault};
+
+/// The verdicts of this sitting no longer count, on any run.
+pub(crate) fn put_aside(session: &mut Session, sitting: &Sitting) -> Attempt<()> {
+    for run in judged_runs(session, sitting)? {
+        let mut aside = set_aside(&session.conn, run.id)?;
+        if !aside.contains(&sitting.id) {
+            aside.push(sitting.id.clone());
+            aside_keep(session, &run, &aside)?;
+        }
+    }
+    Ok(())
+}
+
+/// The verdicts of this sitting count again.
+pub(crate) fn take_back(session: &mut Session, sitting: &Sitting) -> Attempt<()> {
+    for run in judged_runs(session, sitting)? {
+        let mut aside = set_aside(&session.conn, run.id)?;
+        aside.retain(|id| *id != sitting.id);
+        aside_keep(session, &run, &aside)?;
+    }
+    Ok(())
+}
+
+/// The runs that a sitting has judged and that are still there.
+fn judged_runs(session: &Session, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
+    let mut runs: Vec<RunKey> = Vec::new();
+    for (run_id, _) in &sitting.runs {
+        match run_find(&session.conn, run_id) {
+            Ok(run) => runs.push(run),
+            Err(Fault::Store(StoreError::NoRun { .. })) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    runs.extend(super::leases::runs_of(&session.conn, &sitting.id)?);
+    let mut judged = Vec::new();
+    for run in runs {
+        let files = verdicts_read(&session.conn, &run)?;
+        if files.iter().any(|(_, file)| file.sitting == sitting.id) {
+            judged.push(run);
+        }
+    }
+    Ok(judged)
+}
+
+/// Keeps the list and derives the run's metrics and tags anew.
+pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) -> Attempt<()> {
+    let list = (tag::SET_ASIDE.to_owned(), aside.join(" "));
+    let path = artifact::RUBRIC;
+    let number = text_find(&session.conn, path)?.unwrap_or_default();
+    let text = artifact_text(&session.conn, run, path, number)?.unwrap_or_default();
+    let rubric = Rubric::parse(path, &text).map_err(|problems| {
+        let first = problems
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        corrupt(run, path, &first)
+    })?;
+    let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
+    let judgeable = candidates.iter().filter(|it| it.text.is_some()).count();
+    // The list itself decides what counts, so it goes first.
+    let only_list = assize_domain::verdict::Summary {
+        metrics: Vec::new(),
+        tags: vec![list],
+    };
+    summary_keep(session, run.id, &only_list)?;
+    let files = verdicts_counting(&session.conn, run)?;
+    let mut summary = summarise(&files, &rubric, judgeable);
+    for name in rubric.score_names().chain([metric::COMPOSITE]) {
+        let plain = [name.to_owned()];
+        let of_tiers = Tier::ALL.map(|tier| format!("{tier}.{name}"));
+        for gone in plain.into_iter().chain(of_tiers) {
+            let supported = summary.metrics.iter().any(|(known, _)| *known == gone);
+            if !supported && has_metric(session, run.id, &gone)? {
+                summary.metrics.push((gone, f64::NAN));
+            }
+        }
+    }
+    for gone in [
+        tag::JUDGED_BY,
+        tag::JUDGED_AT,
+        tag::AUTO_JUDGED_BY,
+        tag::AUTO_JUDGED_AT,
+    ] {
+        if !summary.tags.iter().any(|(known, _)| known == gone) {
+            tag_drop(session, run.id, gone)?;
+        }
+    }
+    summary_keep(session, run.id, &summary)
+}
+
+fn has_metric(session: &Session, run: i64, name: &str) -> Attempt<bool> {
+    let Some(key) = text_find(&session.conn, name)? else {
+        return Ok(false);
+    };
+    let mut find = session
+        .conn
+        .prepare_cached("SELECT 1 FROM latest_metrics WHERE run = ?1 AND key = ?2")?;
+    Ok(find.exists((run, key))?)
+}
+
+fn tag_drop(session: &Session, run: i64, name: &str) -> Attempt<()> {
+    let Some(key) = text_find(&session.conn, name)? else {
+        return Ok(());
+    };
+    session
+        .conn
+        .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
+        .execute((run, key))?;
+    Ok(())
+}

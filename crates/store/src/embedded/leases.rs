@@ -1,0 +1,334 @@
+//! Leases: whose turn it is on which run.
+//!
+//! Claiming is one transaction, so two judges that ask at the same moment are served one after
+//! the other. A lease is live while its sitting is open and has been heard of; a lease that
+//! is not is simply overwritten by the next judge who asks, and its old holder finds out when
+//! it hands something in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assize_domain::hash::hex;
+use assize_domain::judge::Tier;
+use assize_domain::run::RunStatus;
+use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
+use assize_domain::verdict::VerdictFile;
+use rusqlite::Connection;
+
+use super::experiments::{count, experiment_need};
+use super::pending::pending_read;
+use super::records::sitting_need;
+use super::rows::{RunKey, run_find, status_number, verdicts_counting};
+use super::schema::known;
+use super::session::Session;
+use super::sittings::{Changed, sitting_commit};
+use crate::queue::{Handed, HeldRun, LeaseRequest, Leased};
+use crate::sqlite::Attempt;
+use crate::{Committed, PendingQuery, PendingRun, StoreError};
+
+/// Hands whole scenarios to a sitting.
+pub(crate) fn lease_next(session: &Session, request: &LeaseRequest) -> Attempt<Leased> {
+    let conn = &session.conn;
+    let sitting = open_sitting(conn, &request.sitting)?;
+    heard_of(conn, &request.sitting, request.until_ms)?;
+    let asking = Asking {
+        conn,
+        sitting: &sitting,
+        request,
+    };
+    let mut leased = Leased::default();
+    let mut cases = 0;
+    for runs in by_scenario(asking.waiting()?).into_values() {
+        if asking.is_taken(&runs)? {
+            continue;
+        }
+        // Looking closely is slow; once enough is found, counting by the books must do.
+        if cases >= request.cases && sitting.copies <= 1 {
+            leased.left += runs.iter().map(|run| run.candidates).sum::<u64>();
+            continue;
+        }
+        for run in &runs {
+            let Some(pending) = asking.look(&run.key)? else {
+                continue;
+            };
+            let open = open_cases(&pending);
+            if cases >= request.cases {
+                leased.left += open as u64;
+                continue;
+            }
+            asking.claim(&run.key)?;
+            leased.runs.push(pending);
+        }
+        cases = leased.runs.iter().map(open_cases).sum();
+    }
+    Ok(leased)
+}
+
+/// What a sitting holds, with what it has found.
+pub(crate) fn lease_held(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRun>> {
+    let sitting = sitting_need(conn, sitting)?.sitting;
+    let mut held = Vec::new();
+    for key in runs_of(conn, &sitting.id)? {
+        let files = verdicts_counting(conn, &key)?;
+        let Some(run) = pending_for(conn, &key, &sitting, &files, &[])? else {
+            continue;
+        };
+        let own = files.into_iter().filter(|file| file.sitting == sitting.id);
+        // Later parts speak louder.
+        let own: BTreeMap<u32, _> = own
+            .flat_map(|file| file.verdicts)
+            .map(|verdict| (verdict.candidate, verdict))
+            .collect();
+        let own = own.into_values().collect();
+        held.push(HeldRun { run, own });
+    }
+    Ok(held)
+}
+
+/// Commits verdicts of a sitting that still holds their runs.
+pub(crate) fn sitting_submit(session: &mut Session, handed: &Handed) -> Attempt<Committed> {
+    let sitting = open_sitting(&session.conn, &handed.sitting)?;
+    let mut lost = Vec::new();
+    for (run_id, _) in handed.files.iter().filter(|(run_id, _)| run_id != ANCHORS) {
+        let run = run_find(&session.conn, run_id)?;
+        if !is_held(&session.conn, &run, &sitting)? {
+            lost.push(run_id.clone());
+        }
+    }
+    if !lost.is_empty() {
+        return Err(StoreError::LeaseLost {
+            sitting: sitting.id,
+            run_ids: lost,
+        }
+        .into());
+    }
+    heard_of(&session.conn, &handed.sitting, handed.until_ms)?;
+    sitting_commit(session, &handed.files, &handed.rubric, Changed::Revise)
+}
+
+/// The active runs whose lease a sitting has, in the order of their creation.
+pub(crate) fn runs_of(conn: &Connection, sitting: &str) -> Attempt<Vec<RunKey>> {
+    let mut list = conn.prepare_cached(
+        "SELECT DISTINCT r.id, r.run_id FROM leases l JOIN runs r ON r.id = l.run
+         WHERE l.sitting = ?1 AND r.lifecycle_stage = 'active' ORDER BY r.id",
+    )?;
+    let keys = list.query_map([sitting], |row| {
+        Ok(RunKey {
+            id: row.get(0)?,
+            run_id: hex(&row.get::<_, [u8; 16]>(1)?),
+        })
+    })?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+fn open_sitting(conn: &Connection, id: &str) -> Attempt<Sitting> {
+    let record = sitting_need(conn, id)?;
+    if record.state != SittingState::Open {
+        let message = format!("sitting {id} is {}: open a new one", record.state);
+        return Err(StoreError::Conflict(message).into());
+    }
+    Ok(record.sitting)
+}
+
+fn heard_of(conn: &Connection, sitting: &str, until_ms: i64) -> Attempt<()> {
+    conn.prepare_cached("UPDATE sittings SET lives_until = max(lives_until, ?2) WHERE id = ?1")?
+        .execute((sitting, until_ms))?;
+    Ok(())
+}
+
+fn is_held(conn: &Connection, run: &RunKey, sitting: &Sitting) -> Attempt<bool> {
+    let mut find =
+        conn.prepare_cached("SELECT 1 FROM leases WHERE run = ?1 AND tier = ?2 AND sitting = ?3")?;
+    Ok(find.exists((run.id, sitting.tier.as_str(), &sitting.id))?)
+}
+
+fn open_cases(run: &PendingRun) -> usize {
+    let open = run
+        .candidates
+        .iter()
+        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
+    open.count()
+}
+
+/// A run that may be waiting.
+struct Waiting {
+    key: RunKey,
+    scenario: String,
+    candidates: u64,
+}
+
+fn by_scenario(waiting: Vec<Waiting>) -> BTreeMap<(i64, String), Vec<Waiting>> {
+    let mut first_run: BTreeMap<String, i64> = BTreeMap::new();
+    let mut groups: BTreeMap<(i64, String), Vec<Waiting>> = BTreeMap::new();
+    for run in waiting {
+        let first = *first_run.entry(run.scenario.clone()).or_insert(run.key.id);
+        let group = groups.entry((first, run.scenario.clone())).or_default();
+        group.push(run);
+    }
+    groups
+}
+
+/// One request, inside its transaction.
+struct Asking<'a> {
+    conn: &'a Connection,
+    sitting: &'a Sitting,
+    request: &'a LeaseRequest,
+}
+
+impl Asking<'_> {
+    /// Runs that this tier may have to judge, in the order of their creation. Where several
+    /// judges are to score a case, runs that one has judged may wait for another.
+    fn waiting(&self) -> Attempt<Vec<Waiting>> {
+        let experiment = experiment_need(self.conn, &self.sitting.experiment)?;
+        let (yes, no) = (known::TRUE, known::FALSE);
+        let awaited = match (self.sitting.copies, self.sitting.tier) {
+            (0 | 1, Tier::Expert) => format!("t.value = {yes}"),
+            (0 | 1, Tier::Auto) => format!("coalesce(a.value, {yes}) <> {no}"),
+            _ => "1".to_owned(),
+        };
+        let sql = format!(
+            "SELECT r.id, r.run_id,
+                    CASE typeof(s.value) WHEN 'integer'
+                        THEN (SELECT text FROM texts WHERE id = s.value) ELSE s.value END,
+                    CAST(coalesce(n.value, 1) AS INTEGER)
+             FROM runs r
+             JOIN tags t ON t.run = r.id AND t.key = {expert}
+             LEFT JOIN tags a ON a.run = r.id AND a.key = {auto}
+             LEFT JOIN params s ON s.run = r.id AND s.key = {scenario}
+             LEFT JOIN latest_metrics n ON n.run = r.id AND n.key = {n_candidates}
+             WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active'
+               AND r.status = {finished} AND {awaited} ORDER BY r.id",
+            expert = known::JUDGE_PENDING,
+            auto = known::AUTO_PENDING,
+            scenario = known::SCENARIO,
+            n_candidates = known::N_CANDIDATES,
+            finished = status_number(RunStatus::Finished),
+        );
+        let mut list = self.conn.prepare_cached(&sql)?;
+        let runs = list.query_map([experiment], |row| {
+            Ok(Waiting {
+                key: RunKey {
+                    id: row.get(0)?,
+                    run_id: hex(&row.get::<_, [u8; 16]>(1)?),
+                },
+                scenario: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
+                candidates: count(row.get(3)?),
+            })
+        })?;
+        Ok(runs.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Whether as many other live sittings hold runs of a scenario as are to score it.
+    fn is_taken(&self, runs: &[Waiting]) -> Attempt<bool> {
+        let mut holders = BTreeSet::new();
+        for run in runs {
+            holders.extend(self.others(&run.key)?);
+        }
+        Ok(holders.len() >= self.sitting.copies.max(1) as usize)
+    }
+
+    /// Other live sittings that hold a run.
+    fn others(&self, run: &RunKey) -> Attempt<Vec<String>> {
+        let mut list = self.conn.prepare_cached(
+            "SELECT l.sitting FROM leases l JOIN sittings s ON s.id = l.sitting
+             WHERE l.run = ?1 AND l.tier = ?2 AND l.sitting <> ?3
+               AND s.state = 'open' AND s.lives_until > ?4",
+        )?;
+        let tier = self.sitting.tier.as_str();
+        let now_ms = self.request.now_ms;
+        let found = list.query_map((run.id, tier, &self.sitting.id, now_ms), |row| row.get(0))?;
+        Ok(found.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The run as this judge would get it; `None` where it has nothing new for it.
+    fn look(&self, run: &RunKey) -> Attempt<Option<PendingRun>> {
+        if is_held(self.conn, run, self.sitting)? {
+            return Ok(None);
+        }
+        let files = verdicts_counting(self.conn, run)?;
+        let others = self.others(run)?;
+        let pending = pending_for(self.conn, run, self.sitting, &files, &others)?;
+        Ok(pending.filter(|pending| {
+            let kind = &self.request.judge_kind;
+            let on_desk = kind.as_ref().is_none_or(|kind| *kind == pending.judge_kind);
+            on_desk && open_cases(pending) > 0
+        }))
+    }
+
+    /// Takes the first slot that no other live sitting has.
+    fn claim(&self, run: &RunKey) -> Attempt<()> {
+        let others = self.others(run)?;
+        let tier = self.sitting.tier.as_str();
+        let mut holder = self.conn.prepare_cached(
+            "SELECT sitting FROM leases WHERE run = ?1 AND tier = ?2 AND slot = ?3",
+        )?;
+        for slot in 0..self.sitting.copies.max(1) {
+            let mut rows = holder.query((run.id, tier, slot))?;
+            let taken = match rows.next()? {
+                Some(row) => others.contains(&row.get(0)?),
+                None => false,
+            };
+            if taken {
+                continue;
+            }
+            self.conn
+                .prepare_cached(
+                    "INSERT INTO leases (run, tier, slot, epoch, sitting) VALUES (?1, ?2, ?3, 1, ?4)
+                     ON CONFLICT (run, tier, slot) DO UPDATE
+                     SET sitting = excluded.sitting, epoch = epoch + 1",
+                )?
+                .execute((run.id, tier, slot, &self.sitting.id))?;
+            break;
+        }
+        Ok(())
+    }
+}
+
+/// The run as a sitting sees it: `judged` holds the candidates that it need not score, because
+/// enough others have or will, or because its own judge has.
+fn pending_for(
+    conn: &Connection,
+    run: &RunKey,
+    sitting: &Sitting,
+    files: &[VerdictFile],
+    others: &[String],
+) -> Attempt<Option<PendingRun>> {
+    let query = PendingQuery {
+        tier: sitting.tier,
+        judge_kind: None,
+    };
+    let Some(mut pending) = pending_read(conn, run, &query)? else {
+        return Ok(None);
+    };
+    if pending.rubric != sitting.rubric {
+        return Ok(None);
+    }
+    let mut scored_by: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    let mut own = BTreeSet::new();
+    let of_tier = files
+        .iter()
+        .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
+    for file in of_tier {
+        let is_own = file.sitting == sitting.id || sitting.judge.as_ref() == Some(&file.judge);
+        for verdict in &file.verdicts {
+            scored_by
+                .entry(verdict.candidate)
+                .or_default()
+                .insert(&file.sitting);
+            if is_own {
+                own.insert(verdict.candidate);
+            }
+        }
+    }
+    let copies = sitting.copies.max(1) as usize;
+    let nobody = BTreeSet::new();
+    let enough = |index: u32| {
+        let scored_by = scored_by.get(&index).unwrap_or(&nobody);
+        let coming = others.iter().filter(|it| !scored_by.contains(it.as_str()));
+        scored_by.len() + coming.count() >= copies
+    };
+    let indexes = pending.candidates.iter().map(|it| it.index);
+    pending.judged = indexes
+        .filter(|index| own.contains(index) || enough(*index))
+        .collect();
+    Ok(Some(pending))
+}

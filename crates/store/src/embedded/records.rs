@@ -1,0 +1,169 @@
+//! The records of sittings, and what becomes of them.
+
+use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::verdict::VerdictFile;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::aside::{put_aside, take_back};
+use super::session::Session;
+use crate::StoreError;
+use crate::queue::{Closing, SittingRecord};
+use crate::sqlite::Attempt;
+
+/// Keeps the record of a sitting. The same record again changes nothing.
+pub(crate) fn sitting_open(session: &Session, sitting: &Sitting) -> Attempt<()> {
+    if let Some(known) = sitting_get(&session.conn, &sitting.id)? {
+        if known == *sitting {
+            return Ok(());
+        }
+        let message = format!(
+            "there is another sitting '{}' already: open this one under another id",
+            sitting.id
+        );
+        return Err(StoreError::Conflict(message).into());
+    }
+    let record = serde_json::to_string(sitting).map_err(|error| {
+        StoreError::Conflict(format!("sitting '{}' cannot be kept: {error}", sitting.id))
+    })?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO sittings (id, experiment, tier, opened_at, record)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute((
+            &sitting.id,
+            &sitting.experiment,
+            sitting.tier.as_str(),
+            &sitting.opened_at,
+            record,
+        ))?;
+    Ok(())
+}
+
+/// The record of a sitting.
+pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting>> {
+    let record: Option<String> = conn
+        .prepare_cached("SELECT record FROM sittings WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    let sitting = serde_json::from_str(&record).map_err(|error| {
+        StoreError::Conflict(format!(
+            "the record of sitting '{id}' cannot be read ({error}): export the cases again"
+        ))
+    })?;
+    Ok(Some(sitting))
+}
+
+/// The columns of a record, in the order in which [`read`] takes them.
+const COLUMNS: &str = "record, state, closed_at, judge, drift";
+
+/// A sitting with what has become of it.
+pub(crate) fn sitting_record(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
+    let sql = format!("SELECT {COLUMNS} FROM sittings WHERE id = ?1");
+    let mut find = conn.prepare_cached(&sql)?;
+    let mut rows = find.query([id])?;
+    match rows.next()? {
+        Some(row) => Ok(Some(read(conn, row)?)),
+        None => Ok(None),
+    }
+}
+
+/// All sittings of an experiment, oldest first.
+pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<SittingRecord>> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM sittings WHERE experiment = ?1 ORDER BY opened_at, id");
+    let mut list = conn.prepare_cached(&sql)?;
+    let mut rows = list.query([experiment])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        records.push(read(conn, row)?);
+    }
+    Ok(records)
+}
+
+fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
+    let unreadable = |what: &str, reason: &dyn ToString| {
+        StoreError::Conflict(format!(
+            "{what} of a sitting cannot be read ({}): was it written by a newer version?",
+            reason.to_string()
+        ))
+    };
+    let sitting: Sitting =
+        serde_json::from_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)
+            .map_err(|error| unreadable("the record", &error))?;
+    let state: String = row.get(1)?;
+    let judge: Option<String> = row.get(3)?;
+    let judge = judge
+        .map(|text| serde_json::from_str(&text))
+        .transpose()
+        .map_err(|error| unreadable("the judge", &error))?;
+    Ok(SittingRecord {
+        state: state
+            .parse()
+            .map_err(|error: String| unreadable("the state", &error))?,
+        closed_at: row.get(2)?,
+        judge: judge.or_else(|| sitting.judge.clone()),
+        drift: row.get(4)?,
+        anchor_files: anchor_verdicts(conn, &sitting.id)?,
+        sitting,
+    })
+}
+
+/// What a sitting found about its anchors, in order.
+pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<VerdictFile>> {
+    let mut list =
+        conn.prepare_cached("SELECT file FROM anchor_verdicts WHERE sitting = ?1 ORDER BY part")?;
+    let mut rows = list.query([sitting])?;
+    let mut files = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let file = serde_json::from_str(text).map_err(|error| {
+            StoreError::Conflict(format!(
+                "the verdicts on anchors of sitting {sitting} cannot be read: {error}"
+            ))
+        })?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// The record of a sitting that must exist.
+pub(crate) fn sitting_need(conn: &Connection, id: &str) -> Attempt<SittingRecord> {
+    sitting_record(conn, id)?.ok_or_else(|| {
+        let message = format!("there is no sitting '{id}': see `assize judge status`");
+        StoreError::Conflict(message).into()
+    })
+}
+
+/// Changes the state of a sitting, and with it whether its verdicts count.
+pub(crate) fn sitting_close(session: &mut Session, id: &str, closing: &Closing) -> Attempt<()> {
+    let record = sitting_need(&session.conn, id)?;
+    let judge = closing.judge.as_ref().map(serde_json::to_string);
+    let judge = judge.transpose().map_err(|error| {
+        StoreError::Conflict(format!("the judge of sitting {id} cannot be kept: {error}"))
+    })?;
+    session
+        .conn
+        .prepare_cached(
+            "UPDATE sittings SET state = ?2, closed_at = coalesce(closed_at, ?3),
+                 judge = coalesce(?4, judge), drift = coalesce(?5, drift) WHERE id = ?1",
+        )?
+        .execute((
+            id,
+            closing.state.as_str(),
+            &closing.at,
+            judge,
+            &closing.drift,
+        ))?;
+    let was = record.state == SittingState::Quarantined;
+    let is = closing.state == SittingState::Quarantined;
+    match (was, is) {
+        (false, true) => put_aside(session, &record.sitting),
+        (true, false) => take_back(session, &record.sitting),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,108 @@
+//! The queue as its doors use it: the store that the binary left behind, opened once more.
+
+use std::sync::Arc;
+
+use assize_domain::judge::Judge;
+use assize_domain::judge_file::Case;
+use assize_domain::submission::Submission;
+use assize_pipeline::Now;
+use assize_pipeline::judge::queue::{Anchors, Queue, SitOptions};
+use assize_store::Tracking;
+use assize_store::embedded::{EmbeddedStore, random_run_id};
+use serde_json::{Value, json};
+
+use crate::support::{Outcome, Scratch, script};
+
+/// What the tests' clocks start from: 2026-04-27T10:00:00Z.
+pub const START_MS: i64 = 1_777_284_000_000;
+pub const LEASE_MS: i64 = 60_000;
+
+/// So many milliseconds after the start.
+pub fn at(ms: i64) -> Now {
+    let ms = START_MS + ms;
+    let time = jiff::Timestamp::from_millisecond(ms).expect("a time");
+    Now {
+        ms,
+        rfc3339: format!("{time:.3}"),
+    }
+}
+
+impl Scratch {
+    /// Two models and three prompts on so many scenarios of the built-in task, with so many
+    /// candidates each, in the experiment `e`.
+    pub fn collected(scenarios: u32, n_tips: u32) -> Self {
+        let scratch = Self::new();
+        let models = [("a", &["Walk now.", "Rest."][..]), ("b", &["Eat.", "Sleep."])];
+        scratch.write("script.json", &script(&models));
+        scratch.collect(scenarios, n_tips);
+        scratch
+    }
+
+    /// The same collection again.
+    pub fn collect(&self, scenarios: u32, n_tips: u32) -> Outcome {
+        self.ok(format!(
+            "collect --models scripted:a,scripted:b --script script.json --experiment e \
+             --n-tips {n_tips} --n-scenarios {scenarios} --json"
+        )
+        .as_str())
+    }
+
+    /// Another connection to the store, as another process would have.
+    pub fn store(&self) -> Arc<dyn Tracking> {
+        let path = self.file(".assize/assize.db");
+        let store = EmbeddedStore::open(&path, || START_MS, random_run_id).expect("a store");
+        Arc::new(store)
+    }
+}
+
+/// A person of this name at the queue of the experiment `e`.
+pub fn sit(name: &str) -> SitOptions {
+    SitOptions {
+        experiment: "e".to_owned(),
+        judge: Judge {
+            kind: "human".to_owned(),
+            name: name.to_owned(),
+        },
+        desk: None,
+        seed: Some(1),
+        double: false,
+        anchors: Anchors::default(),
+        lease_ms: LEASE_MS,
+        entropy: random_run_id,
+    }
+}
+
+/// Opens a sitting where something waits.
+pub fn open(store: &Arc<dyn Tracking>, options: SitOptions, now: &Now) -> Queue {
+    let queue = Queue::open(Arc::clone(store), options, now).expect("a store");
+    queue.expect("something to judge")
+}
+
+/// The same score on every criterion of the built-in task.
+pub fn scored(case: &Case, score: i64) -> Submission {
+    submission(&case.case, json!({"relevance": score, "actionability": score, "tone": score}))
+}
+
+pub fn submission(case: &str, scores: Value) -> Submission {
+    let Value::Object(scores) = scores else {
+        panic!("scores are an object")
+    };
+    Submission {
+        case: case.to_owned(),
+        scores,
+        rationale: None,
+    }
+}
+
+/// Scores everything that the queue has for this judge, so many cases at a time.
+pub fn clear(queue: &mut Queue, at_once: usize, now: &Now) -> usize {
+    let mut done = 0;
+    loop {
+        let cases = queue.next(at_once, now).expect("the next cases");
+        if cases.is_empty() {
+            return done;
+        }
+        let verdicts: Vec<Submission> = cases.iter().map(|case| scored(case, 3)).collect();
+        done += queue.submit(&verdicts, now).expect("accepted").scored;
+    }
+}
