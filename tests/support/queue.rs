@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use assize_domain::anchor::Anchors;
 use assize_domain::judge::Judge;
 use assize_domain::judge_file::Case;
 use assize_domain::submission::Submission;
 use assize_pipeline::Now;
-use assize_pipeline::judge::queue::{Anchors, Queue, SitOptions};
+use assize_pipeline::judge::queue::{Queue, SitOptions};
 use assize_store::Tracking;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
 use serde_json::{Value, json};

@@ -5,13 +5,17 @@ use crate::task::TaskFiles;
 /// The name of the task that is used where none is named.
 pub const DEFAULT: &str = "tip";
 
-const TIP: [(&str, &str); 6] = [
+const TIP: [(&str, &str); 7] = [
     ("task.toml", include_str!("../../../tasks/tip/task.toml")),
     (
         "scenarios.toml",
         include_str!("../../../tasks/tip/scenarios.toml"),
     ),
     ("rubric.md", include_str!("../../../tasks/tip/rubric.md")),
+    (
+        "anchors.toml",
+        include_str!("../../../tasks/tip/anchors.toml"),
+    ),
     (
         "prompts/v1.md",
         include_str!("../../../tasks/tip/prompts/v1.md"),

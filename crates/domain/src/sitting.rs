@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::anchor::Anchor;
+use crate::anchor::Anchors;
 use crate::hash::hex;
 use crate::judge::{Judge, Tier};
 use crate::verdict::RubricRef;
@@ -40,7 +40,7 @@ pub struct Sitting {
     pub copies: u32,
     /// The calibration cases among the others, as they were when the sitting opened.
     #[serde(default)]
-    pub anchors: Vec<Anchor>,
+    pub anchors: Anchors,
     /// Spot checks: the probability with which each case was drawn.
     #[serde(default)]
     pub inclusion: Vec<Inclusion>,

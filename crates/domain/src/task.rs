@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::anchor::{ANCHORS_FILE, Anchors, Around};
 use crate::check::{CheckSource, Checks};
 use crate::output::OutputContract;
 use crate::problem::{Problem, line_of, parse_toml};
@@ -30,6 +31,8 @@ pub struct Task {
     pub output: OutputContract,
     pub angles: Vec<String>,
     pub checks: Checks,
+    /// Calibration cases, where the task has some.
+    pub anchors: Anchors,
     pub defaults: TaskDefaults,
 }
 
@@ -123,22 +126,30 @@ impl Task {
             )
         });
         check_defaults(&head.defaults, text, prompts.as_deref(), &mut problems);
-        match (scenarios, rubric, prompts, checks) {
-            (Some(scenarios), Some(rubric), Some(prompts), Some(checks)) if problems.is_empty() => {
-                Ok(Self {
-                    name: head.name,
-                    description: head.description,
-                    scenarios,
-                    prompts,
-                    rubric,
-                    output: head.output,
-                    angles: head.angles,
-                    checks,
-                    defaults: head.defaults,
-                })
-            }
-            _ => Err(problems),
-        }
+        let (Some(scenarios), Some(rubric), Some(checks)) = (scenarios, rubric, checks) else {
+            return Err(problems);
+        };
+        let around = Around {
+            rubric: &rubric,
+            scenarios: &scenarios,
+            checks: &checks,
+        };
+        let anchors = collect(&mut problems, parse_anchors(files, around));
+        let (Some(prompts), Some(anchors), true) = (prompts, anchors, problems.is_empty()) else {
+            return Err(problems);
+        };
+        Ok(Self {
+            name: head.name,
+            description: head.description,
+            scenarios,
+            prompts,
+            rubric,
+            output: head.output,
+            angles: head.angles,
+            checks,
+            anchors,
+            defaults: head.defaults,
+        })
     }
 
     /// The scenarios of one split, in the order of the file.
@@ -177,6 +188,13 @@ fn named<T>(
         return Err(vec![Problem::new(TASK_FILE, line, message)]);
     };
     parse(file, text)
+}
+
+fn parse_anchors(files: &TaskFiles, around: Around<'_>) -> Result<Anchors, Vec<Problem>> {
+    match files.get(ANCHORS_FILE) {
+        Some(text) => Anchors::parse(ANCHORS_FILE, text, around),
+        None => Ok(Anchors::default()),
+    }
 }
 
 fn parse_prompts(

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::cell::candidate_seed;
+use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
@@ -101,7 +102,7 @@ impl AutoJudge<'_> {
                 .collect(),
             judge: None,
             copies: 1,
-            anchors: Vec::new(),
+            anchors: Anchors::default(),
             inclusion: Vec::new(),
         };
         self.store.sitting_open(&sitting)?;

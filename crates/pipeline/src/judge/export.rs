@@ -1,5 +1,6 @@
 //! Export: pending candidates as a blind judge file.
 
+use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::judge_file::{self, Case};
@@ -84,7 +85,7 @@ pub fn export(
             .collect(),
         judge: None,
         copies: 1,
-        anchors: Vec::new(),
+        anchors: Anchors::default(),
         inclusion: Vec::new(),
     };
     let mut cases = Vec::new();

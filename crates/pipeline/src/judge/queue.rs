@@ -13,14 +13,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use assize_domain::anchor::Anchor;
+use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::judge_file::{Case, FileProblem, blank_scores};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
-use assize_domain::verdict::{RubricRef, Verdict, VerdictFile};
+use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;
 use assize_store::queue::{Closing, Handed, LeaseRequest};
 use assize_store::{PendingRun, StoreError, Tracking};
@@ -46,28 +46,10 @@ pub struct SitOptions {
     pub seed: Option<u64>,
     /// Every case is to be scored by two judges.
     pub double: bool,
-    /// The task's calibration cases for a rubric; those of another rubric are left out.
+    /// The task's calibration cases, which are left out where the rubric is not theirs.
     pub anchors: Anchors,
     pub lease_ms: i64,
     pub entropy: Entropy,
-}
-
-/// A task's calibration cases, which are good under one rubric only.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Anchors {
-    pub rubric_sha256: String,
-    pub cases: Vec<Anchor>,
-}
-
-impl Anchors {
-    /// The cases, where the rubric is theirs.
-    pub fn under(&self, rubric: &RubricRef) -> &[Anchor] {
-        if self.rubric_sha256 == rubric.sha256 {
-            &self.cases
-        } else {
-            &[]
-        }
-    }
 }
 
 /// How far a sitting has come, in cases.
@@ -156,7 +138,7 @@ impl Queue {
             id: sitting_id(&now.rfc3339, options.entropy)?,
             experiment: options.experiment,
             tier,
-            anchors: options.anchors.under(&newest.rubric).to_vec(),
+            anchors: options.anchors.only_under(&newest.rubric.sha256),
             rubric: newest.rubric,
             opened_at: now.rfc3339.clone(),
             seed,
@@ -225,7 +207,7 @@ impl Queue {
         rubric: Rubric,
         lease_ms: i64,
     ) -> Self {
-        let mut anchors_left: Vec<usize> = (0..sitting.anchors.len()).collect();
+        let mut anchors_left: Vec<usize> = (0..sitting.anchors.cases.len()).collect();
         shuffle(&mut anchors_left, sitting.seed ^ 0xa5);
         Self {
             store,
@@ -400,7 +382,7 @@ impl Queue {
         if fresh.is_empty() {
             return Ok(());
         }
-        let all = self.sitting.anchors.len();
+        let all = self.sitting.anchors.cases.len();
         let horizon = (shown as u64 + self.left).min((all * CASES_PER_ANCHOR) as u64);
         let due = (all * shown).div_ceil(usize::try_from(horizon).unwrap_or(1).max(1));
         let given = all - self.anchors_left.len();
@@ -416,7 +398,7 @@ impl Queue {
     }
 
     fn anchor_case(&self, place: usize) -> Held {
-        let anchor = &self.sitting.anchors[place];
+        let anchor = &self.sitting.anchors.cases[place];
         let candidate = u32::try_from(place).unwrap_or(u32::MAX);
         Held {
             case: Case {
@@ -442,7 +424,7 @@ impl Queue {
             .collect();
         for (place, verdict) in verdicts {
             let place = place as usize;
-            if place < self.sitting.anchors.len() {
+            if place < self.sitting.anchors.cases.len() {
                 self.anchors_left.retain(|it| *it != place);
                 let mut held = self.anchor_case(place);
                 held.verdict = Some(verdict.clone());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use assize_domain::anchor::Anchors;
 use assize_domain::judge::Tier;
 use assize_domain::run::tag;
 use assize_domain::sitting::Sitting;
@@ -341,7 +342,7 @@ fn a_sitting_is_kept_as_it_was_opened() {
         runs: vec![(desk.runs[0].clone(), vec![0, 1])],
         judge: None,
         copies: 1,
-        anchors: Vec::new(),
+        anchors: Anchors::default(),
         inclusion: Vec::new(),
     };
     desk.store.sitting_open(&sitting).unwrap();
