@@ -33,7 +33,10 @@ impl Scratch {
     /// candidates each, in the experiment `e`.
     pub fn collected(scenarios: u32, n_tips: u32) -> Self {
         let scratch = Self::new();
-        let models = [("a", &["Walk now.", "Rest."][..]), ("b", &["Eat.", "Sleep."])];
+        let models = [
+            ("a", &["Walk now.", "Rest."][..]),
+            ("b", &["Eat.", "Sleep."]),
+        ];
         scratch.write("script.json", &script(&models));
         scratch.collect(scenarios, n_tips);
         scratch
@@ -81,16 +84,16 @@ pub fn open(store: &Arc<dyn Tracking>, options: SitOptions, now: &Now) -> Queue 
 
 /// The same score on every criterion of the built-in task.
 pub fn scored(case: &Case, score: i64) -> Submission {
-    submission(&case.case, json!({"relevance": score, "actionability": score, "tone": score}))
+    submission(
+        &case.case,
+        &json!({"relevance": score, "actionability": score, "tone": score}),
+    )
 }
 
-pub fn submission(case: &str, scores: Value) -> Submission {
-    let Value::Object(scores) = scores else {
-        panic!("scores are an object")
-    };
+pub fn submission(case: &str, scores: &Value) -> Submission {
     Submission {
         case: case.to_owned(),
-        scores,
+        scores: scores.as_object().expect("an object").clone(),
         rationale: None,
     }
 }

@@ -111,7 +111,8 @@ impl Anchors {
             }
             let id = anchor.id.clone();
             cases.extend(build(anchor, around, &mut messages));
-            let problem = |message| Problem::new(file, Some(line), format!("anchor '{id}': {message}"));
+            let problem =
+                |message| Problem::new(file, Some(line), format!("anchor '{id}': {message}"));
             problems.extend(messages.into_iter().map(problem));
         }
         if problems.is_empty() {
@@ -159,7 +160,10 @@ fn build(source: AnchorSource, around: Around<'_>, messages: &mut Vec<String>) -
     }
     for name in source.scores.keys() {
         if !around.rubric.score_names().any(|known| known == name) {
-            messages.push(format!("scores.{name} is not a score of {}", around.rubric.id));
+            messages.push(format!(
+                "scores.{name} is not a score of {}",
+                around.rubric.id
+            ));
         }
     }
     for (name, computed) in &flags {
@@ -209,8 +213,7 @@ mod tests {
     fn tip_with(anchors: &str) -> Result<Task, Vec<String>> {
         let mut files = builtin::files("tip").expect("built in");
         files.insert(super::ANCHORS_FILE.to_owned(), anchors.to_owned());
-        Task::parse(&files)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        Task::parse(&files).map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -253,7 +256,9 @@ mod tests {
         ] {
             assert!(all.contains(expected), "{expected}\n{all}");
         }
-        let all = tip_with("sd = 0\nanchro = 1\n").expect_err("unsound").join("\n");
+        let all = tip_with("sd = 0\nanchro = 1\n")
+            .expect_err("unsound")
+            .join("\n");
         assert!(all.contains("anchors.toml:2:"), "{all}");
     }
 }

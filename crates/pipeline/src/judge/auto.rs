@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use assize_domain::anchor::Anchors;
 use assize_domain::candidate::Candidate;
 use assize_domain::cell::candidate_seed;
-use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;

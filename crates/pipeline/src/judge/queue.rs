@@ -16,24 +16,23 @@ use std::sync::Arc;
 use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
-use assize_domain::judge_file::{Case, FileProblem, blank_scores};
+use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
-use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
+use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Verdict, VerdictFile};
-use assize_stats::rng::SplitMix64;
 use assize_store::queue::{Closing, Handed, LeaseRequest};
-use assize_store::{PendingRun, StoreError, Tracking};
-use serde_json::Value;
+use assize_store::{StoreError, Tracking};
 
+use self::cases::{Held, shuffle};
 use super::export::{open_candidates, sitting_id};
 use super::{Entropy, draw, rubric_of};
 use crate::{Now, PipelineError, Result};
 
+mod cases;
+
 /// How long a silent sitting keeps what it holds, where nobody says otherwise.
 pub const LEASE_MS: i64 = 30 * 60 * 1000;
-/// An anchor comes at least every so many cases, until all have come.
-const CASES_PER_ANCHOR: usize = 10;
 
 /// Who sits, and over what.
 #[derive(Debug, Clone)]
@@ -86,16 +85,6 @@ pub struct Finished {
     pub done: usize,
     /// Cases that were held unscored and wait again.
     pub released: usize,
-}
-
-/// One case in the hands of this sitting.
-#[derive(Debug)]
-struct Held {
-    case: Case,
-    run_id: String,
-    candidate: u32,
-    flags: BTreeMap<String, bool>,
-    verdict: Option<Verdict>,
 }
 
 /// An open sitting at the queue.
@@ -193,9 +182,9 @@ impl Queue {
             }
             queue.held.extend(done);
         }
-        queue.recall_anchors(&record.anchor_files)?;
+        queue.recall_anchors(&record.anchor_files);
         let before = queue.held.len() + fresh.len();
-        queue.take_in(fresh, before)?;
+        queue.take_in(fresh, before);
         queue.ask(0, now)?;
         Ok(queue)
     }
@@ -374,89 +363,8 @@ impl Queue {
             .retain(|old| !fresh.iter().any(|it| it.case.case == old.case.case));
         self.left = leased.left;
         let shown = self.held.len() + fresh.len();
-        self.take_in(fresh, shown)
-    }
-
-    /// Mixes anchors into fresh cases, shuffles them, and puts them behind what is held.
-    fn take_in(&mut self, mut fresh: Vec<Held>, shown: usize) -> Result<()> {
-        if fresh.is_empty() {
-            return Ok(());
-        }
-        let all = self.sitting.anchors.cases.len();
-        let horizon = (shown as u64 + self.left).min((all * CASES_PER_ANCHOR) as u64);
-        let due = (all * shown).div_ceil(usize::try_from(horizon).unwrap_or(1).max(1));
-        let given = all - self.anchors_left.len();
-        for _ in given..due.min(all) {
-            if let Some(place) = self.anchors_left.pop() {
-                fresh.push(self.anchor_case(place));
-            }
-        }
-        self.batches += 1;
-        shuffle(&mut fresh, self.sitting.seed.wrapping_add(self.batches));
-        self.held.extend(fresh);
+        self.take_in(fresh, shown);
         Ok(())
-    }
-
-    fn anchor_case(&self, place: usize) -> Held {
-        let anchor = &self.sitting.anchors.cases[place];
-        let candidate = u32::try_from(place).unwrap_or(u32::MAX);
-        Held {
-            case: Case {
-                case: self.sitting.case_id(ANCHORS, candidate),
-                context: anchor.context.clone(),
-                candidate: anchor.candidate.clone(),
-                scores: blank_scores(&self.rubric, &anchor.flags),
-                rationale: None,
-            },
-            run_id: ANCHORS.to_owned(),
-            candidate,
-            flags: anchor.flags.clone(),
-            verdict: None,
-        }
-    }
-
-    /// Puts the anchors that were scored before back into place.
-    fn recall_anchors(&mut self, files: &[VerdictFile]) -> Result<()> {
-        let verdicts: BTreeMap<u32, &Verdict> = files
-            .iter()
-            .flat_map(|file| &file.verdicts)
-            .map(|verdict| (verdict.candidate, verdict))
-            .collect();
-        for (place, verdict) in verdicts {
-            let place = place as usize;
-            if place < self.sitting.anchors.cases.len() {
-                self.anchors_left.retain(|it| *it != place);
-                let mut held = self.anchor_case(place);
-                held.verdict = Some(verdict.clone());
-                self.held.push(held);
-            }
-        }
-        Ok(())
-    }
-
-    fn cases_of(&self, run: &PendingRun, indexes: impl Iterator<Item = u32>) -> Result<Vec<Held>> {
-        let context: Value =
-            serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
-                path: format!("context.json of run {}", run.run_id),
-                reason: format!("is not JSON: {error}"),
-            })?;
-        let cases = indexes.filter_map(|index| {
-            let candidate = run.candidates.iter().find(|it| it.index == index)?;
-            Some(Held {
-                case: Case {
-                    case: self.sitting.case_id(&run.run_id, index),
-                    context: context.clone(),
-                    candidate: candidate.text.clone()?,
-                    scores: blank_scores(&self.rubric, &candidate.flags),
-                    rationale: None,
-                },
-                run_id: run.run_id.clone(),
-                candidate: index,
-                flags: candidate.flags.clone(),
-                verdict: None,
-            })
-        });
-        Ok(cases.collect())
     }
 
     fn remember(&mut self, files: &[(String, VerdictFile)]) {
@@ -506,12 +414,5 @@ fn refused(problems: Vec<FileProblem>) -> PipelineError {
     PipelineError::JudgeFile {
         file: "what was handed in".to_owned(),
         problems,
-    }
-}
-
-fn shuffle<T>(items: &mut [T], seed: u64) {
-    let mut random = SplitMix64::new(seed);
-    for last in (1..items.len()).rev() {
-        items.swap(last, random.below(last + 1));
     }
 }

@@ -43,7 +43,11 @@ pub(crate) fn lease_next(session: &Session, request: &LeaseRequest) -> Attempt<L
         }
         // Looking closely is slow; once enough is found, counting by the books must do.
         if cases >= request.cases && sitting.copies <= 1 {
-            leased.left += runs.iter().map(|run| run.candidates).sum::<u64>();
+            for run in &runs {
+                if !is_held(conn, &run.key, &sitting)? {
+                    leased.left += run.candidates;
+                }
+            }
             continue;
         }
         for run in &runs {

@@ -1,0 +1,120 @@
+//! The cases in the hands of a sitting: real ones from runs, and anchors among them.
+
+use std::collections::BTreeMap;
+
+use assize_domain::judge_file::{Case, blank_scores};
+use assize_domain::sitting::ANCHORS;
+use assize_domain::verdict::{Verdict, VerdictFile};
+use assize_stats::rng::SplitMix64;
+use assize_store::PendingRun;
+use serde_json::Value;
+
+use super::Queue;
+use crate::{PipelineError, Result};
+
+/// An anchor comes at least every so many cases, until all have come.
+const CASES_PER_ANCHOR: usize = 10;
+
+/// One case in the hands of this sitting.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub case: Case,
+    pub run_id: String,
+    pub candidate: u32,
+    pub flags: BTreeMap<String, bool>,
+    pub verdict: Option<Verdict>,
+}
+
+impl Queue {
+    /// Mixes anchors into fresh cases, shuffles them, and puts them behind what is held.
+    pub(super) fn take_in(&mut self, mut fresh: Vec<Held>, shown: usize) {
+        if fresh.is_empty() {
+            return;
+        }
+        let all = self.sitting.anchors.cases.len();
+        let horizon = (shown as u64 + self.left).min((all * CASES_PER_ANCHOR) as u64);
+        let due = (all * shown).div_ceil(usize::try_from(horizon).unwrap_or(1).max(1));
+        let given = all - self.anchors_left.len();
+        for _ in given..due.min(all) {
+            if let Some(place) = self.anchors_left.pop() {
+                fresh.push(self.anchor_case(place));
+            }
+        }
+        self.batches += 1;
+        shuffle(&mut fresh, self.sitting.seed.wrapping_add(self.batches));
+        self.held.extend(fresh);
+    }
+
+    fn anchor_case(&self, place: usize) -> Held {
+        let anchor = &self.sitting.anchors.cases[place];
+        let candidate = u32::try_from(place).unwrap_or(u32::MAX);
+        Held {
+            case: Case {
+                case: self.sitting.case_id(ANCHORS, candidate),
+                context: anchor.context.clone(),
+                candidate: anchor.candidate.clone(),
+                scores: blank_scores(&self.rubric, &anchor.flags),
+                rationale: None,
+            },
+            run_id: ANCHORS.to_owned(),
+            candidate,
+            flags: anchor.flags.clone(),
+            verdict: None,
+        }
+    }
+
+    /// Puts the anchors that were scored before back into place.
+    pub(super) fn recall_anchors(&mut self, files: &[VerdictFile]) {
+        let verdicts: BTreeMap<u32, &Verdict> = files
+            .iter()
+            .flat_map(|file| &file.verdicts)
+            .map(|verdict| (verdict.candidate, verdict))
+            .collect();
+        for (place, verdict) in verdicts {
+            let place = place as usize;
+            if place < self.sitting.anchors.cases.len() {
+                self.anchors_left.retain(|it| *it != place);
+                let mut held = self.anchor_case(place);
+                held.verdict = Some(verdict.clone());
+                self.held.push(held);
+            }
+        }
+    }
+
+    pub(super) fn cases_of(
+        &self,
+        run: &PendingRun,
+        indexes: impl Iterator<Item = u32>,
+    ) -> Result<Vec<Held>> {
+        let context: Value =
+            serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
+                path: format!("context.json of run {}", run.run_id),
+                reason: format!("is not JSON: {error}"),
+            })?;
+        let cases = indexes.filter_map(|index| {
+            let candidate = run.candidates.iter().find(|it| it.index == index)?;
+            Some(Held {
+                case: Case {
+                    case: self.sitting.case_id(&run.run_id, index),
+                    context: context.clone(),
+                    candidate: candidate.text.clone()?,
+                    scores: blank_scores(&self.rubric, &candidate.flags),
+                    rationale: None,
+                },
+                run_id: run.run_id.clone(),
+                candidate: index,
+                flags: candidate.flags.clone(),
+                verdict: None,
+            })
+        });
+        Ok(cases.collect())
+    }
+}
+
+/// A seeded shuffle.
+pub(in crate::judge) fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+}
