@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cli::Global;
 use crate::environment::Environment;
 
+pub mod files;
 pub mod progress;
 pub mod text_table;
 
@@ -57,6 +58,11 @@ impl Output {
             stdout.write_all(b"\n")?;
         }
         stdout.flush()
+    }
+
+    /// Where data goes, for what is too large to hold.
+    pub fn writer(&self) -> io::StdoutLock<'static> {
+        io::stdout().lock()
     }
 
     /// Prints data as one line of JSON.

@@ -357,3 +357,57 @@ fn a_scripted_judge_scores_automatically_and_bad_answers_stay_pending() {
         (&json!("auto"), &json!(14.0))
     );
 }
+
+#[test]
+fn a_byte_order_mark_and_another_order_of_keys_are_read() {
+    let (scratch, mut file) = exported("1");
+    fill(&mut file, 3);
+    // As tools rewrite it: cases first, and the keys of contexts sorted.
+    let sorted = json!({
+        "cases": file["cases"], "judge": file["judge"], "rubric": file["rubric"],
+        "sitting": file["sitting"], "experiment": "e", "assize": "judge/1",
+    });
+    scratch.write("judge.json", &format!("\u{feff}{sorted}"));
+    scratch.ok("judge apply judge.json --judge-kind human");
+    assert_eq!(pending(&scratch), 0);
+}
+
+#[test]
+fn an_edited_context_is_noticed_and_a_half_scored_case_is_listed() {
+    let (scratch, mut file) = exported("1");
+    fill(&mut file, 3);
+    let context = file["cases"][2]["context"].clone();
+    file["cases"][2]["context"]["persona"] = json!("somebody else");
+    scratch.write("judge.json", &file.to_string());
+    let outcome = scratch.fails(2, "judge apply judge.json");
+    assert!(outcome.stderr.contains("/cases/2/context"), "{outcome}");
+    file["cases"][2]["context"] = context;
+    file["cases"][4]["scores"]["tone"] = json!(null);
+    scratch.write("judge.json", &file.to_string());
+    let outcome = scratch.ok("judge apply judge.json --partial");
+    for words in [
+        "/cases/4/scores/tone is missing",
+        "1 cases are unscored",
+        "it counts as claude-code",
+    ] {
+        assert!(outcome.stderr.contains(words), "{words}\n{outcome}");
+    }
+}
+
+#[test]
+fn what_is_not_a_list_of_cases_is_said_to_be() {
+    let (scratch, mut file) = exported("1");
+    for (cases, expected) in [
+        (json!({"a": 1}), "it must be the list of cases"),
+        (json!(null), "it must be the list of cases"),
+        (json!(["x"]), "/cases/0"),
+    ] {
+        file["cases"] = cases;
+        scratch.write("judge.json", &file.to_string());
+        let outcome = scratch.fails(2, "judge apply judge.json");
+        assert!(outcome.stderr.contains(expected), "{outcome}");
+    }
+    scratch.write("judge.json", &file.to_string().replace("[\"x\"]", "[1, 2"));
+    let outcome = scratch.fails(2, "judge apply judge.json");
+    assert!(outcome.stderr.contains("is not JSON"), "{outcome}");
+}

@@ -9,8 +9,8 @@ use assize_report::terminal::Style;
 
 use crate::Exit;
 use crate::cli::{Compare, Format};
-use crate::commands::judge::write_whole;
 use crate::environment;
+use crate::output::files::write_whole;
 use crate::session::Session;
 
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {

@@ -1,22 +1,27 @@
 //! `assize judge …`: hand out blind cases, take scores back, ask a model, look how far it is.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use assize_domain::model::ProviderKind;
 use assize_pipeline::gate;
-use assize_pipeline::judge::apply::{self, ApplyOptions};
+use assize_pipeline::judge::apply::{self, ApplyOptions, Source};
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
 use assize_pipeline::{PipelineError, Result as PipelineResult};
+use assize_store::Tracking;
 use serde_json::json;
 
 use crate::Exit;
 use crate::cli::{Judge, ProviderFlags};
 use crate::environment;
+use crate::output::files::whole_file;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
+
+/// Half-scored cases that are listed by name.
+const HALF_SCORED_SHOWN: usize = 20;
 
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     match args {
@@ -74,20 +79,22 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         ));
         return Ok(Exit::Done);
     };
-    let text = judge_file_text(&export)?;
-    if let Some(kept) = keep_aside(out)? {
-        session.output.say(&format!(
-            "{} was there already and is now {}.",
-            out.display(),
-            kept.display()
-        ));
-    }
-    // The record comes first: a file without one could never be applied.
-    store.sitting_open(&export.sitting)?;
     if out == Path::new("-") {
-        session.output.data(&text)?;
+        // The record comes first: a file without one could never be applied.
+        store.sitting_open(&export.sitting)?;
+        let mut pages = BufWriter::with_capacity(1 << 16, session.output.writer());
+        judge_file_write(store.as_ref(), &export, &mut pages)?;
     } else {
-        write_whole(out, &text)?;
+        let written = whole_file(out, |file| judge_file_write(store.as_ref(), &export, file))?;
+        if let Some(kept) = keep_aside(out)? {
+            session.output.say(&format!(
+                "{} was there already and is now {}.",
+                out.display(),
+                kept.display()
+            ));
+        }
+        store.sitting_open(&export.sitting)?;
+        written.publish()?;
     }
     let file = out.display();
     if export.left_under_other_rubrics > 0 {
@@ -98,7 +105,7 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
     }
     session.output.say(&format!(
         "{} cases of {} runs in {file} (sitting {}).\nNext: fill in the scores, then assize judge apply {file}",
-        export.cases.len(),
+        export.cases,
         export.sitting.runs.len(),
         export.sitting.id,
     ));
@@ -122,42 +129,30 @@ fn keep_aside(out: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// The file, with one case a line so that it can be edited and diffed.
-fn judge_file_text(export: &Export) -> anyhow::Result<String> {
+/// The file, laid out so that it can be edited and diffed.
+fn judge_file_write(
+    store: &dyn Tracking,
+    export: &Export,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let head = serde_json::to_string_pretty(&export.head)?;
     let head = head.trim_end().trim_end_matches('}').trim_end();
-    let mut text = format!("{head},\n  \"cases\": [");
-    for (position, case) in export.cases.iter().enumerate() {
-        text.push_str(if position == 0 { "\n" } else { ",\n" });
-        for line in serde_json::to_string_pretty(case)?.lines() {
-            text.push_str("    ");
-            text.push_str(line);
-            text.push('\n');
+    write!(out, "{head},\n  \"cases\": [")?;
+    let mut separator = "\n";
+    export.cases_each(store, |case| {
+        for line in serde_json::to_string_pretty(&case)
+            .map_err(anyhow::Error::from)?
+            .lines()
+        {
+            write!(out, "{separator}    {line}")?;
+            separator = "\n";
         }
-        text.truncate(text.trim_end().len());
-    }
-    text.push_str("\n  ]\n}\n");
-    Ok(text)
-}
-
-/// Writes a whole file or none: a full disk leaves no half of it behind.
-pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
-    let write = || -> std::io::Result<()> {
-        let mut file = std::fs::File::create(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&partial, path)
-    };
-    write()
-        .inspect_err(|_| {
-            let _ = std::fs::remove_file(&partial);
-        })
-        .with_context(|| format!("cannot write {}", path.display()))
+        separator = ",\n";
+        Ok::<(), anyhow::Error>(())
+    })?;
+    out.write_all(b"\n  ]\n}\n")?;
+    out.flush()?;
+    Ok(())
 }
 
 fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Result<Exit> {
@@ -178,16 +173,16 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
         return Err(PipelineError::Invalid(message).into());
     }
     let mut text = String::new();
-    if file == Path::new("-") {
+    let source = if file == Path::new("-") {
         std::io::stdin()
             .read_to_string(&mut text)
             .context("cannot read stdin")?;
+        Source::Text(&text)
     } else {
-        text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
-    }
+        Source::File(file)
+    };
     let store = session.store(true)?;
-    let applied = apply::apply(store.as_ref(), &text, options, &environment::now_rfc3339())?;
+    let applied = apply::apply(store.as_ref(), source, options, &environment::now_rfc3339())?;
     if session.output.json {
         session.output.json_line(&applied)?;
     }
@@ -208,6 +203,24 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
             "{} cases were passed over: their runs were deleted.",
             applied.dropped
         ));
+    }
+    if applied.judge_assumed && written > 0 {
+        session.output.say(&format!(
+            "Neither the file nor --judge-kind says who judged: it counts as {}, on whose desk the runs waited.",
+            judge.kind
+        ));
+    }
+    if !applied.half_scored.is_empty() {
+        session
+            .output
+            .say("Begun, but not complete, and so still pending:");
+        for pointer in applied.half_scored.iter().take(HALF_SCORED_SHOWN) {
+            session.output.say(&format!("  {pointer} is missing"));
+        }
+        if applied.half_scored.len() > HALF_SCORED_SHOWN {
+            let more = applied.half_scored.len() - HALF_SCORED_SHOWN;
+            session.output.say(&format!("  … and {more} more"));
+        }
     }
     if applied.unscored > 0 {
         session.output.say(&format!(

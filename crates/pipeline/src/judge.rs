@@ -45,6 +45,18 @@ pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Resu
     }
 }
 
+/// An artifact's content, read.
+fn artifact_parse<T: serde::de::DeserializeOwned>(
+    path: &str,
+    run_id: &str,
+    text: &str,
+) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| PipelineError::File {
+        path: format!("{path} of run {run_id}"),
+        reason: format!("is not JSON: {error}"),
+    })
+}
+
 /// Fresh bytes from the operating system, passed in.
 pub type Entropy = fn() -> std::io::Result<[u8; 16]>;
 

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
 use assize_domain::rubric::Rubric;
@@ -18,12 +19,12 @@ use assize_domain::sitting::Sitting;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
-use self::sittings::Changed;
+use self::sittings::{Changed, Given};
 use crate::queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, RubricUse, SittingRecord};
 use crate::sqlite::{self, Attempt};
 use crate::{
-    BoardRun, Committed, ExperimentSummary, JudgingCounts, KnownCell, PendingQuery, PendingRun,
-    Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    BoardRun, Committed, ExperimentSummary, Give, JudgingCounts, KnownCell, PendingQuery,
+    PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
 };
 
 mod aside;
@@ -42,6 +43,8 @@ mod writer;
 
 /// Connections that are kept for the next reader.
 const IDLE_READERS: usize = 4;
+/// Verdict files that wait for the writer at most.
+const FILES_WAITING: usize = 64;
 
 /// Runs, verdicts and sittings in one file.
 pub struct EmbeddedStore {
@@ -249,16 +252,23 @@ impl Tracking for EmbeddedStore {
         })
     }
 
-    fn sitting_commit(
-        &self,
-        files: &[(String, VerdictFile)],
-        rubric: &Rubric,
-    ) -> Result<Committed> {
-        let files = files.to_vec();
+    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
         let rubric = rubric.clone();
-        self.writer.write(move |session| {
-            sittings::sitting_commit(session, &files, &rubric, Changed::Refuse)
-        })
+        let (sender, files) = sync_channel(FILES_WAITING);
+        let answer = self.writer.start_write(move |session| {
+            sittings::sitting_commit_each(session, &files, &rubric, Changed::Refuse)
+        });
+        let given = give(&mut |run_id, file| {
+            let file = Given::File(run_id.to_owned(), Box::new(file));
+            sender.send(file).is_ok()
+        });
+        // Only this word makes the writer keep what it was given.
+        if given.is_ok() {
+            let _ = sender.send(Given::All);
+        }
+        drop(sender);
+        let committed = answer.wait();
+        given.and(committed)
     }
 
     fn board_each(

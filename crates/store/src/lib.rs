@@ -168,6 +168,12 @@ pub struct Committed {
     pub runs_unchanged: u64,
 }
 
+/// Takes the verdict file of a run; `false` where the store wants no more, and says why itself.
+pub type Take<'a> = &'a mut dyn FnMut(&str, VerdictFile) -> bool;
+
+/// Hands over verdict files.
+pub type Give<'a> = &'a mut dyn FnMut(Take<'_>) -> Result<()>;
+
 /// The verbs that Assize needs of whatever tracks its runs.
 ///
 /// Every method either does all of what it says or nothing, and what it has answered
@@ -249,13 +255,29 @@ pub trait Tracking: Send + Sync + Debug {
     /// The verdict files of a run, also those that are set aside.
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;
 
-    /// Writes these verdict files, one a run, all or none, and brings the runs' metrics and
-    /// tags up to date (`assize_domain::verdict::summarise`). A candidate that this sitting
-    /// has judged already with the same scores and rationale is skipped; with others, it is
-    /// an error. Files are named `verdicts/SITTING.json`, later parts of one sitting
+    /// Writes verdict files, one a run, all or none, and brings the runs' metrics and tags up
+    /// to date (`assize_domain::verdict::summarise`). `give` hands them over one by one, so
+    /// that nobody holds them all; where it fails, nothing is written. A candidate that this
+    /// sitting has judged already with the same scores and rationale is skipped; with others,
+    /// it is an error. Files are named `verdicts/SITTING.json`, later parts of one sitting
     /// `verdicts/SITTING.2.json` and so on.
-    fn sitting_commit(&self, files: &[(String, VerdictFile)], rubric: &Rubric)
-    -> Result<Committed>;
+    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed>;
+
+    /// [`Tracking::sitting_commit_each`] for files that are in memory.
+    fn sitting_commit(
+        &self,
+        files: &[(String, VerdictFile)],
+        rubric: &Rubric,
+    ) -> Result<Committed> {
+        self.sitting_commit_each(rubric, &mut |take| {
+            let mut files = files.iter();
+            while files
+                .next()
+                .is_some_and(|(run, file)| take(run, file.clone()))
+            {}
+            Ok(())
+        })
+    }
 
     /// Visits all runs of a split, oldest first. An unknown experiment is an error.
     fn board_each(

@@ -1,18 +1,28 @@
 //! Apply: a filled judge file becomes verdicts, all of it or nothing.
+//!
+//! The file is gone over twice, case by case: once to check all of it, and once more while
+//! the store takes its verdicts in one transaction. So a file of any size needs little
+//! memory, and nothing is written before everything is known to be sound. What was handed
+//! out is read from the store in the store's order and held as hashes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Judge;
-use assize_domain::judge_file::{self, FileProblem, KnownCase};
+use assize_domain::judge_file::FileProblem;
+use assize_domain::judge_file::check::{Checker, KnownCases, Scored};
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{Sitting, case_id};
-use assize_domain::verdict::VerdictFile;
-use assize_store::{Committed, StoreError, Tracking};
-use serde_json::Value;
+use assize_domain::verdict::{Verdict, VerdictFile};
+use assize_store::{Committed, StoreError, Take, Tracking};
+use serde_json::{Map, Value};
 
-use super::rubric_of;
+use super::{artifact_parse, rubric_of};
 use crate::{PipelineError, Result};
+pub use file::Source;
+use file::{head_read, head_seen};
+
+mod file;
 
 /// How to read the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,10 +42,14 @@ pub struct Applied {
     pub experiment: String,
     pub sitting: String,
     pub judge: Judge,
+    /// Neither the file nor a flag says who judged, so it is whose desk the runs waited on.
+    pub judge_assumed: bool,
     pub tier: assize_domain::judge::Tier,
     pub cases: usize,
     /// Cases that the file leaves unscored.
     pub unscored: usize,
+    /// JSON pointers of scores that are missing in cases which have others.
+    pub half_scored: Vec<String>,
     /// Cases whose run was deleted after the export.
     pub dropped: usize,
     #[serde(flatten)]
@@ -45,136 +59,196 @@ pub struct Applied {
 /// Checks the whole file, then writes its verdicts.
 pub fn apply(
     store: &dyn Tracking,
-    text: &str,
+    source: Source<'_>,
     options: &ApplyOptions,
     now: &str,
 ) -> Result<Applied> {
-    let wrong = |pointer: &str, message: String| PipelineError::JudgeFile {
+    let wrong = |problem: FileProblem| PipelineError::JudgeFile {
         file: options.file.clone(),
-        problems: vec![FileProblem {
-            pointer: pointer.to_owned(),
-            message,
-        }],
+        problems: vec![problem],
     };
-    let file: Value =
-        serde_json::from_str(text).map_err(|error| wrong("/", format!("is not JSON: {error}")))?;
-    if file.get("assize").and_then(Value::as_str) != Some(judge_file::FORMAT) {
-        let message = format!(
-            "is not \"{}\": this is not a judge file",
-            judge_file::FORMAT
-        );
-        return Err(wrong("/assize", message));
-    }
-    let id = file
-        .get("sitting")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let Some(sitting) = store.sitting_get(id)? else {
+    let at = |pointer: &str, message: String| FileProblem {
+        pointer: pointer.to_owned(),
+        message,
+    };
+    let head = head_read(source)?.map_err(wrong)?;
+    let id = head_seen(&head).map_err(wrong)?;
+    let Some(sitting) = store.sitting_get(&id)? else {
         let message = format!(
             "'{id}' is not known to {}: is this the right --tracking-uri?",
             store.uri()
         );
-        return Err(wrong("/sitting", message));
+        return Err(wrong(at("/sitting", message)));
     };
     let is_there = |run_id: &str| store.run_get(run_id).is_ok();
     let Some((first_run, _)) = sitting.runs.iter().find(|(run_id, _)| is_there(run_id)) else {
         let message = format!("'{id}' handed out no case whose run is still there");
-        return Err(wrong("/sitting", message));
+        return Err(wrong(at("/sitting", message)));
     };
     let rubric = rubric_of(store, first_run, &sitting.rubric)?;
-    let (cases, gone) = known_cases(store, &sitting)?;
-    let checked =
-        judge_file::check(&file, &rubric, &cases, &gone, options.partial).map_err(|problems| {
-            PipelineError::JudgeFile {
-                file: options.file.clone(),
-                problems,
-            }
-        })?;
-
-    let judge = name_judge(store, options, &checked, first_run)?;
-    let scored = checked.verdicts.values().map(Vec::len).sum();
-    let files: Vec<(String, VerdictFile)> = checked
-        .verdicts
-        .into_iter()
-        .map(|(run_id, verdicts)| {
-            let file = VerdictFile {
-                sitting: sitting.id.clone(),
-                tier: judge.tier(),
-                judge: judge.clone(),
-                rubric: sitting.rubric.clone(),
-                judged_at: now.to_owned(),
-                verdicts,
-            };
-            (run_id, file)
-        })
-        .collect();
-    let committed = store.sitting_commit(&files, &rubric)?;
-    Ok(Applied {
-        experiment: sitting.experiment,
-        sitting: sitting.id,
+    let mut checker = Checker::new(&rubric, known_cases(store, &sitting)?, options.partial);
+    checker.head(&head);
+    let mut scored = 0;
+    let read = source.cases_each(&mut |position, case| {
+        scored += usize::from(checker.case(position, case).is_some());
+        true
+    })?;
+    match read {
+        Err(problem) => return Err(wrong(problem)),
+        Ok(false) => checker.problems.push(at(
+            "/cases",
+            "is missing: it must be the list of cases".to_owned(),
+        )),
+        Ok(true) => checker.finish(),
+    }
+    if !checker.problems.is_empty() {
+        return Err(PipelineError::JudgeFile {
+            file: options.file.clone(),
+            problems: checker.problems,
+        });
+    }
+    let (judge, judge_assumed) = name_judge(store, options, &checker, first_run)?;
+    let mut applied = Applied {
+        experiment: sitting.experiment.clone(),
+        sitting: sitting.id.clone(),
         tier: judge.tier(),
-        judge,
+        judge: judge.clone(),
+        judge_assumed,
         cases: scored,
-        unscored: checked.unscored,
-        dropped: checked.dropped,
-        committed,
-    })
+        unscored: checker.unscored,
+        half_scored: checker.half_scored.clone(),
+        dropped: checker.dropped,
+        committed: Committed::default(),
+    };
+    let bundle = Bundle {
+        sitting: &sitting,
+        judge,
+        now,
+        open: HashMap::new(),
+    };
+    applied.committed = commit(store, source, &mut checker, bundle)?;
+    Ok(applied)
 }
 
-/// Everything that the sitting handed out, by case id, and the cases whose run was deleted since.
-fn known_cases(
+/// Goes over the file once more and hands each run's verdicts over as soon as they are all there.
+fn commit(
     store: &dyn Tracking,
-    sitting: &Sitting,
-) -> Result<(BTreeMap<String, KnownCase>, BTreeSet<String>)> {
-    let mut cases = BTreeMap::new();
-    let mut gone = BTreeSet::new();
-    for (run_id, handed_out) in &sitting.runs {
+    source: Source<'_>,
+    checker: &mut Checker<'_>,
+    mut bundle: Bundle<'_>,
+) -> Result<Committed> {
+    checker.start_again();
+    let rubric = checker.rubric();
+    let committed = store.sitting_commit_each(rubric, &mut |take| {
+        let read = source.cases_each(&mut |position, case| match checker.case(position, case) {
+            Some(scored) => bundle.put(scored, take),
+            None => true,
+        });
+        if !matches!(read, Ok(Ok(true))) || !checker.problems.is_empty() {
+            let message = "the judge file changed while it was read: nothing was written, so apply \
+                           it again once nobody edits it";
+            return Err(StoreError::Conflict(message.to_owned()));
+        }
+        bundle.put_rest(take);
+        Ok(())
+    })?;
+    Ok(committed)
+}
+
+/// Gathers verdicts by run.
+struct Bundle<'a> {
+    sitting: &'a Sitting,
+    judge: Judge,
+    now: &'a str,
+    /// Runs of which some cases have come.
+    open: HashMap<u32, Vec<Verdict>>,
+}
+
+impl Bundle<'_> {
+    fn put(&mut self, scored: Scored, take: Take<'_>) -> bool {
+        let handed_out = self.sitting.runs.get(scored.run as usize);
+        let expected = handed_out.map_or(0, |(_, indexes)| indexes.len());
+        let verdicts = self.open.entry(scored.run).or_default();
+        verdicts.push(scored.verdict);
+        if verdicts.len() < expected {
+            return true;
+        }
+        let verdicts = self.open.remove(&scored.run).unwrap_or_default();
+        self.hand_over(scored.run, verdicts, take)
+    }
+
+    fn put_rest(&mut self, take: Take<'_>) {
+        let mut rest: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        rest.sort_by_key(|(run, _)| *run);
+        for (run, verdicts) in rest {
+            if !self.hand_over(run, verdicts, take) {
+                return;
+            }
+        }
+    }
+
+    fn hand_over(&self, run: u32, mut verdicts: Vec<Verdict>, take: Take<'_>) -> bool {
+        let Some((run_id, _)) = self.sitting.runs.get(run as usize) else {
+            return true;
+        };
+        verdicts.sort_by_key(|verdict| verdict.candidate);
+        let file = VerdictFile {
+            sitting: self.sitting.id.clone(),
+            tier: self.judge.tier(),
+            judge: self.judge.clone(),
+            rubric: self.sitting.rubric.clone(),
+            judged_at: self.now.to_owned(),
+            verdicts,
+        };
+        take(run_id, file)
+    }
+}
+
+/// Everything that the sitting handed out, and the cases whose run was deleted since.
+fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
+    let mut known = KnownCases::default();
+    for (number, (run_id, handed_out)) in sitting.runs.iter().enumerate() {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let id_of = |index: u32| case_id(&sitting.salt, run_id, index);
         let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
             Ok(Some(text)) => text,
             Ok(None) | Err(StoreError::NoRun { .. }) => {
-                gone.extend(
-                    handed_out
-                        .iter()
-                        .map(|index| case_id(&sitting.salt, run_id, *index)),
-                );
+                for index in handed_out {
+                    known.add_gone(&id_of(*index));
+                }
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        let candidates: Vec<Candidate> =
-            serde_json::from_str(&text).map_err(|error| PipelineError::File {
-                path: format!("{} of run {run_id}", artifact::CANDIDATES),
-                reason: error.to_string(),
-            })?;
+        let context = store.artifact_get(run_id, artifact::CONTEXT)?;
+        let context: Value = match &context {
+            Some(text) => artifact_parse(artifact::CONTEXT, run_id, text)?,
+            None => Value::Object(Map::new()),
+        };
+        let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
         for candidate in candidates
-            .into_iter()
+            .iter()
             .filter(|it| handed_out.contains(&it.index))
         {
-            if let Some(text) = candidate.text {
-                let id = case_id(&sitting.salt, run_id, candidate.index);
-                cases.insert(
-                    id,
-                    KnownCase {
-                        run_id: run_id.clone(),
-                        candidate: candidate.index,
-                        text,
-                    },
-                );
+            if let Some(text) = &candidate.text {
+                let index = candidate.index;
+                known.add(&id_of(index), number, index, text, &context);
             }
         }
     }
-    Ok((cases, gone))
+    Ok(known)
 }
 
-/// Flag, then file, then whose desk the runs waited on.
+/// Flag, then file, then whose desk the runs waited on; and whether it came to that.
 fn name_judge(
     store: &dyn Tracking,
     options: &ApplyOptions,
-    checked: &judge_file::Checked,
+    checker: &Checker<'_>,
     run_id: &str,
-) -> Result<Judge> {
+) -> Result<(Judge, bool)> {
     let flag = options.judge_kind.as_deref().map(str::to_lowercase);
-    let named = flag.or_else(|| checked.judge_kind.clone());
+    let named = flag.or_else(|| checker.judge_kind.clone());
+    let assumed = named.is_none();
     let kind = if let Some(kind) = named {
         kind
     } else {
@@ -185,10 +259,11 @@ fn name_judge(
     let name = options
         .judged_by
         .clone()
-        .or_else(|| checked.judge_name.clone())
+        .or_else(|| checker.judge_name.clone())
         .or_else(|| options.user.clone());
-    Ok(Judge {
+    let judge = Judge {
         name: name.unwrap_or_else(|| kind.clone()),
         kind,
-    })
+    };
+    Ok((judge, assumed))
 }

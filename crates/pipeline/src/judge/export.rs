@@ -1,16 +1,24 @@
 //! Export: pending candidates as a blind judge file.
+//!
+//! First it is decided which cases are handed out, from the runs' names alone; then the cases
+//! are read and written a scenario at a time, so that memory does not grow with the queue.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use assize_domain::anchor::Anchors;
+use assize_domain::candidate::Candidate;
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::judge_file::{self, Case};
 use assize_domain::rubric::Rubric;
+use assize_domain::run::artifact;
 use assize_domain::sitting::{Sitting, case_id};
+use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
-use assize_store::{PendingQuery, PendingRun, Tracking};
+use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
 use serde_json::{Map, Value};
 
-use super::{Entropy, draw, rubric_of};
+use super::{Entropy, artifact_parse, draw, rubric_of};
 use crate::{PipelineError, Result};
 
 /// What to export.
@@ -25,18 +33,29 @@ pub struct ExportOptions {
     pub seed: Option<u64>,
 }
 
-/// A judge file, and the record that stays behind.
+/// A judge file whose cases are still to be written, and the record that stays behind.
 #[derive(Debug)]
 pub struct Export {
     pub sitting: Sitting,
     pub rubric: Rubric,
     pub head: Map<String, Value>,
-    pub cases: Vec<Case>,
+    /// How many cases there are.
+    pub cases: usize,
     /// Pending runs under older rubrics, which need a file of their own.
     pub left_under_other_rubrics: usize,
+    /// Numbers of the sitting's runs, by scenario.
+    scenarios: Vec<Vec<usize>>,
 }
 
-/// Gathers pending cases; `None` where nothing is pending. Nothing is recorded yet:
+/// A pending run without its contents.
+struct Waiting {
+    run_id: String,
+    scenario: usize,
+    rubric: usize,
+    open: Vec<u32>,
+}
+
+/// Decides which cases to hand out; `None` where nothing is pending. Nothing is recorded yet:
 /// [`Tracking::sitting_open`] does that, before the file is handed out.
 pub fn export(
     store: &dyn Tracking,
@@ -46,64 +65,139 @@ pub fn export(
 ) -> Result<Option<Export>> {
     let tier = Tier::Expert;
     let mut runs = Vec::new();
+    let (mut scenarios, mut rubrics) = (Names::default(), Vec::new());
     let query = PendingQuery {
         tier,
         judge_kind: options.judge_kind.clone(),
     };
     store.pending_each(&options.experiment, &query, &mut |run| {
-        runs.push(run);
+        runs.push(Waiting {
+            scenario: scenarios.number(&run.scenario),
+            rubric: number_of(&mut rubrics, &run.rubric),
+            open: open_candidates(&run).collect(),
+            run_id: run.run_id,
+        });
         Ok(())
     })?;
     // One rubric a file: the newest that anything waits under.
     let pending = runs.len();
-    if let Some(newest) = runs.last().map(|run: &PendingRun| run.rubric.clone()) {
-        runs.retain(|run| run.rubric == newest);
-    }
+    let newest = runs.last().map_or(0, |run| run.rubric);
+    runs.retain(|run| run.rubric == newest);
     let left_under_other_rubrics = pending - runs.len();
     let runs = limit(runs, options.limit);
-    let Some(first) = runs.first() else {
+    let (Some(first), Some(rubric_ref)) = (runs.first(), rubrics.into_iter().nth(newest)) else {
         return Ok(None);
     };
-    let rubric = rubric_of(store, &first.run_id, &first.rubric)?;
+    let rubric = rubric_of(store, &first.run_id, &rubric_ref)?;
     let seed = match options.seed {
         Some(seed) => seed,
         None => u64::from(u32::from_le_bytes(
             draw(entropy)?[..4].try_into().unwrap_or_default(),
         )),
     };
+    let mut by_scenario: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (number, run) in runs.iter().enumerate() {
+        by_scenario.entry(run.scenario).or_default().push(number);
+    }
     let sitting = Sitting {
         id: sitting_id(now, entropy)?,
         experiment: options.experiment.clone(),
         tier,
-        rubric: first.rubric.clone(),
+        rubric: rubric_ref,
         opened_at: now.to_owned(),
         seed,
         salt: hex(&draw(entropy)?),
-        runs: runs
-            .iter()
-            .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
-            .collect(),
+        runs: runs.into_iter().map(|run| (run.run_id, run.open)).collect(),
         judge: None,
         copies: 1,
         anchors: Anchors::default(),
         inclusion: Vec::new(),
     };
-    let mut cases = Vec::new();
-    for run in &runs {
-        cases.extend(cases_of(run, &rubric, &sitting.salt)?);
-    }
-    let mut random = SplitMix64::new(seed);
-    for last in (1..cases.len()).rev() {
-        cases.swap(last, random.below(last + 1));
-    }
-    let head = judge_file::head(&options.experiment, &sitting.id, &rubric);
     Ok(Some(Export {
+        head: judge_file::head(&options.experiment, &sitting.id, &rubric),
+        cases: sitting.runs.iter().map(|(_, open)| open.len()).sum(),
         sitting,
         rubric,
-        head,
-        cases,
         left_under_other_rubrics,
+        scenarios: by_scenario.into_values().collect(),
     }))
+}
+
+impl Export {
+    /// Visits the blind cases in the order in which they are judged: scenarios in a random
+    /// order, and the cases of a scenario together, in a random order too, so that every arm
+    /// is seen in the same stretch of a judge's attention. Holds one scenario at a time.
+    pub fn cases_each<E: From<PipelineError>>(
+        &self,
+        store: &dyn Tracking,
+        mut visit: impl FnMut(Case) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut random = SplitMix64::new(self.sitting.seed);
+        let mut scenarios: Vec<&[usize]> = self.scenarios.iter().map(Vec::as_slice).collect();
+        shuffle(&mut scenarios, &mut random);
+        for runs in scenarios {
+            let mut cases = Vec::new();
+            for (run_id, open) in runs.iter().filter_map(|run| self.sitting.runs.get(*run)) {
+                cases.extend(self.cases_of(store, run_id, open)?);
+            }
+            shuffle(&mut cases, &mut random);
+            cases.into_iter().try_for_each(&mut visit)?;
+        }
+        Ok(())
+    }
+
+    fn cases_of(&self, store: &dyn Tracking, run_id: &str, open: &[u32]) -> Result<Vec<Case>> {
+        let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
+            // A run that was deleted a moment ago needs no judge.
+            Err(StoreError::NoRun { .. }) => return Ok(Vec::new()),
+            found => found?.unwrap_or_default(),
+        };
+        let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
+        let context = store.artifact_get(run_id, artifact::CONTEXT)?;
+        let context: Value = match &context {
+            Some(text) => artifact_parse(artifact::CONTEXT, run_id, text)?,
+            None => Value::Object(Map::new()),
+        };
+        let handed_out = candidates.into_iter().filter(|it| open.contains(&it.index));
+        let cases = handed_out.filter_map(|candidate| {
+            Some(Case {
+                case: case_id(&self.sitting.salt, run_id, candidate.index),
+                context: context.clone(),
+                scores: judge_file::blank_scores(&self.rubric, &candidate.flags),
+                candidate: candidate.text?,
+                rationale: None,
+            })
+        });
+        Ok(cases.collect())
+    }
+}
+
+fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+}
+
+/// Numbers for names, in the order in which they first appear.
+#[derive(Default)]
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    fn number(&mut self, name: &str) -> usize {
+        if let Some(number) = self.0.get(name) {
+            return *number;
+        }
+        let number = self.0.len();
+        self.0.insert(name.to_owned(), number);
+        number
+    }
+}
+
+fn number_of(known: &mut Vec<RubricRef>, rubric: &RubricRef) -> usize {
+    known.iter().position(|it| it == rubric).unwrap_or_else(|| {
+        known.push(rubric.clone());
+        known.len() - 1
+    })
 }
 
 /// An id that sorts by time and cannot be guessed: `20260427T101500-4f9a1c2e`.
@@ -125,46 +219,26 @@ pub fn open_candidates(run: &PendingRun) -> impl Iterator<Item = u32> {
     open.map(|it| it.index)
 }
 
-fn cases_of(run: &PendingRun, rubric: &Rubric, salt: &str) -> Result<Vec<Case>> {
-    let context: Value =
-        serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
-            path: format!("context.json of run {}", run.run_id),
-            reason: format!("is not JSON: {error}"),
-        })?;
-    let cases = open_candidates(run).filter_map(|index| {
-        let candidate = run.candidates.iter().find(|it| it.index == index)?;
-        Some(Case {
-            case: case_id(salt, &run.run_id, index),
-            context: context.clone(),
-            candidate: candidate.text.clone()?,
-            scores: judge_file::blank_scores(rubric, &candidate.flags),
-            rationale: None,
-        })
-    });
-    Ok(cases.collect())
-}
-
 /// Whole scenarios, until there are at least `most` cases: all arms of a scenario belong
 /// into one sitting.
-fn limit(runs: Vec<PendingRun>, most: usize) -> Vec<PendingRun> {
+fn limit(mut runs: Vec<Waiting>, most: usize) -> Vec<Waiting> {
     if most == 0 {
         return runs;
     }
-    let mut taken: Vec<String> = Vec::new();
+    let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
+    for run in &runs {
+        *sizes.entry(run.scenario).or_default() += run.open.len();
+    }
+    let mut taken = BTreeSet::new();
     let mut cases = 0;
     for run in &runs {
         if cases >= most {
             break;
         }
-        if !taken.contains(&run.scenario) {
-            let of_scenario = runs.iter().filter(|it| it.scenario == run.scenario);
-            cases += of_scenario
-                .map(|it| open_candidates(it).count())
-                .sum::<usize>();
-            taken.push(run.scenario.clone());
+        if taken.insert(run.scenario) {
+            cases += sizes.get(&run.scenario).copied().unwrap_or(0);
         }
     }
-    runs.into_iter()
-        .filter(|run| taken.contains(&run.scenario))
-        .collect()
+    runs.retain(|run| taken.contains(&run.scenario));
+    runs
 }

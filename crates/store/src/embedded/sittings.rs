@@ -3,6 +3,8 @@
 //! A verdict file is written once and never changed. What a run's metrics and tags say is
 //! derived from its files, leaving out those that are set aside.
 
+use std::sync::mpsc::Receiver;
+
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
 use assize_domain::sitting::ANCHORS;
@@ -34,20 +36,66 @@ pub(crate) fn sitting_commit(
     rubric: &Rubric,
     changed: Changed,
 ) -> Attempt<Committed> {
-    let mut committed = Committed::default();
+    let mut commit = Commit::new(rubric, changed);
     for (run_id, file) in files {
-        if run_id == ANCHORS {
-            anchors_commit(session, file, changed)?;
-            continue;
-        }
-        let run = run_find(&session.conn, run_id)?;
-        if file_commit(session, &run, file, rubric, changed)? {
-            committed.runs_written += 1;
-        } else {
-            committed.runs_unchanged += 1;
+        commit.take(session, run_id, file)?;
+    }
+    Ok(commit.committed)
+}
+
+/// What a caller hands to the writer, one by one.
+pub(crate) enum Given {
+    File(String, Box<VerdictFile>),
+    /// That was everything; without it nothing is kept.
+    All,
+}
+
+/// [`sitting_commit`] for files that come one by one.
+pub(crate) fn sitting_commit_each(
+    session: &mut Session,
+    files: &Receiver<Given>,
+    rubric: &Rubric,
+    changed: Changed,
+) -> Attempt<Committed> {
+    let mut commit = Commit::new(rubric, changed);
+    while let Ok(given) = files.recv() {
+        match given {
+            Given::File(run_id, file) => commit.take(session, &run_id, &file)?,
+            Given::All => return Ok(commit.committed),
         }
     }
-    Ok(committed)
+    let message = "the verdicts ended before they were complete: nothing was written";
+    Err(StoreError::Conflict(message.to_owned()).into())
+}
+
+/// A commit in the making.
+struct Commit<'a> {
+    rubric: &'a Rubric,
+    changed: Changed,
+    committed: Committed,
+}
+
+impl<'a> Commit<'a> {
+    fn new(rubric: &'a Rubric, changed: Changed) -> Self {
+        Self {
+            rubric,
+            changed,
+            committed: Committed::default(),
+        }
+    }
+
+    fn take(&mut self, session: &mut Session, run_id: &str, file: &VerdictFile) -> Attempt<()> {
+        if run_id == ANCHORS {
+            return anchors_commit(session, file, self.changed);
+        }
+        let run = run_find(&session.conn, run_id)?;
+        if file_commit(session, &run, file, self.rubric, self.changed)? {
+            self.committed.runs_written += 1;
+        } else {
+            self.committed.runs_unchanged += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Keeps verdicts on a sitting's anchors with the sitting.
@@ -200,12 +248,28 @@ fn file_keep(session: &mut Session, run: &RunKey, path: &str, file: &VerdictFile
     Ok(())
 }
 
+/// Brings a run's metrics and tags up to date with few statements: mostly everything is new.
 pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -> Attempt<()> {
     let now_ms = session.now_ms();
+    let known = metrics_known(&session.conn, run)?;
+    let mut fresh = Vec::with_capacity(summary.metrics.len());
     for (name, value) in &summary.metrics {
         let key = session.text(name)?;
-        metric_log(&session.conn, run, key, *value, now_ms)?;
+        if known.contains(&key) {
+            metric_log(&session.conn, run, key, *value, now_ms)?;
+        } else {
+            fresh.push((key, metric_columns(*value)));
+        }
     }
+    session.insert_rows("latest_metrics", 6, &fresh, |statement, at, row| {
+        let (key, (value, is_nan)) = row;
+        statement.raw_bind_parameter(at, run)?;
+        statement.raw_bind_parameter(at + 1, key)?;
+        statement.raw_bind_parameter(at + 2, value)?;
+        statement.raw_bind_parameter(at + 3, is_nan)?;
+        statement.raw_bind_parameter(at + 4, now_ms)?;
+        statement.raw_bind_parameter(at + 5, 0)
+    })?;
     for (name, value) in &summary.tags {
         let key = session.text(name)?;
         let value = session.value(key, value)?;
@@ -226,6 +290,12 @@ pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -
         )?
         .execute((run, now_ms))?;
     Ok(())
+}
+
+fn metrics_known(conn: &Connection, run: i64) -> Attempt<Vec<i64>> {
+    let mut list = conn.prepare_cached("SELECT key FROM latest_metrics WHERE run = ?1")?;
+    let keys = list.query_map([run], |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Makes a value the latest one; another value before it moves into the history. The time

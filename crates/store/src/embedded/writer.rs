@@ -57,6 +57,14 @@ impl Writer {
         &self,
         job: impl FnOnce(&mut Session) -> Attempt<T> + Send + 'static,
     ) -> Result<T> {
+        self.start_write(job).wait()
+    }
+
+    /// Hands a job over; the caller has something to do meanwhile.
+    pub fn start_write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Session) -> Attempt<T> + Send + 'static,
+    ) -> Answer<T> {
         let (answer, answered) = sync_channel(1);
         let path = self.path.clone();
         let job: Job = Box::new(move |session| {
@@ -64,7 +72,22 @@ impl Writer {
             done(outcome, answer)
         });
         let sent = self.jobs.as_ref().is_some_and(|it| it.send(job).is_ok());
-        let outcome = if sent { answered.recv().ok() } else { None };
+        Answer {
+            path: self.path.clone(),
+            answered: sent.then_some(answered),
+        }
+    }
+}
+
+/// What a job will have answered once it is committed.
+pub(crate) struct Answer<T> {
+    path: PathBuf,
+    answered: Option<Receiver<Result<T>>>,
+}
+
+impl<T> Answer<T> {
+    pub fn wait(self) -> Result<T> {
+        let outcome = self.answered.and_then(|answered| answered.recv().ok());
         outcome.unwrap_or_else(|| Err(stopped(&self.path, "the thread that writes has ended")))
     }
 }

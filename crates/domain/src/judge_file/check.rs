@@ -1,0 +1,354 @@
+//! Checking a filled judge file, a case at a time.
+//!
+//! What a sitting handed out is held as a few dozen bytes a case: where it belongs, and hashes
+//! that tell an edited text from the one that was exported. Nothing here reads or writes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::{FileProblem, cut, read_score, short};
+use crate::hash::{canonical_json, hex};
+use crate::rubric::Rubric;
+use crate::verdict::{Verdict, as_number};
+
+/// Contexts whose hash is remembered: the cases of a scenario stand together and share theirs.
+const CONTEXTS_REMEMBERED: usize = 4;
+
+/// Everything that a file says before and after its cases.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct FilledHead {
+    pub assize: Value,
+    pub sitting: Value,
+    pub rubric: Value,
+    pub judge: Value,
+}
+
+/// A case id as it is held: the ten bytes that its hex digits stand for.
+type Key = [u8; 10];
+
+#[derive(Debug, Clone, Copy)]
+struct KnownCase {
+    run: u32,
+    candidate: u32,
+    text: u64,
+    context: u64,
+    /// The run was deleted after the export.
+    gone: bool,
+    seen: bool,
+}
+
+/// The cases that a sitting handed out.
+#[derive(Debug, Default)]
+pub struct KnownCases {
+    cases: HashMap<Key, KnownCase>,
+    contexts: Contexts,
+}
+
+impl KnownCases {
+    /// A case of the sitting's run number `run`, with what was exported.
+    pub fn add(&mut self, id: &str, run: u32, candidate: u32, text: &str, context: &Value) {
+        let known = KnownCase {
+            run,
+            candidate,
+            text: hash(text),
+            context: self.contexts.hash(context),
+            gone: false,
+            seen: false,
+        };
+        self.cases.extend(key(id).map(|key| (key, known)));
+    }
+
+    /// A case whose run was deleted: it is passed over.
+    pub fn add_gone(&mut self, id: &str) {
+        let known = KnownCase {
+            run: 0,
+            candidate: 0,
+            text: 0,
+            context: 0,
+            gone: true,
+            seen: false,
+        };
+        self.cases.extend(key(id).map(|key| (key, known)));
+    }
+}
+
+fn key(id: &str) -> Option<Key> {
+    let mut key = [0; 10];
+    let digits = id.as_bytes();
+    if digits.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        let pair = std::str::from_utf8(pair).ok()?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    Some(key)
+}
+
+fn hash(text: &str) -> u64 {
+    let digest = Sha256::digest(text.as_bytes());
+    u64::from_le_bytes(digest[..8].try_into().unwrap_or_default())
+}
+
+/// Hashes of contexts that mean the same, however they are ordered.
+#[derive(Debug, Default)]
+struct Contexts(VecDeque<(Value, u64)>);
+
+impl Contexts {
+    fn hash(&mut self, context: &Value) -> u64 {
+        if let Some((_, known)) = self.0.iter().find(|(known, _)| known == context) {
+            return *known;
+        }
+        let hash = hash(&canonical_json(context));
+        self.0.truncate(CONTEXTS_REMEMBERED - 1);
+        self.0.push_front((context.clone(), hash));
+        hash
+    }
+}
+
+/// A case that carries complete scores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scored {
+    /// The number of the run in its sitting.
+    pub run: u32,
+    pub verdict: Verdict,
+}
+
+/// Looks at a file case by case, and keeps what is wrong with it.
+#[derive(Debug)]
+pub struct Checker<'a> {
+    rubric: &'a Rubric,
+    partial: bool,
+    known: KnownCases,
+    pub problems: Vec<FileProblem>,
+    /// From the head, lower case.
+    pub judge_kind: Option<String>,
+    pub judge_name: Option<String>,
+    /// Cases that carry no (complete) scores.
+    pub unscored: usize,
+    /// Where a score is missing although others of the case are given.
+    pub half_scored: Vec<String>,
+    /// Cases whose run is gone.
+    pub dropped: usize,
+}
+
+impl<'a> Checker<'a> {
+    /// `partial` leaves the cases that carry no scores pending.
+    pub fn new(rubric: &'a Rubric, known: KnownCases, partial: bool) -> Self {
+        Self {
+            rubric,
+            partial,
+            known,
+            problems: Vec::new(),
+            judge_kind: None,
+            judge_name: None,
+            unscored: 0,
+            half_scored: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    pub const fn rubric(&self) -> &'a Rubric {
+        self.rubric
+    }
+
+    /// Forgets what it has seen, to go over the file once more.
+    pub fn start_again(&mut self) {
+        for known in self.known.cases.values_mut() {
+            known.seen = false;
+        }
+        (self.unscored, self.dropped) = (0, 0);
+        self.half_scored.clear();
+    }
+
+    fn say(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(FileProblem {
+            pointer: pointer.into(),
+            message: message.into(),
+        });
+    }
+
+    /// Which rubric, and who judged.
+    pub fn head(&mut self, head: &FilledHead) {
+        if head.rubric.get("sha256").and_then(Value::as_str) != Some(self.rubric.sha256.as_str()) {
+            let message = format!(
+                "is not {} as these runs have it: export again",
+                self.rubric.id
+            );
+            self.say("/rubric/sha256", message);
+        }
+        let wrong = |value: &Value, wanted: &str| format!("is {}, not {wanted}", short(value));
+        match head.judge.get("kind") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if crate::judge::is_kind(text) => {
+                self.judge_kind = Some(text.to_lowercase());
+            }
+            Some(other) => {
+                let message = wrong(other, "a kind such as human or claude-code or null");
+                self.say("/judge/kind", message);
+            }
+        }
+        match head.judge.get("name") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if crate::judge::is_name(text) => {
+                self.judge_name = Some(text.clone());
+            }
+            Some(other) => self.say("/judge/name", wrong(other, "a name or null")),
+        }
+    }
+
+    /// The case at this position; its verdict where it carries one and nothing is wrong with it.
+    pub fn case(&mut self, position: usize, case: &Value) -> Option<Scored> {
+        let here = format!("/cases/{position}");
+        let Some(id) = case.get("case").and_then(Value::as_str) else {
+            self.say(
+                format!("{here}/case"),
+                "is missing: every case keeps the id it was exported with",
+            );
+            return None;
+        };
+        let Some(known) = key(id).and_then(|key| self.known.cases.get_mut(&key)) else {
+            self.say(
+                format!("{here}/case"),
+                format!("'{}' is not a case of this sitting", cut(id)),
+            );
+            return None;
+        };
+        let again = std::mem::replace(&mut known.seen, true);
+        let known = *known;
+        if known.gone {
+            self.dropped += 1;
+            return None;
+        }
+        if again {
+            self.say(
+                format!("{here}/case"),
+                format!("'{id}' appears twice: keep one of them"),
+            );
+            return None;
+        }
+        if case.get("candidate").and_then(Value::as_str).map(hash) != Some(known.text) {
+            self.say(
+                format!("{here}/candidate"),
+                "was edited: score the text as it was exported",
+            );
+        }
+        // A judge who leaves the context out has not changed it.
+        let context = case.get("context").filter(|context| !context.is_null());
+        if context.is_some_and(|it| self.known.contexts.hash(it) != known.context) {
+            self.say(
+                format!("{here}/context"),
+                "was edited: score the case as it was exported",
+            );
+        }
+        self.scores(&here, case, known)
+    }
+
+    fn scores(&mut self, here: &str, case: &Value, known: KnownCase) -> Option<Scored> {
+        let empty = Map::new();
+        let scores = case.get("scores").and_then(Value::as_object);
+        let scores = scores.unwrap_or(&empty);
+        let before = self.problems.len();
+        let mut missing = Vec::new();
+        let mut read = BTreeMap::new();
+        let rubric = self.rubric;
+        for name in rubric.score_names() {
+            let value = scores.get(name).unwrap_or(&Value::Null);
+            match read_score(rubric, name, value) {
+                Ok(Some(score)) => {
+                    read.insert(name.to_owned(), score);
+                }
+                Ok(None) => missing.push(name),
+                Err(message) => self.say(format!("{here}/scores/{name}"), message),
+            }
+        }
+        for name in scores
+            .keys()
+            .filter(|name| !rubric.score_names().any(|known| known == *name))
+        {
+            self.say(
+                format!("{here}/scores/{}", cut(name)),
+                format!("is not a score of {}", rubric.id),
+            );
+        }
+        let rationale = match case.get("rationale") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+            Some(other) => {
+                let message = format!("is {}, but a rationale is a text or null", short(other));
+                self.say(format!("{here}/rationale"), message);
+                None
+            }
+        };
+        if !missing.is_empty() && self.partial {
+            self.unscored += 1;
+            // Flags come prefilled: only a criterion shows that somebody has been here.
+            let begun = rubric
+                .criteria
+                .iter()
+                .any(|criterion| read.contains_key(&criterion.name));
+            if begun {
+                let pointers = missing.iter().map(|name| format!("{here}/scores/{name}"));
+                self.half_scored.extend(pointers);
+            }
+            return None;
+        }
+        for name in missing {
+            self.say(
+                format!("{here}/scores/{name}"),
+                "is missing (use --partial to leave cases unscored)",
+            );
+        }
+        (self.problems.len() == before).then(|| Scored {
+            run: known.run,
+            verdict: verdict(rubric, known.candidate, read, rationale),
+        })
+    }
+
+    /// What the whole file lacks.
+    pub fn finish(&mut self) {
+        let unseen = self
+            .known
+            .cases
+            .iter()
+            .filter(|(_, it)| !it.seen && !it.gone);
+        if self.partial {
+            self.unscored += unseen.count();
+            return;
+        }
+        let mut lacking: Vec<String> = unseen.map(|(key, _)| hex(key)).collect();
+        lacking.sort_unstable();
+        for id in lacking {
+            self.say(
+                "/cases",
+                format!("lacks case '{id}' (use --partial to leave cases unscored)"),
+            );
+        }
+    }
+}
+
+fn verdict(
+    rubric: &Rubric,
+    candidate: u32,
+    scores: BTreeMap<String, Value>,
+    rationale: Option<String>,
+) -> Verdict {
+    let numbers = scores
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
+        .collect();
+    Verdict {
+        candidate,
+        // Complete scores always have a composite: its names were checked with the rubric.
+        composite: rubric.composite.evaluate(&numbers).unwrap_or(f64::NAN),
+        scores,
+        rationale,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Reading a judge file as a stream: its head, and its cases one at a time.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use assize_domain::judge_file::check::FilledHead;
+use assize_domain::judge_file::{self, FileProblem};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::Value;
+
+use crate::{PipelineError, Result};
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Some editors put it before the text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// What a visitor says when it has seen enough; never shown.
+const ENOUGH: &str = "enough";
+
+/// Where a filled judge file is.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    Text(&'a str),
+    File(&'a Path),
+}
+
+/// What was read, or what is wrong with the file as JSON.
+type Read<T> = std::result::Result<T, FileProblem>;
+
+/// Takes the position of a case and the case; `false` ends the reading.
+pub(super) type VisitCase<'a> = &'a mut dyn FnMut(usize, &Value) -> bool;
+
+impl<'a> Source<'a> {
+    fn open(self) -> Result<Box<dyn BufRead + 'a>> {
+        let unreadable = |error: io::Error| PipelineError::File {
+            path: match self {
+                Self::Text(_) => "the judge file".to_owned(),
+                Self::File(path) => path.display().to_string(),
+            },
+            reason: error.to_string(),
+        };
+        let mut reader: Box<dyn BufRead + 'a> = match self {
+            Self::Text(text) => Box::new(text.as_bytes()),
+            Self::File(path) => {
+                let file = File::open(path).map_err(unreadable)?;
+                Box::new(BufReader::with_capacity(BUFFER_BYTES, file))
+            }
+        };
+        let marked = reader
+            .fill_buf()
+            .map_err(unreadable)?
+            .starts_with(BYTE_ORDER_MARK);
+        if marked {
+            reader.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(reader)
+    }
+
+    /// Visits every case; `false` where the file has no list of them.
+    pub(super) fn cases_each(self, visit: VisitCase<'_>) -> Result<Read<bool>> {
+        let mut stopped = false;
+        let mut found = false;
+        let seed = Whole {
+            visit: &mut |position, case| {
+                let more = visit(position, case);
+                stopped |= !more;
+                more
+            },
+            found: &mut found,
+        };
+        let mut reader = serde_json::Deserializer::from_reader(self.open()?);
+        let read = seed.deserialize(&mut reader).and_then(|()| reader.end());
+        Ok(match read {
+            Err(error) if !stopped => Err(broken(&error)),
+            _ => Ok(found),
+        })
+    }
+}
+
+/// The head, wherever in the file it stands.
+pub(super) fn head_read(source: Source<'_>) -> Result<Read<FilledHead>> {
+    let mut head = FilledHead::default();
+    let mut reader = serde_json::Deserializer::from_reader(source.open()?);
+    let read = Head(&mut head).deserialize(&mut reader);
+    Ok(match read {
+        Err(error) if !is_complete(&head) => Err(broken(&error)),
+        _ => Ok(head),
+    })
+}
+
+fn is_complete(head: &FilledHead) -> bool {
+    let parts = [&head.assize, &head.sitting, &head.rubric, &head.judge];
+    parts.iter().all(|part| !part.is_null())
+}
+
+/// The id of the sitting that a head names, where this is a judge file at all.
+pub(super) fn head_seen(head: &FilledHead) -> Read<String> {
+    if head.assize.as_str() != Some(judge_file::FORMAT) {
+        return Err(FileProblem {
+            pointer: "/assize".to_owned(),
+            message: format!(
+                "is not \"{}\": this is not a judge file",
+                judge_file::FORMAT
+            ),
+        });
+    }
+    Ok(head.sitting.as_str().unwrap_or_default().to_owned())
+}
+
+fn broken(error: &serde_json::Error) -> FileProblem {
+    FileProblem {
+        pointer: "/".to_owned(),
+        message: format!("is not JSON: {error}"),
+    }
+}
+
+struct Head<'a>(&'a mut FilledHead);
+
+impl<'de> DeserializeSeed<'de> for Head<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Head<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a judge file")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            let part: &mut Value = match name.as_str() {
+                "assize" => &mut self.0.assize,
+                "sitting" => &mut self.0.sitting,
+                "rubric" => &mut self.0.rubric,
+                "judge" => &mut self.0.judge,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *part = map.next_value()?;
+            if is_complete(self.0) {
+                // The cases come later, and are read by themselves.
+                return Err(A::Error::custom(ENOUGH));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Whole<'a, 'v> {
+    visit: VisitCase<'v>,
+    found: &'a mut bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Whole<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a judge file")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if name != "cases" {
+                map.next_value::<IgnoredAny>()?;
+            } else if *self.found {
+                return Err(A::Error::custom("there are two lists of cases"));
+            } else {
+                *self.found = map.next_value_seed(Cases(&mut *self.visit))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The list of cases; `false` where it is something else.
+struct Cases<'v>(VisitCase<'v>);
+
+impl<'de> DeserializeSeed<'de> for Cases<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<bool, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Cases<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the list of cases")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<bool, A::Error> {
+        let mut position = 0;
+        while let Some(case) = seq.next_element::<Value>()? {
+            if !(self.0)(position, &case) {
+                return Err(A::Error::custom(ENOUGH));
+            }
+            position += 1;
+        }
+        Ok(true)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<bool, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(false)
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_str<E>(self, _: &str) -> std::result::Result<bool, E> {
+        Ok(false)
+    }
+}
