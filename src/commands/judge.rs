@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use assize_domain::model::ProviderKind;
 use assize_pipeline::gate;
-use assize_pipeline::judge::apply::{self, ApplyOptions, Source};
+use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
 use assize_pipeline::{PipelineError, Result as PipelineResult};
@@ -186,6 +186,11 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
     if session.output.json {
         session.output.json_line(&applied)?;
     }
+    say_applied(session, &applied);
+    Ok(Exit::Done)
+}
+
+fn say_applied(session: &Session, applied: &Applied) {
     let written = applied.committed.runs_written;
     let judge = &applied.judge;
     session.output.say(&match written {
@@ -232,7 +237,6 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
         "Next: assize compare --experiment {}",
         applied.experiment
     ));
-    Ok(Exit::Done)
 }
 
 fn auto(

@@ -27,7 +27,7 @@ fn file(a: &Value, b: &Value) -> Value {
     file
 }
 
-fn run<'a>(checker: &mut Checker<'a>, file: &Value) -> Vec<Scored> {
+fn run(checker: &mut Checker<'_>, file: &Value) -> Vec<Scored> {
     let head: FilledHead = serde_json::from_value(file.clone()).expect("a head");
     checker.head(&head);
     let cases = file["cases"].as_array().expect("cases").iter().enumerate();
