@@ -18,6 +18,7 @@ pub mod leaderboard;
 pub mod model;
 pub mod output;
 pub mod problem;
+pub mod promotion;
 pub mod prompt;
 pub mod rubric;
 pub mod run;

@@ -6,13 +6,15 @@
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Leaderboard;
+use assize_domain::promotion::Promotion;
 use assize_domain::scenario::Split;
 use assize_store::Tracking;
 
 use crate::{PipelineError, Result};
 
-mod rank;
-mod read;
+pub(crate) mod family;
+pub(crate) mod rank;
+pub(crate) mod read;
 mod sentence;
 
 /// What to compare.
@@ -21,7 +23,7 @@ pub struct CompareOptions {
     pub experiment: String,
     /// Whose verdicts count; expert where it has judged anything, else auto.
     pub tier: Option<Tier>,
-    /// `MODEL/PROMPT`.
+    /// `MODEL/PROMPT`; the champion where nobody is named, else the first model × first prompt.
     pub incumbent: Option<String>,
     pub split: Split,
     /// Seeds what is drawn where exact enumeration is out of reach.
@@ -30,21 +32,50 @@ pub struct CompareOptions {
 
 /// Reads the experiment and ranks its pairs.
 pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderboard> {
-    let scores = read::read(store, options)?;
+    let scores = read::read(store, &options.experiment, options.split)?;
     let tier = options.tier.unwrap_or_else(|| scores.default_tier());
+    let mut warning = None;
     let incumbent = match &options.incumbent {
-        Some(wanted) => Some(scores.find_pair(wanted).ok_or_else(|| {
-            let known: Vec<String> = scores
-                .pairs()
-                .iter()
-                .map(|pair| format!("{}/{}", pair.model, pair.prompt))
-                .collect();
-            PipelineError::Invalid(format!(
-                "the incumbent '{wanted}' is no pair of this experiment: use one of {}",
-                known.join(", ")
-            ))
-        })?),
-        None => scores.first_pair(),
+        Some(wanted) => Some(named(&scores, "incumbent", wanted)?),
+        None => match store.champion_get(&scores.task)? {
+            Some(it) => champion_arm(&scores, &it).or_else(|| {
+                warning = Some(format!(
+                    "the champion {} is not in this experiment as it was promoted, so the first \
+                     model and prompt stand in as the incumbent",
+                    it.champion.pair()
+                ));
+                scores.first_pair()
+            }),
+            None => scores.first_pair(),
+        },
     };
-    rank::rank(&scores, tier, incumbent, options)
+    let mut board = rank::rank(&scores, tier, incumbent, options)?;
+    board.warnings.extend(warning.filter(|_| !board.rows.is_empty()));
+    Ok(board)
+}
+
+/// The pair that the user wrote as `MODEL/PROMPT`.
+pub(crate) fn named(scores: &read::Scores, role: &str, wanted: &str) -> Result<usize> {
+    scores.find_pair(wanted).ok_or_else(|| {
+        let known: Vec<String> = scores
+            .pairs()
+            .iter()
+            .map(|pair| format!("{}/{}", pair.model, pair.prompt))
+            .collect();
+        PipelineError::Invalid(format!(
+            "the {role} '{wanted}' is no pair of this experiment: use one of {}",
+            known.join(", ")
+        ))
+    })
+}
+
+/// Where the champion stands in an experiment, with exactly the contents that were promoted.
+pub(crate) fn champion_arm(scores: &read::Scores, promotion: &Promotion) -> Option<usize> {
+    let it = &promotion.champion;
+    scores.find_arm(&read::Arm {
+        model: it.model.clone(),
+        model_digest: it.model_digest.clone(),
+        prompt: it.prompt.clone(),
+        prompt_sha256: it.prompt_sha256.clone(),
+    })
 }

@@ -1,4 +1,4 @@
-//! What Assize does: collect → judge → compare, a module each.
+//! What Assize does: collect → judge → compare → promote, a module each.
 //!
 //! Every step takes what it works on as parameters (a task, providers, a tracking store, a
 //! clock) and reports through return values and one observer; nothing here reads the
@@ -11,6 +11,7 @@ pub mod gate;
 pub mod guard;
 pub mod judge;
 pub mod lock;
+pub mod promote;
 pub mod task_files;
 
 pub use error::{PipelineError, count};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
+use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::CellRecord;
 use assize_domain::scenario::Split;
@@ -33,6 +34,7 @@ mod cells;
 mod experiments;
 mod leases;
 mod pending;
+mod promotions;
 mod records;
 mod rows;
 mod runs;
@@ -278,5 +280,19 @@ impl Tracking for EmbeddedStore {
         visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
     ) -> Result<()> {
         board::board_each(self, experiment, split, visit)
+    }
+
+    fn champion_get(&self, task: &str) -> Result<Option<Promotion>> {
+        self.read(|conn| promotions::champion_get(conn, task))
+    }
+
+    fn promotion_list(&self, task: &str) -> Result<Vec<Promotion>> {
+        self.read(|conn| promotions::promotion_list(conn, task))
+    }
+
+    fn promotion_record(&self, promotion: &Promotion) -> Result<u32> {
+        let promotion = promotion.clone();
+        self.writer
+            .write(move |session| promotions::promotion_record(session, &promotion))
     }
 }

@@ -24,6 +24,11 @@ pub enum StoreError {
     },
     #[error("{0}")]
     Conflict(String),
+    #[error(
+        "the champion of '{task}' has changed meanwhile ({champion}), so nothing was promoted: \
+         run the command again to be compared with it"
+    )]
+    Superseded { task: String, champion: String },
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
     Corrupt {
         run_id: String,

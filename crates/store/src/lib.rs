@@ -1,4 +1,4 @@
-//! Where runs, verdicts and sittings are tracked.
+//! Where runs, verdicts, sittings and promotions are tracked.
 //!
 //! Everything above this crate talks to one small interface of domain verbs, [`Tracking`]:
 //! record these cells, visit what is pending, commit this sitting, visit the board. The
@@ -13,6 +13,7 @@ use std::fmt::Debug;
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
+use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{CellRecord, RunStatus};
 use assize_domain::scenario::Split;
@@ -286,4 +287,17 @@ pub trait Tracking: Send + Sync + Debug {
         split: Split,
         visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
     ) -> Result<()>;
+
+    /// The latest entry of a task's promotion history: whoever is champion now.
+    fn champion_get(&self, task: &str) -> Result<Option<Promotion>>;
+
+    /// A task's promotion history, oldest first. Nothing in it ever changes.
+    fn promotion_list(&self, task: &str) -> Result<Vec<Promotion>>;
+
+    /// Adds an entry to the history, registers the champion's prompt as a version of the task's
+    /// registered prompt (once for each content), tags it with the record, and moves the alias
+    /// `champion` to it. Answers the version. The entry's number must follow the latest one's:
+    /// otherwise somebody was faster, nothing is written, and the error is
+    /// [`StoreError::Superseded`].
+    fn promotion_record(&self, promotion: &Promotion) -> Result<u32>;
 }

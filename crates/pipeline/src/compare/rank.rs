@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Estimate, Leaderboard, Pair, Row, Variance, Versus};
+use assize_domain::leaderboard::{Estimate, Leaderboard, Pair, Row, Variance};
 use assize_stats::table::Table;
-use assize_stats::{
-    Alternative, Draws, Interval, MIN_TEST_BLOCKS, arm, best, max_t, paired, variance,
-};
+use assize_stats::{Draws, MIN_TEST_BLOCKS, arm, best, variance};
 
+use super::family::{self, ends};
 use super::read::{Scores, TierScores};
 use super::{CompareOptions, sentence};
 use crate::{PipelineError, Result};
 
-/// Random draws where there are too many scenarios to enumerate.
-const DRAWS: usize = 10_000;
 /// Draws for the chance of being best, which is shown and decides nothing.
 const DISPLAY_DRAWS: usize = 2_000;
 
@@ -30,13 +27,9 @@ pub fn rank(
     let judged = scores.tier(tier).unwrap_or(&empty);
     let blocks = scores.scenarios.len();
     let table = table(judged, pairs.len(), blocks, |arm| arm)?;
-    let means: Vec<Vec<Option<f64>>> = (0..pairs.len()).map(|arm| table.arm_means(arm)).collect();
-    let draws = Draws {
-        count: DRAWS,
-        seed: options.seed,
-    };
+    let means = table.means();
     let incumbent = incumbent.filter(|arm| means[*arm].iter().any(Option::is_some));
-    let versus = against_incumbent(&means, incumbent, draws);
+    let versus = family::against(&means, incumbent, options.seed);
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|arm| means[*arm].iter().any(Option::is_some))
         .collect();
@@ -45,7 +38,7 @@ pub fn rank(
         &ranked,
         Draws {
             count: DISPLAY_DRAWS,
-            ..draws
+            seed: options.seed,
         },
     );
     let mut rows: Vec<Row> = ranked
@@ -86,7 +79,7 @@ pub fn rank(
 }
 
 /// The scores of all pairs × scenarios, with the pairs in the order that `place` gives.
-fn table(
+pub fn table(
     judged: &TierScores,
     arms: usize,
     blocks: usize,
@@ -147,7 +140,7 @@ fn row(
 }
 
 /// The mean over scenarios of one score's cell means.
-fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
+pub fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
     let cells = judged
         .cells
         .iter()
@@ -156,46 +149,6 @@ fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
         .filter_map(|(_, cell)| Some(cell.sums.get(score)? / cell.count))
         .collect();
     assize_stats::describe::mean(&means)
-}
-
-fn ends(interval: Interval) -> [f64; 2] {
-    [interval.low, interval.high]
-}
-
-/// Every pair's paired difference to the incumbent, tested as one family.
-fn against_incumbent(
-    means: &[Vec<Option<f64>>],
-    incumbent: Option<usize>,
-    draws: Draws,
-) -> Vec<Option<Versus>> {
-    let Some(incumbent) = incumbent else {
-        return vec![None; means.len()];
-    };
-    let challengers: Vec<usize> = (0..means.len()).filter(|arm| *arm != incumbent).collect();
-    let differences: Vec<Vec<Option<f64>>> = challengers
-        .iter()
-        .map(|arm| paired::differences(&means[*arm], &means[incumbent]))
-        .collect();
-    let tests = max_t::max_t(&differences, Alternative::Greater, draws)
-        .map(|family| family.tests)
-        .unwrap_or_default();
-    let mut versus = vec![None; means.len()];
-    for (position, arm) in challengers.into_iter().enumerate() {
-        let shared: Vec<f64> = differences[position].iter().flatten().copied().collect();
-        let Some(mean) = assize_stats::describe::mean(&shared) else {
-            continue;
-        };
-        let test = tests.get(position).copied().flatten();
-        versus[arm] = Some(Versus {
-            diff: mean,
-            ci95: paired::paired_diff(&shared, 0.95)
-                .ok()
-                .map(|it| ends(it.interval)),
-            p: test.map(|it| it.p),
-            p_adjusted: test.map(|it| it.p_adjusted),
-        });
-    }
-    versus
 }
 
 /// The probability of being best, among the pairs that have scores.

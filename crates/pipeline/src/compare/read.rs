@@ -7,20 +7,20 @@ use assize_domain::leaderboard::{Coverage, Pair};
 use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{RunStatus, param};
+use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
 use assize_store::{BoardRun, Tracking};
 
-use super::CompareOptions;
 use crate::judge::rubric_of;
 use crate::{PipelineError, Result};
 
 /// A pair with the exact contents of its model and prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Arm {
-    model: String,
-    model_digest: String,
-    prompt: String,
-    prompt_sha256: String,
+pub struct Arm {
+    pub model: String,
+    pub model_digest: String,
+    pub prompt: String,
+    pub prompt_sha256: String,
 }
 
 /// Everything that ranking needs: the runs under one rubric.
@@ -39,6 +39,8 @@ pub struct Scores {
     first_run: String,
     tiers: BTreeMap<Tier, TierScores>,
     speeds: Vec<Speed>,
+    /// By arm: the scenario of each of its runs, failed ones too.
+    runs: Vec<Vec<usize>>,
     /// In how many ways the runs were collected, in words.
     pub settings: BTreeSet<String>,
     cells: u32,
@@ -46,6 +48,10 @@ pub struct Scores {
     /// Runs under other rubrics, which are not in here.
     pub other_rubric_runs: u32,
     first_pair: Option<usize>,
+    /// The task that the runs belong to.
+    pub task: String,
+    /// How the first run was collected.
+    pub params: Vec<(String, String)>,
 }
 
 /// One tier's verdicts.
@@ -65,7 +71,10 @@ pub struct TierScores {
 /// Sums over the judged candidates of one cell.
 #[derive(Debug, Default, Clone)]
 pub struct CellSums {
+    /// Runs of which every candidate is judged.
+    pub complete: usize,
     pub count: f64,
+    pub composite: f64,
     pub sums: Vec<f64>,
 }
 
@@ -78,10 +87,10 @@ struct Speed {
 
 /// Reads the runs of one split. Scores under different rubrics are never put side by side: the
 /// newest rubric that has verdicts is taken, and the runs under others are counted.
-pub fn read(store: &dyn Tracking, options: &CompareOptions) -> Result<Scores> {
+pub fn read(store: &dyn Tracking, experiment: &str, split: Split) -> Result<Scores> {
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
-    store.board_each(&options.experiment, options.split, &mut |run| {
+    store.board_each(experiment, split, &mut |run| {
         let known = by_rubric
             .iter()
             .position(|it| it.rubric.as_ref() == Some(&run.rubric));
@@ -108,7 +117,9 @@ pub fn read(store: &dyn Tracking, options: &CompareOptions) -> Result<Scores> {
         return Ok(Scores::default());
     };
     scores.other_rubric_runs = all - scores.cells;
-    scores.first_pair = scores.first_of_grid(store)?;
+    scores.params = store.run_get(&scores.first_run)?.params;
+    scores.task = scores.param(param::TASK).to_owned();
+    scores.first_pair = scores.first_of_grid();
     Ok(scores)
 }
 
@@ -129,6 +140,7 @@ impl Scores {
         let arm = self.arm_of(run);
         let scenario = self.scenario_of(run);
         self.cells += 1;
+        self.runs[arm].push(scenario);
         if run.status == RunStatus::Failed {
             self.failed += 1;
             return;
@@ -193,6 +205,7 @@ impl Scores {
         }
         self.arms.push(arm.clone());
         self.speeds.push(Speed::default());
+        self.runs.push(Vec::new());
         self.arm_index.insert(arm, self.arms.len() - 1);
         self.arms.len() - 1
     }
@@ -212,10 +225,12 @@ impl Scores {
         scores.partly += u32::from(!complete);
         scores.candidates += verdicts.len() as u64;
         let cell = scores.cells.entry((arm, scenario)).or_default();
+        cell.complete += usize::from(complete);
         cell.sums.resize(names.len(), 0.0);
         for verdict in verdicts.values() {
             scores.rows.push((arm, scenario, verdict.composite));
             cell.count += 1.0;
+            cell.composite += verdict.composite;
             for (name, value) in &verdict.scores.0 {
                 if let Some(position) = names.iter().position(|known| known == name) {
                     cell.sums[position] += value;
@@ -224,28 +239,39 @@ impl Scores {
         }
     }
 
+    /// A param of the first run; empty where it has none.
+    pub fn param(&self, key: &str) -> &str {
+        let found = self.params.iter().find(|(name, _)| name == key);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
     /// The first model × first prompt of the experiment, as its first collect named them.
-    fn first_of_grid(&self, store: &dyn Tracking) -> Result<Option<usize>> {
-        let run = store.run_get(&self.first_run)?;
-        let list = |key: &str| {
-            let value = run
-                .params
-                .iter()
-                .find(|(name, _)| name == key)
-                .map(|(_, value)| value.clone());
-            value.unwrap_or_default()
-        };
-        let (models, prompts) = (list("models"), list("prompts"));
-        let own = (list(param::MODEL), list(param::PROMPT));
+    fn first_of_grid(&self) -> Option<usize> {
+        let (models, prompts) = (self.param("models"), self.param("prompts"));
+        let own = (self.param(param::MODEL), self.param(param::PROMPT));
         let pairs = models
             .split(',')
             .flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
-        let mut wanted = pairs.chain([(own.0.as_str(), own.1.as_str())]);
-        Ok(wanted.find_map(|(model, prompt)| {
+        let mut wanted = pairs.chain([own]);
+        wanted.find_map(|(model, prompt)| {
             self.arms
                 .iter()
                 .position(|arm| arm.model == model && arm.prompt == prompt)
-        }))
+        })
+    }
+
+    pub fn arm(&self, arm: usize) -> &Arm {
+        &self.arms[arm]
+    }
+
+    /// The arm with exactly these contents.
+    pub fn find_arm(&self, arm: &Arm) -> Option<usize> {
+        self.arm_index.get(arm).copied()
+    }
+
+    /// The scenarios in which an arm has runs, once for each run.
+    pub fn runs_of(&self, arm: usize) -> &[usize] {
+        self.runs.get(arm).map_or(&[], Vec::as_slice)
     }
 
     /// Expert where it has judged anything, else auto.

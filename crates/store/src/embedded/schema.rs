@@ -16,6 +16,9 @@
 //!   SHA-256 and is there once; what belongs to one run carries none, because an index over
 //!   hashes that never meet again would only make writing slow.
 //!
+//! - The registry has MLflow's tables too: a prompt is a registered model with the tag
+//!   `mlflow.prompt.is_prompt`, its template the tag `mlflow.prompt.text` of a version.
+//!
 //! Nothing in `texts`, and no shared blob, is ever deleted: writers remember their numbers.
 
 use crate::sqlite::Layout;
@@ -24,7 +27,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2],
+    migrations: &[V1, V2, V3],
 };
 
 /// Numbers of texts that every database holds.
@@ -197,6 +200,67 @@ CREATE TABLE anchor_verdicts (
 ) WITHOUT ROWID;
 ";
 
+/// The registry: prompts as MLflow keeps them, and the history of promotions.
+const V3: &str = "
+CREATE TABLE registered_models (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    description TEXT NOT NULL DEFAULT '',
+    creation_time INTEGER NOT NULL,
+    last_update_time INTEGER NOT NULL
+);
+
+CREATE TABLE registered_model_tags (
+    model INTEGER NOT NULL REFERENCES registered_models (id),
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (model, key)
+) WITHOUT ROWID;
+
+-- A version made by a promotion is known by its content.
+CREATE TABLE model_versions (
+    model INTEGER NOT NULL REFERENCES registered_models (id),
+    version INTEGER NOT NULL,
+    sha256 TEXT,
+    source TEXT NOT NULL,
+    description TEXT NOT NULL DEFAULT '',
+    creation_time INTEGER NOT NULL,
+    last_update_time INTEGER NOT NULL,
+    PRIMARY KEY (model, version),
+    UNIQUE (model, sha256)
+) WITHOUT ROWID;
+
+CREATE TABLE model_version_tags (
+    model INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (model, version, key),
+    FOREIGN KEY (model, version) REFERENCES model_versions (model, version)
+) WITHOUT ROWID;
+
+CREATE TABLE registered_model_aliases (
+    model INTEGER NOT NULL,
+    alias TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (model, alias),
+    FOREIGN KEY (model, version) REFERENCES model_versions (model, version)
+) WITHOUT ROWID;
+
+CREATE TABLE promotions (
+    model INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (model, number),
+    FOREIGN KEY (model, version) REFERENCES model_versions (model, version)
+) WITHOUT ROWID;
+CREATE TRIGGER promotions_stay BEFORE UPDATE ON promotions
+BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never changed'); END;
+CREATE TRIGGER promotions_remain BEFORE DELETE ON promotions
+BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never deleted'); END;
+";
+
 #[cfg(test)]
 mod tests {
     use assize_domain::run::{artifact, metric, param, tag};
@@ -237,5 +301,23 @@ mod tests {
         for (number, name) in expected {
             assert_eq!(text(number), name);
         }
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_gets_the_registry_and_keeps_what_it_holds() {
+        const FIRST: Layout = Layout {
+            migrations: &[V1],
+            ..LAYOUT
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("assize.db");
+        let conn = sqlite::open(&path, &FIRST).unwrap();
+        conn.execute("INSERT INTO texts (text) VALUES ('kept')", [])
+            .unwrap();
+        drop(conn);
+        let conn = sqlite::open(&path, &LAYOUT).unwrap();
+        let count = |sql: &str| -> i64 { conn.query_row(sql, [], |row| row.get(0)).unwrap() };
+        assert_eq!(count("SELECT count(*) FROM texts WHERE text = 'kept'"), 1);
+        assert_eq!(count("SELECT count(*) FROM promotions"), 0);
     }
 }

@@ -8,5 +8,6 @@ mod common;
 mod files;
 mod judging;
 mod others;
+mod promotions;
 mod strange;
 mod together;

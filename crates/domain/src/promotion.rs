@@ -1,0 +1,308 @@
+//! Promotions: moving the alias `champion` to a prompt version, with the gate's record.
+//!
+//! In the registry a task is a registered prompt, every content of one of its prompts is a
+//! version of it, and `champion` is an alias of one version. What was promoted with which
+//! model, by whom, when, why and on which figures is a [`Promotion`]; promotions are numbered
+//! by task and never changed, and rolling back is a promotion of its own. The current champion
+//! is the latest promotion's.
+//!
+//! [`version_tags`] is how a promotion looks in MLflow's prompt registry.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::judge::Tier;
+use crate::leaderboard::Pair;
+
+/// The alias that a promotion moves.
+pub const ALIAS: &str = "champion";
+
+/// What is shipped: a prompt's exact content with the model that it was judged with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Champion {
+    pub model: String,
+    pub model_digest: String,
+    pub prompt: String,
+    pub prompt_sha256: String,
+    /// The template's parts, so that the content can be had without the task's files.
+    pub system: Option<String>,
+    pub body: String,
+}
+
+impl Champion {
+    pub fn pair(&self) -> Pair {
+        Pair {
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+        }
+    }
+}
+
+/// How an entry of the history came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    Promote,
+    Rollback,
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Promote => "promote",
+            Self::Rollback => "rollback",
+        })
+    }
+}
+
+/// One entry of a task's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Promotion {
+    /// From 1, by task. It is one more than the latest that the gate was run against, so of two
+    /// promotions at once only one can be recorded.
+    pub number: u32,
+    pub task: String,
+    pub action: Action,
+    pub champion: Champion,
+    /// The registry's version of the prompt; 0 until it is recorded.
+    #[serde(default)]
+    pub version: u32,
+    /// The entry whose champion a rollback brings back.
+    pub restores: Option<u32>,
+    pub experiment: String,
+    pub by: String,
+    /// RFC 3339, UTC.
+    pub at: String,
+    pub note: Option<String>,
+    pub gate: Option<GateReport>,
+}
+
+/// Every check with its figure, and what they come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateReport {
+    pub candidate: Pair,
+    pub incumbent: Pair,
+    /// Whose scores carry the tests.
+    pub tier: Tier,
+    pub passed: bool,
+    pub checks: Vec<Check>,
+}
+
+/// One condition of a promotion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// For programs: `p_adjusted`, `flag.format_ok`.
+    pub name: String,
+    /// For people.
+    pub about: String,
+    pub quantity: Quantity,
+    pub figure: Option<f64>,
+    pub relation: Relation,
+    pub threshold: f64,
+    pub outcome: Outcome,
+    /// What the figure does not say by itself.
+    pub why: Option<String>,
+}
+
+/// What kind of number a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    P,
+    /// Points of the composite or of a criterion.
+    Points,
+    /// A difference of shares between 0 and 1.
+    Share,
+    /// An agreement coefficient.
+    Coefficient,
+    Count,
+}
+
+/// Figures closer than this are equal.
+const ROUNDING: f64 = 1e-9;
+
+/// How a figure must stand to its threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Relation {
+    #[serde(rename = "<=")]
+    AtMost,
+    #[serde(rename = ">=")]
+    AtLeast,
+    #[serde(rename = ">")]
+    Above,
+}
+
+impl Relation {
+    /// Rounding in the last bits neither passes nor fails a check; a figure that is not a number
+    /// holds to nothing.
+    pub fn holds(self, figure: f64, threshold: f64) -> bool {
+        match self {
+            Self::AtMost => figure <= threshold + ROUNDING,
+            Self::AtLeast => figure >= threshold - ROUNDING,
+            Self::Above => figure > threshold + ROUNDING,
+        }
+    }
+
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::AtMost => "≤",
+            Self::AtLeast => "≥",
+            Self::Above => ">",
+        }
+    }
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Passed,
+    /// Good enough for a tentative conclusion, and let through as such.
+    Tentative,
+    Failed,
+    /// There is nothing to check here.
+    NotApplicable,
+    /// Not looked at, because other checks failed.
+    Sealed,
+}
+
+impl GateReport {
+    /// The checks that stand in the way.
+    pub fn failures(&self) -> impl Iterator<Item = &Check> {
+        self.checks
+            .iter()
+            .filter(|check| check.outcome == Outcome::Failed)
+    }
+
+    pub fn check(&self, name: &str) -> Option<&Check> {
+        self.checks.iter().find(|check| check.name == name)
+    }
+}
+
+/// Tags of a registered prompt in MLflow's registry, which keeps prompts as registered models.
+pub const PROMPT_TAGS: [(&str, &str); 1] = [("mlflow.prompt.is_prompt", "true")];
+
+/// The tags that the champion's version carries in the registry.
+pub fn version_tags(promotion: &Promotion) -> Vec<(String, String)> {
+    let it = &promotion.champion;
+    let (kind, text) = match &it.system {
+        None => ("text", it.body.clone()),
+        Some(system) => {
+            let messages = json!([
+                {"role": "system", "content": system},
+                {"role": "user", "content": it.body},
+            ]);
+            ("chat", messages.to_string())
+        }
+    };
+    let gate = promotion
+        .gate
+        .as_ref()
+        .and_then(|gate| serde_json::to_string(gate).ok());
+    let tags = [
+        ("mlflow.prompt.is_prompt", Some("true".to_owned())),
+        ("_mlflow_prompt_type", Some(kind.to_owned())),
+        ("mlflow.prompt.text", Some(text)),
+        ("assize.prompt", Some(it.prompt.clone())),
+        ("assize.prompt_sha256", Some(it.prompt_sha256.clone())),
+        ("assize.model", Some(it.model.clone())),
+        ("assize.model_digest", Some(it.model_digest.clone())),
+        ("assize.promotion", Some(promotion.number.to_string())),
+        ("assize.action", Some(promotion.action.to_string())),
+        ("assize.experiment", Some(promotion.experiment.clone())),
+        ("assize.promoted_by", Some(promotion.by.clone())),
+        ("assize.promoted_at", Some(promotion.at.clone())),
+        ("assize.note", promotion.note.clone()),
+        ("assize.gate", gate),
+    ];
+    tags.into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+/// The entry whose champion a rollback would bring back: the one before the promotion that
+/// brought the current champion. Entries are in the order of their numbers.
+pub fn before(history: &[Promotion]) -> Option<&Promotion> {
+    let entry = |number: u32| history.iter().find(|it| it.number == number);
+    let origin = |it: &Promotion| it.restores.unwrap_or(it.number);
+    let brought = origin(history.last()?);
+    let replaced = entry(brought.checked_sub(1)?)?;
+    entry(origin(replaced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u32, prompt: &str, restores: Option<u32>) -> Promotion {
+        Promotion {
+            number,
+            task: "tip".to_owned(),
+            action: restores.map_or(Action::Promote, |_| Action::Rollback),
+            champion: Champion {
+                model: "m".to_owned(),
+                model_digest: "d".to_owned(),
+                prompt: prompt.to_owned(),
+                prompt_sha256: "s".to_owned(),
+                system: None,
+                body: "Say {{ x }}".to_owned(),
+            },
+            version: 1,
+            restores,
+            experiment: "e".to_owned(),
+            by: "ana".to_owned(),
+            at: "2026-01-01T00:00:00.000Z".to_owned(),
+            note: None,
+            gate: None,
+        }
+    }
+
+    #[test]
+    fn rolling_back_goes_back_one_champion_at_a_time() {
+        let mut history = vec![];
+        assert_eq!(before(&history), None);
+        history.push(entry(1, "a", None));
+        assert_eq!(before(&history), None);
+        history.push(entry(2, "b", None));
+        history.push(entry(3, "c", None));
+        assert_eq!(before(&history).map(|it| it.number), Some(2));
+        history.push(entry(4, "b", Some(2)));
+        assert_eq!(before(&history).map(|it| it.number), Some(1));
+        history.push(entry(5, "d", None));
+        assert_eq!(before(&history).map(|it| it.number), Some(2));
+        history.push(entry(6, "b", Some(2)));
+        history.push(entry(7, "a", Some(1)));
+        assert_eq!(before(&history), None);
+    }
+
+    #[test]
+    fn the_registry_gets_texts_and_chats_as_mlflow_writes_them() {
+        let mut promotion = entry(1, "v1", None);
+        let tag = |promotion: &Promotion, key: &str| {
+            let tags = version_tags(promotion);
+            tags.into_iter()
+                .find(|(it, _)| it == key)
+                .map(|(_, value)| value)
+        };
+        assert_eq!(
+            tag(&promotion, "mlflow.prompt.text").as_deref(),
+            Some("Say {{ x }}")
+        );
+        assert_eq!(tag(&promotion, "assize.note"), None);
+        promotion.champion.system = Some("Be brief.".to_owned());
+        assert_eq!(
+            tag(&promotion, "_mlflow_prompt_type").as_deref(),
+            Some("chat")
+        );
+        let text = tag(&promotion, "mlflow.prompt.text").unwrap_or_default();
+        assert!(text.starts_with(r#"[{"role":"system","content":"Be brief."}"#), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_a_number_holds_to_nothing() {
+        for relation in [Relation::AtMost, Relation::AtLeast, Relation::Above] {
+            assert!(!relation.holds(f64::NAN, 0.0));
+        }
+        assert!(Relation::AtLeast.holds(0.0, 0.0) && !Relation::Above.holds(0.0, 0.0));
+    }
+}

@@ -1,0 +1,171 @@
+//! Promote: run the gate, move the alias `champion`, keep the record; roll back.
+//!
+//! [`evidence`] reads the experiment, [`gate`] decides, and [`promote`] writes: one entry of the
+//! history and the alias, together or not at all. The entry's number is one more than the latest
+//! that the gate was run against, so of two promotions at once one is recorded and the other is
+//! told that the champion has changed.
+//!
+//! What is promoted is what was judged: the prompt's content must still be in the task, because
+//! the registry keeps the template's text.
+
+use assize_domain::leaderboard::Pair;
+use assize_domain::promotion::{Action, Champion, GateReport, Promotion, before};
+use assize_domain::task::Task;
+use assize_store::Tracking;
+
+use crate::compare::read::Arm;
+use crate::{PipelineError, Result};
+
+pub mod calibrate;
+mod evidence;
+pub mod gate;
+mod judges;
+mod next;
+mod thresholds;
+
+pub use next::Step;
+pub use thresholds::{Tentative, Thresholds};
+
+/// Who should be promoted.
+#[derive(Debug, Clone, Copy)]
+pub struct PromoteOptions<'a> {
+    pub experiment: &'a str,
+    pub task: &'a Task,
+    /// How the user names the task, for commands to type.
+    pub task_name: &'a str,
+    /// `MODEL/PROMPT`; the winner of the selection split where nobody is named.
+    pub candidate: Option<&'a str>,
+    /// `MODEL/PROMPT`; the champion where nobody is named, else the first model × first prompt.
+    pub incumbent: Option<&'a str>,
+    pub thresholds: &'a Thresholds,
+    /// Seeds what is drawn where exact enumeration is out of reach.
+    pub seed: u64,
+}
+
+/// Who decides, when and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    pub by: String,
+    /// RFC 3339, UTC.
+    pub at: String,
+    pub note: Option<String>,
+}
+
+/// What the gate found about one candidate.
+#[derive(Debug)]
+pub struct Assessment {
+    pub report: GateReport,
+    /// What to do next where the gate says no.
+    pub next: Vec<Step>,
+    pub warnings: Vec<String>,
+    task: String,
+    experiment: String,
+    champion: Champion,
+    number: u32,
+}
+
+/// Runs the gate; writes nothing.
+pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Assessment> {
+    let case = evidence::gather(store, options)?;
+    let champion = content(&case.candidate, &case.candidate_pair, options.task)?;
+    let ruling = gate::gate(&case.evidence, options.thresholds);
+    let report = GateReport {
+        candidate: case.candidate_pair.clone(),
+        incumbent: case.incumbent_pair.clone(),
+        tier: ruling.tier,
+        passed: ruling.passed,
+        checks: ruling.checks,
+    };
+    Ok(Assessment {
+        next: next::steps(&report, &case, options),
+        report,
+        warnings: case.warnings,
+        task: options.task.name.clone(),
+        experiment: options.experiment.to_owned(),
+        champion,
+        number: case.champion.map_or(0, |it| it.number) + 1,
+    })
+}
+
+/// Makes the candidate the champion. `None` where the gate says no.
+pub fn promote(
+    store: &dyn Tracking,
+    assessment: &Assessment,
+    signature: Signature,
+) -> Result<Option<Promotion>> {
+    if !assessment.report.passed {
+        return Ok(None);
+    }
+    let promotion = Promotion {
+        number: assessment.number,
+        task: assessment.task.clone(),
+        action: Action::Promote,
+        champion: assessment.champion.clone(),
+        version: 0,
+        restores: None,
+        experiment: assessment.experiment.clone(),
+        by: signature.by,
+        at: signature.at,
+        note: signature.note,
+        gate: Some(assessment.report.clone()),
+    };
+    let version = store.promotion_record(&promotion)?;
+    Ok(Some(Promotion {
+        version,
+        ..promotion
+    }))
+}
+
+/// Brings the previous champion back, as an entry of its own.
+pub fn rollback(store: &dyn Tracking, task: &str, signature: Signature) -> Result<Promotion> {
+    let history = store.promotion_list(task)?;
+    let Some(latest) = history.last() else {
+        return Err(PipelineError::Invalid(format!(
+            "nothing was promoted for the task '{task}' yet, so there is nothing to roll back"
+        )));
+    };
+    let Some(earlier) = before(&history) else {
+        return Err(PipelineError::Invalid(format!(
+            "{} is the first champion of the task '{task}', so there is none to roll back to: promote \
+             another pair instead",
+            latest.champion.pair()
+        )));
+    };
+    let promotion = Promotion {
+        number: latest.number + 1,
+        action: Action::Rollback,
+        restores: Some(earlier.number),
+        by: signature.by,
+        at: signature.at,
+        note: signature.note,
+        ..earlier.clone()
+    };
+    let version = store.promotion_record(&promotion)?;
+    Ok(Promotion {
+        version,
+        ..promotion
+    })
+}
+
+/// The candidate with its template, which must be in the task as it was judged.
+fn content(arm: &Arm, pair: &Pair, task: &Task) -> Result<Champion> {
+    let prompt = task
+        .prompts
+        .iter()
+        .find(|it| it.name == arm.prompt && it.sha256 == arm.prompt_sha256);
+    let Some(prompt) = prompt else {
+        return Err(PipelineError::Invalid(format!(
+            "the prompt of {pair} is not in the task '{}' as it was judged: restore that version of \
+             {}, or collect and judge the one that is there now",
+            task.name, arm.prompt
+        )));
+    };
+    Ok(Champion {
+        model: arm.model.clone(),
+        model_digest: arm.model_digest.clone(),
+        prompt: arm.prompt.clone(),
+        prompt_sha256: arm.prompt_sha256.clone(),
+        system: prompt.system.clone(),
+        body: prompt.body.clone(),
+    })
+}

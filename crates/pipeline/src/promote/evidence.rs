@@ -1,0 +1,270 @@
+//! From tracked runs to the evidence that the gate looks at.
+
+use std::collections::BTreeSet;
+
+use assize_domain::judge::Tier;
+use assize_domain::leaderboard::Pair;
+use assize_domain::promotion::Promotion;
+use assize_domain::rubric::Rubric;
+use assize_domain::scenario::Split;
+use assize_stats::paired;
+use assize_store::Tracking;
+
+use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
+use super::{PromoteOptions, judges};
+use crate::compare::read::{self, Arm, Scores, TierScores};
+use crate::compare::{self, family, rank};
+use crate::{PipelineError, Result};
+
+/// Who wants to be promoted, over whom, and what speaks for it.
+#[derive(Debug)]
+pub struct Case {
+    pub candidate: Arm,
+    pub incumbent: Arm,
+    /// As the board names them.
+    pub candidate_pair: Pair,
+    pub incumbent_pair: Pair,
+    pub evidence: Evidence,
+    /// The latest entry of the history, which the promotion must follow.
+    pub champion: Option<Promotion>,
+    /// How the experiment was collected.
+    pub params: Vec<(String, String)>,
+    pub warnings: Vec<String>,
+}
+
+/// Reads the experiment and finds the candidate and the incumbent.
+pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case> {
+    let scores = read::read(store, options.experiment, Split::Selection)?;
+    check_task(&scores, options)?;
+    let champion = store.champion_get(&options.task.name)?;
+    let tier = options.thresholds.deciding_tier();
+    let pairs = scores.pairs();
+    let mut warnings = Vec::new();
+    let incumbent = incumbent(&scores, champion.as_ref(), options, &mut warnings)?;
+    let tiers: Vec<TierEvidence> = Tier::ALL
+        .into_iter()
+        .filter_map(|tier| Some((tier, scores.tier(tier)?)))
+        .map(|(tier, judged)| {
+            Ok(TierEvidence {
+                tier,
+                means: rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?
+                    .means(),
+                flags: Vec::new(),
+                missing_cells: 0,
+            })
+        })
+        .collect::<Result<_>>()?;
+    let deciding = tiers.iter().find(|it| it.tier == tier);
+    let candidate = match options.candidate {
+        Some(wanted) => compare::named(&scores, "candidate", wanted)?,
+        None => leader(deciding, incumbent, options, &pairs)?,
+    };
+    if candidate == incumbent {
+        return Err(PipelineError::Invalid(format!(
+            "{} is the incumbent itself: name another pair with --candidate MODEL/PROMPT",
+            pairs[candidate]
+        )));
+    }
+    let mut evidence = Evidence {
+        candidate,
+        incumbent,
+        scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
+        tiers,
+        criteria: Vec::new(),
+        confirmation: None,
+        seed: options.seed,
+    };
+    if let Some(rubric) = &scores.full_rubric {
+        evidence.criteria =
+            judges::double_scored(store, options.experiment, Split::Selection, rubric)?;
+        for it in &mut evidence.tiers {
+            let Some(judged) = scores.tier(it.tier) else {
+                continue;
+            };
+            it.flags = flags(judged, rubric, candidate, incumbent);
+            it.missing_cells = missing(&scores, judged, candidate, incumbent);
+        }
+    }
+    let (candidate_arm, incumbent_arm) = (scores.arm(candidate), scores.arm(incumbent));
+    evidence.confirmation = confirmation(store, options, &scores, candidate_arm, incumbent_arm)?;
+    let unjudged = scores.coverage(tier).pending;
+    if unjudged > 0 {
+        warnings.push(format!(
+            "{} of the selection split without {tier} verdicts: they could change who is ahead",
+            crate::count(unjudged as usize, "cell")
+        ));
+    }
+    Ok(Case {
+        candidate: candidate_arm.clone(),
+        incumbent: incumbent_arm.clone(),
+        candidate_pair: pairs[candidate].clone(),
+        incumbent_pair: pairs[incumbent].clone(),
+        evidence,
+        champion,
+        params: scores.params.clone(),
+        warnings,
+    })
+}
+
+fn check_task(scores: &Scores, options: &PromoteOptions<'_>) -> Result<()> {
+    let (experiment, task) = (options.experiment, &options.task.name);
+    if scores.scenarios.is_empty() {
+        return Err(PipelineError::Invalid(format!(
+            "{experiment} has no runs of the selection split: run assize collect first"
+        )));
+    }
+    if scores.task != *task {
+        return Err(PipelineError::Invalid(format!(
+            "{experiment} holds runs of the task '{}', not of '{task}': name its task with --task NAME|DIR",
+            scores.task
+        )));
+    }
+    Ok(())
+}
+
+/// The incumbent asked for, else the champion, else the first model × first prompt. A champion
+/// that was not collected here cannot be passed over silently.
+fn incumbent(
+    scores: &Scores,
+    champion: Option<&Promotion>,
+    options: &PromoteOptions<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<usize> {
+    let here = champion.map(|it| (it, compare::champion_arm(scores, it)));
+    if let Some(wanted) = options.incumbent {
+        let named = compare::named(scores, "incumbent", wanted)?;
+        if let Some((it, place)) = here
+            && place != Some(named)
+        {
+            warnings.push(format!(
+                "the champion is {}, and the gate is run against {wanted} because --incumbent says so",
+                it.champion.pair()
+            ));
+        }
+        return Ok(named);
+    }
+    match here {
+        Some((_, Some(place))) => Ok(place),
+        Some((it, None)) => Err(PipelineError::Invalid(format!(
+            "the champion {} is not in {} as it was promoted: collect it there too, or name another \
+             with --incumbent MODEL/PROMPT",
+            it.champion.pair(),
+            options.experiment
+        ))),
+        None => scores.first_pair().ok_or_else(|| {
+            PipelineError::Invalid(
+                "no pair can serve as the incumbent: name one with --incumbent MODEL/PROMPT"
+                    .to_owned(),
+            )
+        }),
+    }
+}
+
+/// The pair that the board would ship; where it would ship none, the one that is furthest ahead.
+fn leader(
+    deciding: Option<&TierEvidence>,
+    incumbent: usize,
+    options: &PromoteOptions<'_>,
+    pairs: &[Pair],
+) -> Result<usize> {
+    let nobody = || {
+        let tier = options.thresholds.deciding_tier();
+        PipelineError::Invalid(format!(
+            "no challenger in {} has {tier} verdicts beside the incumbent's: judge first, or collect \
+             another pair",
+            options.experiment
+        ))
+    };
+    let means = &deciding.ok_or_else(nobody)?.means;
+    let versus = family::against(means, Some(incumbent), options.seed);
+    family::leader(&versus, options.thresholds.level, pairs).ok_or_else(nobody)
+}
+
+fn flags(
+    judged: &TierScores,
+    rubric: &Rubric,
+    candidate: usize,
+    incumbent: usize,
+) -> Vec<FlagShares> {
+    let weight = |name: &str| {
+        let mut terms = rubric.composite.terms().iter();
+        terms
+            .find(|(term, _)| term == name)
+            .map_or(0.0, |(_, weight)| *weight)
+    };
+    let first = rubric.criteria.len();
+    rubric
+        .flags
+        .iter()
+        .enumerate()
+        .map(|(place, flag)| FlagShares {
+            name: flag.name.clone(),
+            weight: weight(&flag.name),
+            candidate: rank::macro_mean(judged, candidate, first + place),
+            incumbent: rank::macro_mean(judged, incumbent, first + place),
+        })
+        .collect()
+}
+
+/// Cells of the two pairs that have failed, lack a verdict, or are there for one pair only.
+fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: usize) -> usize {
+    let pair = [candidate, incumbent];
+    let scenarios: BTreeSet<usize> = pair
+        .iter()
+        .flat_map(|arm| scores.runs_of(*arm).iter().copied())
+        .collect();
+    let lacking = |arm: usize, scenario: usize| {
+        let runs = scores.runs_of(arm).iter().filter(|it| **it == scenario);
+        let complete = judged.cells.get(&(arm, scenario)).map_or(0, |it| it.complete);
+        runs.count().max(1).saturating_sub(complete)
+    };
+    let cells = scenarios
+        .iter()
+        .flat_map(|scenario| pair.map(|arm| lacking(arm, *scenario)));
+    cells.sum()
+}
+
+/// The two pairs on the confirmation split: the task's scenarios as they are now, under the same
+/// rubric as the selection.
+fn confirmation(
+    store: &dyn Tracking,
+    options: &PromoteOptions<'_>,
+    selection: &Scores,
+    candidate: &Arm,
+    incumbent: &Arm,
+) -> Result<Option<Confirmation>> {
+    let wanted: Vec<(String, String)> = options
+        .task
+        .scenarios
+        .iter()
+        .filter(|scenario| scenario.split == Split::Confirmation)
+        .map(|scenario| (scenario.id.clone(), scenario.sha256.clone()))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let scores = read::read(store, options.experiment, Split::Confirmation)?;
+    let tier = options.thresholds.deciding_tier();
+    let judged = scores
+        .tier(tier)
+        .filter(|_| scores.rubric == selection.rubric);
+    let means = |arm: &Arm| -> Vec<Option<f64>> {
+        let place = scores.find_arm(arm);
+        let cell = |scenario: &(String, String)| {
+            let scenario = scores.scenarios.iter().position(|it| it == scenario)?;
+            let cell = judged?.cells.get(&(place?, scenario))?;
+            (cell.complete > 0).then(|| cell.composite / cell.count)
+        };
+        wanted.iter().map(cell).collect()
+    };
+    let (ours, theirs) = (means(candidate), means(incumbent));
+    let missing_cells = ours.iter().chain(&theirs).filter(|it| it.is_none()).count();
+    Ok(Some(Confirmation {
+        differences: paired::differences(&ours, &theirs)
+            .into_iter()
+            .flatten()
+            .collect(),
+        scenarios: wanted.len(),
+        missing_cells,
+    }))
+}

@@ -1,0 +1,463 @@
+//! The gate: may this candidate replace this incumbent?
+//!
+//! A pure function from evidence and thresholds to a list of checks, each with its figure. It
+//! reads nothing and knows no store, so that the simulation of its error rates
+//! ([`super::calibrate`]) calls the very code that `assize promote` does.
+//!
+//! Every check must hold. They ask different questions: is it better at all, with the error rate
+//! held over all challengers (adjusted p); by enough to matter (lower bound, margin); at nobody's
+//! expense (flags, worst scenario); in the eyes of both tiers (ranks) that agree well enough to
+//! be believed (α and bias by criterion); on all of the data (coverage); and once more on
+//! scenarios that the choice has not seen (confirmation). The confirmation split stays sealed
+//! until every other check has passed, so that nobody can try candidate after candidate on it.
+//!
+//! It deliberately has no overall score: a large win never pays for a failed check.
+
+use assize_domain::judge::Tier;
+use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
+use assize_stats::agreement::{self, Metric, Scale};
+use assize_stats::paired::{self, PairedDiff};
+use assize_stats::{MIN_TEST_BLOCKS, StatsError};
+
+use super::thresholds::{Tentative, Thresholds};
+use crate::compare::family;
+use crate::error::count;
+
+/// Everything that the gate looks at.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Evidence {
+    /// Places in every tier's `means`.
+    pub candidate: usize,
+    pub incumbent: usize,
+    /// Names of the scenarios, in the order of the means.
+    pub scenarios: Vec<String>,
+    pub tiers: Vec<TierEvidence>,
+    /// What both tiers have scored, by criterion of the composite.
+    pub criteria: Vec<DoubleScored>,
+    /// `None` where the task has no confirmation split.
+    pub confirmation: Option<Confirmation>,
+    /// Seeds what is drawn where exact enumeration is out of reach.
+    pub seed: u64,
+}
+
+/// One tier's scores on the selection split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TierEvidence {
+    pub tier: Tier,
+    /// Mean composite by pair and scenario, of all pairs: the family that p is adjusted over.
+    pub means: Vec<Vec<Option<f64>>>,
+    pub flags: Vec<FlagShares>,
+    /// Cells of the two pairs that are failed, missing or not wholly judged.
+    pub missing_cells: usize,
+}
+
+/// How often a flag is set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlagShares {
+    pub name: String,
+    /// Its weight in the composite, whose sign says which direction is good.
+    pub weight: f64,
+    pub candidate: Option<f64>,
+    pub incumbent: Option<f64>,
+}
+
+/// One criterion's scores of the same candidates by both tiers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DoubleScored {
+    pub criterion: String,
+    pub scale: Scale,
+    pub expert: Vec<Option<i32>>,
+    pub auto: Vec<Option<i32>>,
+}
+
+/// The deciding tier's scores on the confirmation split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Confirmation {
+    /// Candidate minus incumbent, for each scenario that both have.
+    pub differences: Vec<f64>,
+    /// Scenarios of the split.
+    pub scenarios: usize,
+    /// Cells of the two pairs that are failed, missing or not wholly judged.
+    pub missing_cells: usize,
+}
+
+/// What the gate found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ruling {
+    /// Whose scores carried the tests.
+    pub tier: Tier,
+    pub checks: Vec<Check>,
+    pub passed: bool,
+}
+
+/// Runs every check.
+pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
+    let tier = thresholds.deciding_tier();
+    let deciding = evidence.tiers.iter().find(|it| it.tier == tier);
+    let differences = deciding.map_or_else(Vec::new, |it| evidence.differences(it));
+    let paired = compare(&differences, thresholds.level);
+    let mut checks = vec![significance(evidence, deciding, thresholds)];
+    checks.extend(difference(&paired, thresholds));
+    checks.push(worst_scenario(evidence, &differences, thresholds));
+    checks.extend(deciding.iter().flat_map(|it| flags(it, thresholds)));
+    checks.extend(ranks(evidence, thresholds));
+    checks.extend(judges(evidence, thresholds));
+    checks.push(coverage(tier, deciding, thresholds));
+    let is_clear = checks.iter().all(|it| it.outcome != Outcome::Failed);
+    checks.push(confirmation(evidence, thresholds, is_clear));
+    let stands = |it: &Check| !matches!(it.outcome, Outcome::Failed | Outcome::Sealed);
+    Ruling {
+        tier,
+        passed: checks.iter().all(stands),
+        checks,
+    }
+}
+
+impl Evidence {
+    /// Candidate minus incumbent by scenario.
+    fn differences(&self, tier: &TierEvidence) -> Vec<Option<f64>> {
+        let of = |arm: usize| tier.means.get(arm).map_or(&[][..], Vec::as_slice);
+        paired::differences(of(self.candidate), of(self.incumbent))
+    }
+}
+
+fn compare(differences: &[Option<f64>], level: f64) -> Result<PairedDiff, StatsError> {
+    let shared: Vec<f64> = differences.iter().flatten().copied().collect();
+    paired::paired_diff(&shared, 1.0 - level)
+}
+
+/// A check before it is known how it ended.
+struct Asked {
+    name: String,
+    about: String,
+    quantity: Quantity,
+    relation: Relation,
+    threshold: f64,
+}
+
+impl Asked {
+    fn new(name: &str, about: &str, quantity: Quantity, relation: Relation, to: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            quantity,
+            relation,
+            threshold: to,
+        }
+    }
+
+    fn ended(self, outcome: Outcome, figure: Option<f64>, why: Option<String>) -> Check {
+        Check {
+            name: self.name,
+            about: self.about,
+            quantity: self.quantity,
+            figure,
+            relation: self.relation,
+            threshold: self.threshold,
+            outcome,
+            why,
+        }
+    }
+
+    /// Passed or failed by the figure. A figure that cannot be had fails; `why` is for failures.
+    fn answered(self, figure: Option<f64>, why: Option<String>) -> Check {
+        if figure.is_some_and(|it| self.relation.holds(it, self.threshold)) {
+            self.ended(Outcome::Passed, figure, None)
+        } else {
+            self.ended(Outcome::Failed, figure, why)
+        }
+    }
+}
+
+fn significance(
+    evidence: &Evidence,
+    deciding: Option<&TierEvidence>,
+    thresholds: &Thresholds,
+) -> Check {
+    let versus = deciding.map_or_else(Vec::new, |it| {
+        family::against(&it.means, Some(evidence.incumbent), evidence.seed)
+    });
+    let tested = versus
+        .iter()
+        .flatten()
+        .filter(|it| it.p_adjusted.is_some())
+        .count();
+    let p = versus
+        .get(evidence.candidate)
+        .and_then(|it| it.as_ref()?.p_adjusted);
+    let why = p.is_none().then(|| {
+        format!(
+            "It cannot be tested: {MIN_TEST_BLOCKS} scenarios that both pairs have, judged by {}, are needed.",
+            thresholds.deciding_tier()
+        )
+    });
+    Asked::new(
+        "p_adjusted",
+        &format!("better: p over {}", count(tested, "challenger")),
+        Quantity::P,
+        Relation::AtMost,
+        thresholds.level,
+    )
+    .answered(p, why)
+}
+
+fn difference(paired: &Result<PairedDiff, StatsError>, thresholds: &Thresholds) -> [Check; 2] {
+    let why = paired.as_ref().err().map(|_| {
+        "There is no difference to look at: two scenarios that both have are needed.".to_owned()
+    });
+    let figures = paired.as_ref().ok();
+    let bound = format!("lower bound ({:.0} %)", (1.0 - thresholds.level) * 100.0);
+    [
+        Asked::new(
+            "lower_bound",
+            &bound,
+            Quantity::Points,
+            Relation::Above,
+            0.0,
+        )
+        .answered(figures.map(|it| it.lower_bound), why.clone()),
+        Asked::new(
+            "margin",
+            "difference worth having",
+            Quantity::Points,
+            Relation::AtLeast,
+            thresholds.margin,
+        )
+        .answered(figures.map(|it| it.mean), why),
+    ]
+}
+
+fn worst_scenario(
+    evidence: &Evidence,
+    differences: &[Option<f64>],
+    thresholds: &Thresholds,
+) -> Check {
+    let worst = differences
+        .iter()
+        .enumerate()
+        .filter_map(|(place, difference)| Some((place, (*difference)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    let why = match worst {
+        Some((place, _)) => evidence
+            .scenarios
+            .get(place)
+            .map(|name| format!("That is {name}.")),
+        None => Some("No scenario is judged for both pairs.".to_owned()),
+    };
+    Asked::new(
+        "worst_scenario",
+        "worst scenario",
+        Quantity::Points,
+        Relation::AtLeast,
+        thresholds.scenario_floor,
+    )
+    .answered(worst.map(|(_, difference)| difference), why)
+}
+
+fn flags<'a>(
+    deciding: &'a TierEvidence,
+    thresholds: &'a Thresholds,
+) -> impl Iterator<Item = Check> + use<'a> {
+    deciding.flags.iter().map(|flag| {
+        let is_good = flag.weight > 0.0;
+        let (direction, relation, threshold) = if is_good {
+            ("should not fall", Relation::AtLeast, -thresholds.flag_margin)
+        } else {
+            ("should not rise", Relation::AtMost, thresholds.flag_margin)
+        };
+        let asked = Asked::new(
+            &format!("flag.{}", flag.name),
+            &format!("{}: {direction}", flag.name),
+            Quantity::Share,
+            relation,
+            threshold,
+        );
+        let change = flag.candidate.zip(flag.incumbent).map(|(a, b)| a - b);
+        if flag.weight == 0.0 {
+            let why = "The composite does not use it, so neither direction is good.";
+            return asked.ended(Outcome::NotApplicable, change, Some(why.to_owned()));
+        }
+        let why = change
+            .is_none()
+            .then(|| "One of the pairs has no judged candidates.".to_owned());
+        asked.answered(change, why)
+    })
+}
+
+/// Each required tier must put the candidate above the incumbent.
+fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
+    let mut required = thresholds.require.clone();
+    required.sort();
+    required.dedup();
+    let check = |tier: &Tier| {
+        let found = evidence.tiers.iter().find(|it| it.tier == *tier);
+        let differences = found.map_or_else(Vec::new, |it| evidence.differences(it));
+        let shared: Vec<f64> = differences.into_iter().flatten().collect();
+        let mean = assize_stats::describe::mean(&shared);
+        let why = mean.is_none().then(|| {
+            format!("This tier has judged no scenario of both pairs; require in [gate] asks for {tier}.")
+        });
+        Asked::new(
+            &format!("rank.{tier}"),
+            &format!("ranked above by {tier}"),
+            Quantity::Points,
+            Relation::Above,
+            0.0,
+        )
+        .answered(mean, why)
+    };
+    required.iter().map(check).collect()
+}
+
+fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
+    let asked = Asked::new(
+        "double_scored",
+        "candidates that both tiers judged",
+        Quantity::Count,
+        Relation::AtLeast,
+        f64::from(thresholds.double_scored),
+    );
+    if !thresholds.require.contains(&Tier::Auto) {
+        let why = "Only experts are required, so nobody has to agree with them.";
+        return vec![asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))];
+    }
+    let both = |it: &DoubleScored| {
+        let scores = it.expert.iter().zip(&it.auto);
+        scores.filter(|(e, a)| e.is_some() && a.is_some()).count()
+    };
+    let items = evidence.criteria.iter().map(both).min().unwrap_or(0);
+    let is_enough = items >= thresholds.double_scored as usize;
+    let why = (!is_enough).then(|| "How far they agree is not looked at below that.".to_owned());
+    let mut checks = vec![asked.answered(Some(items as f64), why)];
+    if is_enough {
+        for criterion in &evidence.criteria {
+            checks.extend(criterion_checks(criterion, thresholds));
+        }
+    }
+    checks
+}
+
+fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2] {
+    let name = &scores.criterion;
+    let alpha = agreement::alpha(
+        &[scores.expert.clone(), scores.auto.clone()],
+        Metric::Ordinal,
+    );
+    let alpha = alpha.ok().flatten().map(|it| it.alpha);
+    let asked = Asked::new(
+        &format!("agreement.{name}"),
+        &format!("{name}: judges agree (α)"),
+        Quantity::Coefficient,
+        Relation::AtLeast,
+        thresholds.agreement,
+    );
+    let agreement = match alpha {
+        None => {
+            let why = "Both tiers gave every candidate the same score, so it separates nobody.";
+            asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))
+        }
+        Some(alpha)
+            if !Relation::AtLeast.holds(alpha, thresholds.agreement)
+                && Relation::AtLeast.holds(alpha, thresholds.agreement_tentative) =>
+        {
+            tentative(asked, alpha, thresholds)
+        }
+        alpha => asked.answered(alpha, None),
+    };
+    let bias = agreement::compare(&scores.expert, &scores.auto, scores.scale)
+        .ok()
+        .map(|it| it.bias);
+    let why = bias.map(|bias| {
+        let direction = if bias > 0.0 { "higher" } else { "lower" };
+        format!("The automatic tier scores {direction} than the experts.")
+    });
+    let bias = Asked::new(
+        &format!("bias.{name}"),
+        &format!("{name}: bias of auto"),
+        Quantity::Points,
+        Relation::AtMost,
+        thresholds.bias,
+    )
+    .answered(bias.map(f64::abs), why);
+    [agreement, bias]
+}
+
+fn tentative(asked: Asked, alpha: f64, thresholds: &Thresholds) -> Check {
+    let experts_decide = thresholds.deciding_tier() == Tier::Expert;
+    let between = format!(
+        "From {} to {} agreement is tentative",
+        thresholds.agreement_tentative, thresholds.agreement
+    );
+    let (outcome, why) = match thresholds.tentative {
+        Tentative::Warn if experts_decide => (
+            Outcome::Tentative,
+            "let through, because the experts' scores carry the tests",
+        ),
+        Tentative::Warn => (
+            Outcome::Failed,
+            "not enough where automatic scores alone carry the tests",
+        ),
+        Tentative::Block => (Outcome::Failed, "and tentative = \"block\" in [gate]"),
+    };
+    asked.ended(outcome, Some(alpha), Some(format!("{between}: {why}.")))
+}
+
+fn coverage(tier: Tier, deciding: Option<&TierEvidence>, thresholds: &Thresholds) -> Check {
+    let missing = deciding.map(|it| it.missing_cells);
+    let why = missing.is_none().then(|| format!("Nothing is judged by {tier}."));
+    Asked::new(
+        "missing_cells",
+        &format!("cells without {tier} verdicts"),
+        Quantity::Count,
+        Relation::AtMost,
+        f64::from(thresholds.missing_cells),
+    )
+    .answered(missing.map(|it| it as f64), why)
+}
+
+fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) -> Check {
+    let asked = Asked::new(
+        "confirmation",
+        "confirmed on unseen scenarios: p",
+        Quantity::P,
+        Relation::AtMost,
+        thresholds.level,
+    );
+    let Some(found) = &evidence.confirmation else {
+        let why = "The task has no confirmation split.";
+        return asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()));
+    };
+    if !is_clear {
+        let why = "Sealed until every other check passes.";
+        return asked.ended(Outcome::Sealed, None, Some(why.to_owned()));
+    }
+    let failed = |asked: Asked, why: String| asked.ended(Outcome::Failed, None, Some(why));
+    if found.scenarios < MIN_TEST_BLOCKS {
+        let have = count(found.scenarios, "scenario");
+        let why = format!(
+            "The confirmation split has {have}; {MIN_TEST_BLOCKS} are needed for a test: add some to the task."
+        );
+        return failed(asked, why);
+    }
+    if found.missing_cells > thresholds.missing_cells as usize
+        || found.differences.len() < MIN_TEST_BLOCKS
+    {
+        let why = format!(
+            "{} of {} cells of the two pairs are not collected and judged there yet.",
+            found.missing_cells,
+            2 * found.scenarios
+        );
+        return failed(asked, why);
+    }
+    let p = paired::paired_diff(&found.differences, 1.0 - thresholds.level)
+        .ok()
+        .map(|it| {
+            // Without any spread there is no t; then the sign decides.
+            let without_spread = if it.mean > 0.0 { 0.0 } else { 1.0 };
+            it.p_greater.unwrap_or(without_spread)
+        });
+    asked.answered(p, None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The registry: versions of a task's prompts, the alias `champion`, and its history.
+//!
+//! The tables are MLflow's own (a prompt is a registered model that says so in a tag), so that
+//! its registry API can stand on them. `promotions` is ours and append-only: triggers refuse to
+//! change or delete an entry.
+
+use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::session::Session;
+use crate::StoreError;
+use crate::sqlite::Attempt;
+
+/// The history of a task, oldest first.
+pub(crate) fn promotion_list(conn: &Connection, task: &str) -> Attempt<Vec<Promotion>> {
+    let mut list = conn.prepare_cached(
+        "SELECT p.version, p.record FROM promotions p
+         JOIN registered_models m ON m.id = p.model
+         WHERE m.name = ?1 ORDER BY p.number",
+    )?;
+    let rows = list.query_map([task], columns)?;
+    rows.map(|row| promotion_read(task, row?)).collect()
+}
+
+/// The latest entry of a task's history.
+pub(crate) fn champion_get(conn: &Connection, task: &str) -> Attempt<Option<Promotion>> {
+    let mut find = conn.prepare_cached(
+        "SELECT p.version, p.record FROM promotions p
+         JOIN registered_models m ON m.id = p.model
+         WHERE m.name = ?1 ORDER BY p.number DESC LIMIT 1",
+    )?;
+    let row = find.query_row([task], columns).optional()?;
+    row.map(|row| promotion_read(task, row)).transpose()
+}
+
+/// Adds an entry and moves the alias, if nobody was faster; answers the version.
+pub(crate) fn promotion_record(session: &Session, promotion: &Promotion) -> Attempt<u32> {
+    let latest = champion_get(&session.conn, &promotion.task)?;
+    if latest.as_ref().map_or(0, |it| it.number) + 1 != promotion.number {
+        return Err(superseded(promotion, latest.as_ref()).into());
+    }
+    let model = prompt_touch(session, &promotion.task)?;
+    let version = version_touch(session, model, &promotion.champion.prompt_sha256)?;
+    tags_set(session, model, version, promotion)?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO registered_model_aliases (model, alias, version) VALUES (?1, ?2, ?3)
+             ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",
+        )?
+        .execute((model, ALIAS, version))?;
+    let record = serde_json::to_string(promotion).map_err(|error| {
+        StoreError::Conflict(format!("the promotion cannot be kept: {error}"))
+    })?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO promotions (model, number, version, record) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute((model, promotion.number, version, record))?;
+    Ok(version)
+}
+
+fn columns(row: &Row<'_>) -> rusqlite::Result<(u32, String)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promotion> {
+    let read: Result<Promotion, _> = serde_json::from_str(&record);
+    let promotion = read.map_err(|error| {
+        StoreError::Conflict(format!(
+            "an entry in the promotion history of '{task}' cannot be read ({error}): update assize"
+        ))
+    })?;
+    Ok(Promotion {
+        version,
+        ..promotion
+    })
+}
+
+fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
+    let champion = latest.map_or_else(
+        || "there is none any more".to_owned(),
+        |it| format!("now it is {}, since {} by {}", it.champion.pair(), it.at, it.by),
+    );
+    StoreError::Superseded {
+        task: wanted.task.clone(),
+        champion,
+    }
+}
+
+/// The registered prompt of a task, which is made where there is none.
+fn prompt_touch(session: &Session, task: &str) -> Attempt<i64> {
+    let now_ms = session.now_ms();
+    let model = session
+        .conn
+        .prepare_cached(
+            "INSERT INTO registered_models (name, creation_time, last_update_time)
+             VALUES (?1, ?2, ?2)
+             ON CONFLICT (name) DO UPDATE SET last_update_time = ?2
+             RETURNING id",
+        )?
+        .query_row((task, now_ms), |row| row.get(0))?;
+    for (key, value) in PROMPT_TAGS {
+        session
+            .conn
+            .prepare_cached(
+                "INSERT INTO registered_model_tags (model, key, value) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute((model, key, value))?;
+    }
+    Ok(model)
+}
+
+/// The version with this content, which is made where there is none.
+fn version_touch(session: &Session, model: i64, sha256: &str) -> Attempt<u32> {
+    let now_ms = session.now_ms();
+    Ok(session
+        .conn
+        .prepare_cached(
+            "INSERT INTO model_versions
+                 (model, version, sha256, source, creation_time, last_update_time)
+             SELECT ?1, coalesce(max(version), 0) + 1, ?2, 'dummy-source', ?3, ?3
+             FROM model_versions WHERE model = ?1
+             ON CONFLICT (model, sha256) DO UPDATE SET last_update_time = ?3
+             RETURNING version",
+        )?
+        .query_row((model, sha256, now_ms), |row| row.get(0))?)
+}
+
+fn tags_set(session: &Session, model: i64, version: u32, promotion: &Promotion) -> Attempt<()> {
+    session
+        .conn
+        .prepare_cached(
+            "DELETE FROM model_version_tags
+             WHERE model = ?1 AND version = ?2 AND key LIKE 'assize.%'",
+        )?
+        .execute((model, version))?;
+    let mut insert = session.conn.prepare_cached(
+        "INSERT INTO model_version_tags (model, version, key, value) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (model, version, key) DO UPDATE SET value = excluded.value",
+    )?;
+    for (key, value) in version_tags(promotion) {
+        insert.execute((model, version, key, value))?;
+    }
+    Ok(())
+}
