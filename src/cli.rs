@@ -29,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   assize judge export --experiment tip-bench --out judge.json
   assize judge apply judge.json --judge-kind human
   assize compare --experiment tip-bench -o board.html
+  assize promote --experiment tip-bench --dry-run
 
 Exit codes: 0 done · 1 a service, file or network failed · 2 bad usage or invalid input ·
 3 it ran, and a gate or threshold said no · 4 finished, but some cells failed · 130 interrupted";
@@ -79,6 +80,8 @@ pub enum Command {
     Judge(Judge),
     /// Rank the (model, prompt) pairs
     Compare(Compare),
+    /// Run the gate on the winner and move the alias champion
+    Promote(Promote),
     /// Look at what is tracked
     #[command(subcommand)]
     Experiments(Experiments),
@@ -269,7 +272,7 @@ pub struct Compare {
     /// Whose verdicts count [default: expert where it has judged anything, else auto]
     #[arg(long, value_name = "expert|auto")]
     pub tier: Option<assize_domain::judge::Tier>,
-    /// What the others are compared with [default: the first model and prompt]
+    /// What the others are compared with [default: the champion, else the first model and prompt]
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub incumbent: Option<String>,
     /// Which scenarios
@@ -290,6 +293,49 @@ pub enum Format {
     Csv,
     Md,
     Html,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  assize promote --experiment tip-bench --dry-run
+  assize promote --experiment tip-bench --note 'shorter and kinder'
+  assize promote history
+  assize promote rollback --note 'users complained'
+
+Exit codes: 0 promoted, or with --dry-run would be · 3 the gate says no ·
+1 somebody else promoted meanwhile; run it again. The thresholds are [gate] in assize.toml."
+)]
+pub struct Promote {
+    #[command(subcommand)]
+    pub action: Option<PromoteAction>,
+    #[arg(long, required = true)]
+    pub experiment: Option<String>,
+    /// Who should be promoted [default: the winner of the selection split]
+    #[arg(long, value_name = "MODEL/PROMPT")]
+    pub candidate: Option<String>,
+    /// Whom it must beat [default: the champion, else the first model and prompt]
+    #[arg(long, value_name = "MODEL/PROMPT")]
+    pub incumbent: Option<String>,
+    /// Run the gate and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Why, for the history
+    #[arg(long, value_name = "WHY")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PromoteAction {
+    /// Who was champion, since when, by whom and why
+    History,
+    /// Bring the previous champion back
+    Rollback {
+        /// Why, for the history
+        #[arg(long, value_name = "WHY")]
+        note: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

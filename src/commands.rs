@@ -20,6 +20,7 @@ pub mod demo;
 pub mod experiments;
 pub mod judge;
 pub mod models;
+pub mod promote;
 pub mod runs;
 pub mod task;
 

@@ -18,6 +18,8 @@ use session::Session;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done,
+    /// It ran, and the gate said no.
+    Refused,
     /// Finished, but some cells failed.
     CellsFailed,
     /// The user stopped it; the work so far is kept.
@@ -31,6 +33,7 @@ impl From<Exit> for ExitCode {
         match exit {
             Exit::Done => Self::SUCCESS,
             Exit::Invalid => Self::from(2),
+            Exit::Refused => Self::from(3),
             Exit::CellsFailed => Self::from(4),
             Exit::Interrupted => Self::from(130),
         }
@@ -55,6 +58,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Collect(args) => commands::collect::run(&session, args),
         Command::Judge(args) => commands::judge::run(&session, args),
         Command::Compare(args) => commands::compare::run(&session, args),
+        Command::Promote(args) => commands::promote::run(&session, args),
         Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),
         Command::Runs(args) => commands::runs::run(&session, args),
         Command::Config => session

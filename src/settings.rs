@@ -10,6 +10,7 @@ use std::path::Path;
 use assize_domain::model::ModelId;
 use assize_domain::scenario::Split;
 use assize_domain::task::TaskDefaults;
+use assize_pipeline::promote::Thresholds;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -47,11 +48,14 @@ pub struct Settings {
     pub assume_size: Vec<String>,
     pub threads: usize,
     pub fast: bool,
+    /// What `assize promote` asks for.
+    pub gate: Thresholds,
 }
 
 /// Layers of settings, merged.
 #[derive(Debug)]
 pub struct Layers {
+    /// By key; `gate.margin` is `margin` of the table `[gate]`.
     values: Table,
     origins: BTreeMap<String, String>,
 }
@@ -74,7 +78,7 @@ impl Layers {
             .parse()
             .map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
         let mut layers = Self {
-            values,
+            values: flatten(values),
             origins: BTreeMap::new(),
         };
         let proposed =
@@ -98,7 +102,7 @@ impl Layers {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
             BadSettings::one(format!("{}: {error}", path.display()))
         })?;
-        for (key, value) in table {
+        for (key, value) in flatten(table) {
             if !self.values.contains_key(&key) {
                 let message = format!(
                     "{}: there is no setting '{key}'{}",
@@ -115,10 +119,15 @@ impl Layers {
     /// `ASSIZE_N_TIPS` and the like.
     pub fn environment(&mut self, environment: &Environment) -> Result<(), BadSettings> {
         for (suffix, text) in environment.with_prefix("ASSIZE_") {
-            let key = suffix.to_lowercase();
-            let Some(known) = self.values.get(&key).filter(|_| !text.is_empty()) else {
+            let name = suffix.to_lowercase();
+            let found = self
+                .values
+                .iter()
+                .find(|(key, _)| key.replace('.', "_") == name);
+            let Some((key, known)) = found.filter(|_| !text.is_empty()) else {
                 continue;
             };
+            let key = key.clone();
             let origin = format!("ASSIZE_{suffix}");
             let value = from_text(known, text).ok_or_else(|| {
                 BadSettings::one(format!(
@@ -176,10 +185,10 @@ impl Layers {
                 },
             )
         };
-        let mut settings: Settings = serde_path_to_error::deserialize(self.values.clone())
+        let mut settings: Settings = serde_path_to_error::deserialize(nest(self.values.clone()))
             .map_err(|error| {
                 let path = error.path().to_string();
-                let key = path.split(['[', '.']).next().unwrap_or_default().to_owned();
+                let key = path.split('[').next().unwrap_or_default().to_owned();
                 BadSettings::one(format!(
                     "{}: {}",
                     origin(&key),
@@ -191,7 +200,7 @@ impl Layers {
         let problems: Vec<String> = settings
             .problems()
             .into_iter()
-            .map(|(key, message)| format!("{} {message}", origin(key)))
+            .map(|(key, message)| format!("{} {message}", origin(&key)))
             .collect();
         if problems.is_empty() {
             Ok(settings)
@@ -202,9 +211,15 @@ impl Layers {
 }
 
 impl Settings {
-    fn problems(&self) -> Vec<(&'static str, String)> {
-        let numbers = self.number_problems();
-        numbers.into_iter().chain(self.name_problems()).collect()
+    fn problems(&self) -> Vec<(String, String)> {
+        let own = self
+            .number_problems()
+            .into_iter()
+            .chain(self.name_problems());
+        let own = own.map(|(key, message)| (key.to_owned(), message));
+        let gate = self.gate.problems().into_iter();
+        let gate = gate.map(|(key, message)| (format!("gate.{key}"), message));
+        own.chain(gate).collect()
     }
 
     fn number_problems(&self) -> Vec<(&'static str, String)> {
@@ -306,6 +321,42 @@ impl Settings {
     }
 }
 
+/// One table of keys: what is in a table `[gate]` gets keys such as `gate.margin`.
+fn flatten(table: Table) -> Table {
+    let mut flat = Table::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => flat.extend(
+                inner
+                    .into_iter()
+                    .map(|(name, value)| (format!("{key}.{name}"), value)),
+            ),
+            value => {
+                flat.insert(key, value);
+            }
+        }
+    }
+    flat
+}
+
+/// The opposite of [`flatten`].
+fn nest(flat: Table) -> Table {
+    let mut table = Table::new();
+    for (key, value) in flat {
+        let Some((outer, name)) = key.split_once('.') else {
+            table.insert(key, value);
+            continue;
+        };
+        let inner = table
+            .entry(outer)
+            .or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(inner) = inner {
+            inner.insert(name.to_owned(), value);
+        }
+    }
+    table
+}
+
 fn parse_size(text: &str) -> Option<(String, f64)> {
     let (model, billions) = text.rsplit_once('=')?;
     let billions: f64 = billions.trim().trim_end_matches(['b', 'B']).parse().ok()?;
@@ -399,5 +450,27 @@ mod tests {
         let mut layers = layers();
         layers.flag("models", Some("a, b,a".to_owned()));
         assert_eq!(layers.finish().expect("valid").models, ["a", "b"]);
+    }
+
+    #[test]
+    fn the_gate_s_defaults_are_those_of_the_code() {
+        let settings = layers().finish().expect("valid");
+        assert_eq!(settings.gate, Thresholds::default());
+    }
+
+    #[test]
+    fn tables_are_set_key_by_key() {
+        let mut layers = layers();
+        let table: Table = "[gate]\nmargin = 1\nrequire = \"expert\"\nbias = -1"
+            .parse()
+            .expect("TOML");
+        for (key, value) in flatten(table) {
+            layers.set(&key, value, "assize.toml");
+        }
+        let error = layers.finish().expect_err("a bias below zero");
+        assert_eq!(
+            error.0,
+            ["gate.bias (from assize.toml) is -1: use 0 or more points"]
+        );
     }
 }

@@ -68,7 +68,7 @@ fn render(
             let style = Style {
                 width: session.output.width,
                 color,
-                promote_exists: false,
+                promote_exists: true,
             };
             assize_report::terminal::table(board, style)
         }

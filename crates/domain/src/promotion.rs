@@ -295,7 +295,10 @@ mod tests {
             Some("chat")
         );
         let text = tag(&promotion, "mlflow.prompt.text").unwrap_or_default();
-        assert!(text.starts_with(r#"[{"role":"system","content":"Be brief."}"#), "{text}");
+        assert!(
+            text.starts_with(r#"[{"role":"system","content":"Be brief."}"#),
+            "{text}"
+        );
     }
 
     #[test]

@@ -50,7 +50,9 @@ pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderb
         },
     };
     let mut board = rank::rank(&scores, tier, incumbent, options)?;
-    board.warnings.extend(warning.filter(|_| !board.rows.is_empty()));
+    board
+        .warnings
+        .extend(warning.filter(|_| !board.rows.is_empty()));
     Ok(board)
 }
 

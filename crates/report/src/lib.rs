@@ -1,6 +1,6 @@
 //! A [`Leaderboard`](assize_domain::leaderboard::Leaderboard) turned into what people read.
 //!
-//! One module a format: [`terminal`], [`markdown`], [`csv`], [`html`], and [`svg`] for the charts
+//! [`gate`] does the same for the promotion gate. One module a format: [`terminal`], [`markdown`], [`csv`], [`html`], and [`svg`] for the charts
 //! that the page and the web panel share. Sentences live in `words` and numbers in `figure`, so
 //! that every format says the same in the same way.
 //!
@@ -13,6 +13,7 @@
 //! escaping.
 
 pub mod csv;
+pub mod gate;
 pub mod html;
 pub mod markdown;
 pub mod svg;

@@ -13,13 +13,13 @@ mod paint;
 
 use assize_domain::leaderboard::Leaderboard;
 
-use self::paint::{Paint, painted};
+pub(crate) use self::paint::{Paint, painted};
 use crate::figure;
 use crate::text::{clean, shorten, width, wrap};
 use crate::words::{self, Next};
 
 /// Nothing sensible fits into fewer columns.
-const MIN_WIDTH: usize = 40;
+pub(crate) const MIN_WIDTH: usize = 40;
 /// Sentences longer than this are hard to read.
 const MAX_TEXT_WIDTH: usize = 100;
 

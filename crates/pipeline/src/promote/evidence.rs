@@ -47,8 +47,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
         .map(|(tier, judged)| {
             Ok(TierEvidence {
                 tier,
-                means: rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?
-                    .means(),
+                means: rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?.means(),
                 flags: Vec::new(),
                 missing_cells: 0,
             })
@@ -215,7 +214,10 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
         .collect();
     let lacking = |arm: usize, scenario: usize| {
         let runs = scores.runs_of(arm).iter().filter(|it| **it == scenario);
-        let complete = judged.cells.get(&(arm, scenario)).map_or(0, |it| it.complete);
+        let complete = judged
+            .cells
+            .get(&(arm, scenario))
+            .map_or(0, |it| it.complete);
         runs.count().max(1).saturating_sub(complete)
     };
     let cells = scenarios

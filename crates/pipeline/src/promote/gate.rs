@@ -261,7 +261,11 @@ fn flags<'a>(
     deciding.flags.iter().map(|flag| {
         let is_good = flag.weight > 0.0;
         let (direction, relation, threshold) = if is_good {
-            ("should not fall", Relation::AtLeast, -thresholds.flag_margin)
+            (
+                "should not fall",
+                Relation::AtLeast,
+                -thresholds.flag_margin,
+            )
         } else {
             ("should not rise", Relation::AtMost, thresholds.flag_margin)
         };
@@ -295,7 +299,9 @@ fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
         let shared: Vec<f64> = differences.into_iter().flatten().collect();
         let mean = assize_stats::describe::mean(&shared);
         let why = mean.is_none().then(|| {
-            format!("This tier has judged no scenario of both pairs; require in [gate] asks for {tier}.")
+            format!(
+                "This tier has judged no scenario of both pairs; require in [gate] asks for {tier}."
+            )
         });
         Asked::new(
             &format!("rank.{tier}"),
@@ -404,7 +410,9 @@ fn tentative(asked: Asked, alpha: f64, thresholds: &Thresholds) -> Check {
 
 fn coverage(tier: Tier, deciding: Option<&TierEvidence>, thresholds: &Thresholds) -> Check {
     let missing = deciding.map(|it| it.missing_cells);
-    let why = missing.is_none().then(|| format!("Nothing is judged by {tier}."));
+    let why = missing
+        .is_none()
+        .then(|| format!("Nothing is judged by {tier}."));
     Asked::new(
         "missing_cells",
         &format!("cells without {tier} verdicts"),

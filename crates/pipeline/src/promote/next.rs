@@ -8,15 +8,28 @@ use super::PromoteOptions;
 use super::evidence::Case;
 use crate::compare::read::Arm;
 
-/// One step: a command to type, as words that nobody has quoted yet, or advice.
+/// One step: a command to type, or advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    Command(Vec<String>),
+    /// `assize VERB` with these flags, whose values nobody has quoted yet; a flag that takes no
+    /// value has an empty one.
+    Command {
+        verb: &'static str,
+        flags: Vec<(&'static str, String)>,
+    },
     Words(&'static str),
 }
 
-/// Params that change the output, as collect's flags.
-const SHAPING: [&str; 5] = ["n_tips", "temperature", "max_tokens", "num_ctx", "seed"];
+/// Params of a run that collect takes as flags: what changes the output, and whom to ask.
+const REPEATED: [(&str, &str); 7] = [
+    ("n_tips", "--n-tips"),
+    ("temperature", "--temperature"),
+    ("max_tokens", "--max-tokens"),
+    ("num_ctx", "--num-ctx"),
+    ("seed", "--seed"),
+    ("script", "--script"),
+    ("base_url", "--base-url"),
+];
 
 /// The steps that would let the failed checks pass, or show that they should not.
 pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> Vec<Step> {
@@ -51,7 +64,11 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
     }
     judge.sort();
     judge.dedup();
-    steps.extend(judge.into_iter().flat_map(|tier| judge_steps(tier, options)));
+    steps.extend(
+        judge
+            .into_iter()
+            .flat_map(|tier| judge_steps(tier, options)),
+    );
     if failed("agreement") || failed("bias") {
         steps.push(Step::Words(
             "The tiers do not agree well enough: look at where they differ, sharpen the rubric's \
@@ -74,55 +91,49 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
 
 /// The command that collects one pair, as the experiment was collected.
 fn collect(arm: &Arm, split: Split, case: &Case, options: &PromoteOptions<'_>) -> Step {
-    let mut words = command("collect", options);
-    words.extend(["--models".to_owned(), arm.model.clone()]);
-    words.extend(["--prompts".to_owned(), arm.prompt.clone()]);
-    words.extend(["--split".to_owned(), split.to_string()]);
+    let mut flags = Vec::new();
+    if options.task_name != assize_domain::builtin::DEFAULT {
+        flags.push(("--task", options.task_name.to_owned()));
+    }
+    flags.extend([
+        ("--experiment", options.experiment.to_owned()),
+        ("--models", arm.model.clone()),
+        ("--prompts", arm.prompt.clone()),
+        ("--split", split.to_string()),
+    ]);
     let param = |key: &str| {
         let found = case.params.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.clone())
     };
-    for key in SHAPING {
-        if let Some(value) = param(key) {
-            words.extend([format!("--{}", key.replace('_', "-")), value]);
-        }
-    }
+    let repeated = REPEATED
+        .iter()
+        .filter_map(|(key, flag)| Some((*flag, param(key)?)));
+    flags.extend(repeated.filter(|(_, value)| !value.is_empty()));
     if param("diversity").as_deref() == Some("true") {
-        words.push("--diversity".to_owned());
+        flags.push(("--diversity", String::new()));
     }
-    for key in ["script", "base_url"] {
-        if let Some(value) = param(key).filter(|it| !it.is_empty()) {
-            words.extend([format!("--{}", key.replace('_', "-")), value]);
-        }
+    Step::Command {
+        verb: "collect",
+        flags,
     }
-    Step::Command(words)
 }
 
 fn judge_steps(tier: Tier, options: &PromoteOptions<'_>) -> Vec<Step> {
-    let mut words = command("judge", options);
+    let step = |verb, flag, value: &str| Step::Command {
+        verb,
+        flags: vec![
+            ("--experiment", options.experiment.to_owned()),
+            (flag, value.to_owned()),
+        ],
+    };
     match tier {
-        Tier::Auto => {
-            words.insert(2, "auto".to_owned());
-            words.extend(["--judge".to_owned(), "MODEL".to_owned()]);
-            vec![Step::Command(words)]
-        }
-        Tier::Expert => {
-            words.insert(2, "export".to_owned());
-            words.extend(["--out".to_owned(), "judge.json".to_owned()]);
-            let apply = ["assize", "judge", "apply", "judge.json"];
-            vec![
-                Step::Command(words),
-                Step::Command(apply.map(str::to_owned).to_vec()),
-            ]
-        }
+        Tier::Auto => vec![step("judge auto", "--judge", "MODEL")],
+        Tier::Expert => vec![
+            step("judge export", "--out", "judge.json"),
+            Step::Command {
+                verb: "judge apply judge.json",
+                flags: Vec::new(),
+            },
+        ],
     }
-}
-
-fn command(verb: &str, options: &PromoteOptions<'_>) -> Vec<String> {
-    let mut words = vec!["assize".to_owned(), verb.to_owned()];
-    if verb == "collect" && options.task_name != assize_domain::builtin::DEFAULT {
-        words.extend(["--task".to_owned(), options.task_name.to_owned()]);
-    }
-    words.extend(["--experiment".to_owned(), options.experiment.to_owned()]);
-    words
 }

@@ -48,7 +48,7 @@ impl Default for Thresholds {
             require: vec![Tier::Auto, Tier::Expert],
             level: 0.05,
             margin: 0.5,
-            flag_margin: 0.05,
+            flag_margin: 0.1,
             scenario_floor: -2.0,
             missing_cells: 0,
             double_scored: 30,

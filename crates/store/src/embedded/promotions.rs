@@ -49,9 +49,8 @@ pub(crate) fn promotion_record(session: &Session, promotion: &Promotion) -> Atte
              ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",
         )?
         .execute((model, ALIAS, version))?;
-    let record = serde_json::to_string(promotion).map_err(|error| {
-        StoreError::Conflict(format!("the promotion cannot be kept: {error}"))
-    })?;
+    let record = serde_json::to_string(promotion)
+        .map_err(|error| StoreError::Conflict(format!("the promotion cannot be kept: {error}")))?;
     session
         .conn
         .prepare_cached(
@@ -81,7 +80,14 @@ fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promo
 fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
     let champion = latest.map_or_else(
         || "there is none any more".to_owned(),
-        |it| format!("now it is {}, since {} by {}", it.champion.pair(), it.at, it.by),
+        |it| {
+            format!(
+                "now it is {}, since {} by {}",
+                it.champion.pair(),
+                it.at,
+                it.by
+            )
+        },
     );
     StoreError::Superseded {
         task: wanted.task.clone(),

@@ -70,7 +70,8 @@ fn the_alias_follows_the_history_and_contents_are_registered_once() {
     assert_eq!(rows(&conn, alias), ["champion1"]);
     let text = "SELECT value FROM model_version_tags WHERE key = 'mlflow.prompt.text'";
     assert_eq!(rows(&conn, text), ["Say {{ x }}", "Say {{ x }}"]);
-    let latest = "SELECT value FROM model_version_tags WHERE key = 'assize.promotion' AND version = 1";
+    let latest =
+        "SELECT value FROM model_version_tags WHERE key = 'assize.promotion' AND version = 1";
     assert_eq!(rows(&conn, latest), ["3"]);
 }
 
@@ -99,7 +100,10 @@ fn the_history_cannot_be_changed() {
     let path = dir.path().join("assize.db");
     open(&path).promotion_record(&promotion(1, "v1")).unwrap();
     let conn = Connection::open(&path).unwrap();
-    for sql in ["UPDATE promotions SET record = ''", "DELETE FROM promotions"] {
+    for sql in [
+        "UPDATE promotions SET record = ''",
+        "DELETE FROM promotions",
+    ] {
         let error = conn.execute(sql, []).unwrap_err().to_string();
         assert!(error.contains("never"), "{error}");
     }

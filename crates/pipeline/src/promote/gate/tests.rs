@@ -1,0 +1,332 @@
+//! The gate on evidence made by hand: it passes, and each check fails alone.
+
+use assize_stats::bootstrap::bootstrap_mean_exact;
+use serde_json::Value;
+
+use super::*;
+
+/// Four challengers, of which the first is two points ahead; judges who agree.
+fn sound() -> Evidence {
+    let incumbent = [10.0, 11.0, 9.0, 12.0, 10.5, 8.0, 9.5, 11.5];
+    let ahead = [2.0, 2.5, 1.5, 2.0, 3.0, 2.0, 1.0, 2.0];
+    let tier = |tier| TierEvidence {
+        tier,
+        means: vec![
+            incumbent.map(Some).to_vec(),
+            incumbent
+                .iter()
+                .zip(ahead)
+                .map(|(it, more)| Some(it + more))
+                .collect(),
+            rolled(&incumbent, 1),
+            rolled(&incumbent, 3),
+            rolled(&incumbent, 4),
+        ],
+        flags: vec![
+            flag("format_ok", 2.0, 0.9, 0.9),
+            flag("overlong", -1.0, 0.1, 0.1),
+        ],
+        missing_cells: 0,
+    };
+    let levels = || (0..40).map(|item| Some(1 + item % 5)).collect();
+    Evidence {
+        candidate: 1,
+        incumbent: 0,
+        scenarios: (1..=8).map(|n| format!("s{n}")).collect(),
+        tiers: vec![tier(Tier::Expert), tier(Tier::Auto)],
+        criteria: vec![DoubleScored {
+            criterion: "tone".to_owned(),
+            scale: Scale { low: 1, high: 5 },
+            expert: levels(),
+            auto: levels(),
+        }],
+        confirmation: Some(Confirmation {
+            differences: ahead.to_vec(),
+            scenarios: 8,
+            missing_cells: 0,
+        }),
+        seed: 42,
+    }
+}
+
+fn rolled(scores: &[f64; 8], by: usize) -> Vec<Option<f64>> {
+    let mut scores = *scores;
+    scores.rotate_left(by);
+    scores.map(Some).to_vec()
+}
+
+fn flag(name: &str, weight: f64, candidate: f64, incumbent: f64) -> FlagShares {
+    FlagShares {
+        name: name.to_owned(),
+        weight,
+        candidate: Some(candidate),
+        incumbent: Some(incumbent),
+    }
+}
+
+fn failures(evidence: &Evidence, thresholds: &Thresholds) -> Vec<String> {
+    let ruling = gate(evidence, thresholds);
+    let failed: Vec<String> = ruling
+        .checks
+        .iter()
+        .filter(|check| check.outcome == Outcome::Failed)
+        .map(|check| check.name.clone())
+        .collect();
+    assert_eq!(ruling.passed, failed.is_empty(), "{:#?}", ruling.checks);
+    failed
+}
+
+fn outcome(evidence: &Evidence, thresholds: &Thresholds, name: &str) -> Outcome {
+    let ruling = gate(evidence, thresholds);
+    let found = ruling.checks.iter().find(|check| check.name == name);
+    found.map(|check| check.outcome).expect("the check")
+}
+
+/// Changes the sound evidence and expects exactly these checks to fail.
+#[track_caller]
+fn check(change: impl FnOnce(&mut Evidence), expected: &[&str]) {
+    let mut evidence = sound();
+    change(&mut evidence);
+    assert_eq!(failures(&evidence, &Thresholds::default()), expected);
+}
+
+fn set_differences(evidence: &mut Evidence, differences: [f64; 8]) {
+    for tier in &mut evidence.tiers {
+        tier.means[1] = tier.means[0]
+            .iter()
+            .zip(differences)
+            .map(|(it, more)| it.map(|it| it + more))
+            .collect();
+    }
+}
+
+#[test]
+fn sound_evidence_passes_every_check() {
+    let ruling = gate(&sound(), &Thresholds::default());
+    assert!(ruling.passed, "{:#?}", ruling.checks);
+    let names: Vec<&str> = ruling.checks.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "p_adjusted",
+            "lower_bound",
+            "margin",
+            "worst_scenario",
+            "flag.format_ok",
+            "flag.overlong",
+            "rank.expert",
+            "rank.auto",
+            "double_scored",
+            "agreement.tone",
+            "bias.tone",
+            "missing_cells",
+            "confirmation"
+        ]
+    );
+    assert!(ruling.checks.iter().all(|it| it.outcome == Outcome::Passed));
+}
+
+#[test]
+fn each_check_fails_alone() {
+    // Alone it would be significant; over four challengers it is not.
+    check(
+        |it| set_differences(it, [2.0, 1.6, -0.9, 2.0, -0.4, 1.8, 1.4, -0.3]),
+        &["p_adjusted"],
+    );
+    check(
+        |it| set_differences(it, [0.4, 0.5, 0.3, 0.4, 0.6, 0.4, 0.2, 0.4]),
+        &["margin"],
+    );
+    check(
+        |it| set_differences(it, [3.0, 3.5, 4.0, 3.0, 3.5, 4.0, 3.0, -2.1]),
+        &["worst_scenario"],
+    );
+    check(
+        |it| it.tiers[0].flags[0].candidate = Some(0.79),
+        &["flag.format_ok"],
+    );
+    check(
+        |it| it.tiers[0].flags[1].candidate = Some(0.21),
+        &["flag.overlong"],
+    );
+    check(
+        |it| it.tiers[1].means[1] = it.tiers[1].means[0].clone(),
+        &["rank.auto"],
+    );
+    check(
+        |it| {
+            it.criteria[0].expert.truncate(29);
+            it.criteria[0].auto.truncate(29);
+        },
+        &["double_scored"],
+    );
+    check(
+        |it| it.criteria[0].auto.swap_with_slice(&mut scrambled()),
+        &["agreement.tone"],
+    );
+    check(
+        |it| {
+            let most = it.criteria[0].auto.iter_mut().step_by(3);
+            most.for_each(|score| *score = score.map(|it| (it + 1).min(6)));
+            it.criteria[0].scale.high = 6;
+        },
+        &["bias.tone"],
+    );
+    check(|it| it.tiers[0].missing_cells = 1, &["missing_cells"]);
+    let confirmation = |differences: &[f64], scenarios, missing_cells| Confirmation {
+        differences: differences.to_vec(),
+        scenarios,
+        missing_cells,
+    };
+    let flat = [1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.1];
+    for found in [
+        confirmation(&flat, 8, 0),
+        confirmation(&[2.0; 7], 8, 1),
+        confirmation(&[], 8, 16),
+        confirmation(&[2.0; 4], 4, 0),
+    ] {
+        check(|it| it.confirmation = Some(found), &["confirmation"]);
+    }
+}
+
+/// The levels in another order, so that the mean stays and agreement goes.
+fn scrambled() -> Vec<Option<i32>> {
+    (0..40)
+        .map(|item| Some(1 + (item * 2 + item / 5) % 5))
+        .collect()
+}
+
+#[test]
+fn the_confirmation_stays_sealed_until_the_rest_passes() {
+    let mut evidence = sound();
+    evidence.tiers[0].missing_cells = 1;
+    let thresholds = Thresholds::default();
+    assert_eq!(
+        outcome(&evidence, &thresholds, "confirmation"),
+        Outcome::Sealed
+    );
+    evidence.confirmation = None;
+    assert_eq!(
+        outcome(&evidence, &thresholds, "confirmation"),
+        Outcome::NotApplicable
+    );
+}
+
+#[test]
+fn tentative_agreement_passes_where_experts_carry_the_tests() {
+    let mut evidence = sound();
+    for place in [0, 6, 12] {
+        evidence.criteria[0].auto.swap(place, place + 2);
+    }
+    let mut thresholds = Thresholds {
+        agreement: 0.95,
+        ..Thresholds::default()
+    };
+    let tentative = |thresholds: &Thresholds| outcome(&evidence, thresholds, "agreement.tone");
+    assert_eq!(tentative(&thresholds), Outcome::Tentative);
+    assert!(gate(&evidence, &thresholds).passed);
+    thresholds.tentative = Tentative::Block;
+    assert_eq!(tentative(&thresholds), Outcome::Failed);
+    thresholds.tentative = Tentative::Warn;
+    thresholds.require = vec![Tier::Auto];
+    assert_eq!(tentative(&thresholds), Outcome::Failed);
+}
+
+#[test]
+fn only_required_tiers_are_asked() {
+    let mut evidence = sound();
+    evidence.tiers.truncate(1);
+    evidence.criteria.clear();
+    let expert = Thresholds {
+        require: vec![Tier::Expert],
+        ..Thresholds::default()
+    };
+    assert!(failures(&evidence, &expert).is_empty());
+    assert_eq!(
+        failures(&evidence, &Thresholds::default()),
+        ["rank.auto", "double_scored"]
+    );
+}
+
+#[test]
+fn nothing_to_look_at_fails_and_never_panics() {
+    for evidence in [
+        Evidence::default(),
+        Evidence {
+            tiers: vec![TierEvidence {
+                tier: Tier::Expert,
+                means: vec![vec![None, Some(f64::NAN)], vec![Some(1.0), Some(2.0)]],
+                flags: vec![flag("dull", 0.0, 0.0, 1.0)],
+                missing_cells: 0,
+            }],
+            ..sound()
+        },
+    ] {
+        let failed = failures(&evidence, &Thresholds::default());
+        assert!(failed.contains(&"p_adjusted".to_owned()), "{failed:?}");
+        assert!(failed.contains(&"margin".to_owned()), "{failed:?}");
+    }
+}
+
+#[test]
+fn judges_who_never_vary_separate_nobody() {
+    let mut evidence = sound();
+    evidence.criteria[0].expert = vec![Some(4); 40];
+    evidence.criteria[0].auto = vec![Some(4); 40];
+    let thresholds = Thresholds::default();
+    assert_eq!(
+        outcome(&evidence, &thresholds, "agreement.tone"),
+        Outcome::NotApplicable
+    );
+    assert!(gate(&evidence, &thresholds).passed);
+}
+
+#[test]
+fn equal_differences_are_confirmed_by_their_sign() {
+    let mut evidence = sound();
+    let thresholds = Thresholds::default();
+    for (difference, expected) in [(2.0, Outcome::Passed), (0.0, Outcome::Failed)] {
+        evidence.confirmation = Some(Confirmation {
+            differences: vec![difference; 8],
+            scenarios: 8,
+            missing_cells: 0,
+        });
+        assert_eq!(outcome(&evidence, &thresholds, "confirmation"), expected);
+    }
+}
+
+/// The reference data: m2/p0 leads the incumbent m1/p0, and a percentile bootstrap believes it.
+#[test]
+fn m2_p0_is_rejected_where_a_percentile_bootstrap_would_have_promoted_it() {
+    let text = include_str!("../../../../stats/tests/data/leaderboard.json");
+    let data: Value = serde_json::from_str(text).expect("JSON");
+    let arms = &data["reference"]["per_arm"];
+    let names = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
+    let means: Vec<Vec<Option<f64>>> = names
+        .iter()
+        .map(|name| {
+            let means = arms[name]["scenario_means"].as_array().expect("means");
+            means.iter().map(Value::as_f64).collect()
+        })
+        .collect();
+    let rate = |name: &str, flag: &str| arms[name][format!("{flag}_rate")].as_f64();
+    let shares = |name: &str, weight| FlagShares {
+        name: name.to_owned(),
+        weight,
+        candidate: rate("m2/p0", name),
+        incumbent: rate("m1/p0", name),
+    };
+    let mut evidence = sound();
+    evidence.candidate = 3;
+    evidence.confirmation = None;
+    for tier in &mut evidence.tiers {
+        tier.means.clone_from(&means);
+        tier.flags = vec![shares("format_ok", 2.0), shares("overlong", -1.0)];
+    }
+    let differences = evidence.differences(&evidence.tiers[0]);
+    let differences: Vec<f64> = differences.into_iter().flatten().collect();
+    let bootstrap = bootstrap_mean_exact(&differences, 0.95).expect("an interval");
+    assert!(bootstrap.interval.low > 0.0, "{bootstrap:?}");
+    let failed = failures(&evidence, &Thresholds::default());
+    assert!(failed.contains(&"p_adjusted".to_owned()), "{failed:?}");
+}

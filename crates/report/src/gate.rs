@@ -1,0 +1,152 @@
+//! The promotion gate on a terminal: every check with its figure and what it needs.
+//!
+//! A symbol and a word say how each check ended; colour only repeats it. Commands are broken as
+//! shells continue them and never shortened, because they are there to be pasted.
+
+use assize_domain::promotion::{Check, GateReport, Outcome, Quantity, Relation};
+
+use crate::figure;
+use crate::terminal::{MIN_WIDTH, Paint, painted};
+use crate::text::{clean, shell_word, shorten, width, wrap};
+
+/// Columns that the figures take.
+const FIGURES: usize = 33;
+
+/// The table of checks. Ends with a line break.
+pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
+    let columns = columns.clamp(MIN_WIDTH, 100);
+    let mut lines = Vec::new();
+    for (role, pair) in [
+        ("Candidate", &report.candidate),
+        ("Incumbent", &report.incumbent),
+    ] {
+        let name = shorten(&clean(&pair.to_string()), columns - 12);
+        lines.push(format!(" {role}  {}", painted(&name, Paint::Strong, color)));
+    }
+    lines.push(String::new());
+    let longest = report.checks.iter().map(|it| width(&clean(&it.about)));
+    let room = longest.max().unwrap_or(0).clamp(5, columns - FIGURES - 4);
+    let row = |mark: &str, about: &str, figure: &str, needs: &str, result: &str| {
+        let about = shorten(&clean(about), room);
+        let gap = " ".repeat(room - width(&about));
+        format!(" {mark}  {about}{gap}  {figure:>9}  {needs:<9}  {result}")
+    };
+    let heading = row(" ", "check", "figure", "needs", "result");
+    lines.push(painted(&heading, Paint::Faint, color));
+    for check in &report.checks {
+        let (mark, result, paint) = ending(check.outcome);
+        let (figure, needs) = numbers(check);
+        let line = row(mark, &check.about, &figure, &needs, result);
+        lines.push(painted(&line, paint, color));
+        for line in wrap(&clean(check.why.as_deref().unwrap_or("")), columns - 6) {
+            lines.push(format!("      {}", painted(&line, Paint::Faint, color)));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// What the checks come to, in one sentence.
+pub fn sentence(report: &GateReport) -> String {
+    let failed = report.failures().count();
+    let tentative = report
+        .checks
+        .iter()
+        .any(|it| it.outcome == Outcome::Tentative);
+    let sentence = if report.passed && tentative {
+        format!(
+            "The gate lets {} pass, tentatively: see above.",
+            report.candidate
+        )
+    } else if report.passed {
+        format!("The gate lets {} pass.", report.candidate)
+    } else {
+        let checks = if failed == 1 { "check" } else { "checks" };
+        format!(
+            "The gate says no to {}: {failed} {checks} failed.",
+            report.candidate
+        )
+    };
+    clean(&sentence).into_owned()
+}
+
+/// A command of ours as one line for a shell.
+pub fn command_line(verb: &str, flags: &[(&str, String)]) -> String {
+    parts(verb, flags).join(" ")
+}
+
+/// The same, broken into lines of at most `columns` where that is possible.
+pub fn command_lines(verb: &str, flags: &[(&str, String)], columns: usize) -> String {
+    let mut lines = vec![String::from("  ")];
+    for part in parts(verb, flags) {
+        let line = lines.last().map_or(0, |it| width(it));
+        if line > 2 && line + 1 + width(&part) + 2 > columns {
+            lines.push("     ".to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.trim().is_empty() { "" } else { " " });
+            line.push_str(&part);
+        }
+    }
+    lines.join(" \\\n")
+}
+
+fn parts(verb: &str, flags: &[(&str, String)]) -> Vec<String> {
+    let flag = |(name, value): &(&str, String)| {
+        // A value that starts like a flag must not be read as one.
+        let glue = if value.starts_with('-') { "=" } else { " " };
+        match value.as_str() {
+            "" => (*name).to_owned(),
+            value => format!("{name}{glue}{}", shell_word(value)),
+        }
+    };
+    std::iter::once(format!("assize {verb}"))
+        .chain(flags.iter().map(flag))
+        .collect()
+}
+
+fn ending(outcome: Outcome) -> (&'static str, &'static str, Paint) {
+    match outcome {
+        Outcome::Passed => ("✓", "passed", Paint::Plain),
+        Outcome::Tentative => ("~", "tentative", Paint::Warning),
+        Outcome::Failed => ("✗", "FAILED", Paint::Strong),
+        Outcome::NotApplicable => ("–", "not needed", Paint::Faint),
+        Outcome::Sealed => ("·", "sealed", Paint::Faint),
+    }
+}
+
+/// The figure and what it needs, with as many decimals as tell them apart.
+fn numbers(check: &Check) -> (String, String) {
+    let needs = |text: String| format!("{} {text}", check.relation.symbol());
+    let Some(figure) = check.figure.filter(|it| it.is_finite()) else {
+        let threshold = number(check, check.threshold, 0);
+        return (figure::NONE.to_owned(), needs(threshold));
+    };
+    let differ = (figure - check.threshold).abs() > 1e-9;
+    let texts = |more| {
+        (
+            number(check, figure, more),
+            number(check, check.threshold, more),
+        )
+    };
+    let found = (0..5)
+        .map(texts)
+        .find(|(figure, threshold)| !differ || figure != threshold);
+    let (figure, threshold) = found.unwrap_or_else(|| texts(5));
+    (figure, needs(threshold))
+}
+
+fn number(check: &Check, value: f64, more_decimals: usize) -> String {
+    let is_signed = check.relation != Relation::AtMost;
+    let text = match check.quantity {
+        Quantity::Count => format!("{value:.0}"),
+        Quantity::P => {
+            let text = format!("{value:.*}", 3 + more_decimals);
+            return text.trim_start_matches('0').to_owned();
+        }
+        Quantity::Coefficient => format!("{value:.*}", 3 + more_decimals),
+        Quantity::Share => format!("{:+.*} %", more_decimals, value * 100.0),
+        Quantity::Points if is_signed => format!("{value:+.*}", 2 + more_decimals),
+        Quantity::Points => format!("{value:.*}", 2 + more_decimals),
+    };
+    text.replace('-', "−")
+}

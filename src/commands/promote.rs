@@ -1,0 +1,224 @@
+//! `assize promote`: the gate, the champion, its history and the way back.
+
+use assize_domain::promotion::{Outcome, Promotion};
+use assize_pipeline::PipelineError;
+use assize_pipeline::promote::{self, Assessment, PromoteOptions, Signature, Step};
+use assize_report::gate::{command_line, command_lines, sentence, table};
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::cli::{Promote, PromoteAction};
+use crate::environment;
+use crate::output::safe;
+use crate::output::text_table::{Align, render};
+use crate::session::Session;
+
+pub fn run(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
+    match &args.action {
+        None => gate(session, args),
+        Some(PromoteAction::History) => history(session),
+        Some(PromoteAction::Rollback { note }) => rollback(session, note.clone()),
+    }
+}
+
+fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
+    let Some(experiment) = &args.experiment else {
+        let message = "name the experiment with --experiment NAME".to_owned();
+        return Err(PipelineError::Invalid(message).into());
+    };
+    let task = session.task()?;
+    let settings = session.layers(&task.defaults)?.finish()?;
+    let store = session.store(true)?;
+    let options = PromoteOptions {
+        experiment,
+        task: &task,
+        task_name: &session.task_name,
+        candidate: args.candidate.as_deref(),
+        incumbent: args.incumbent.as_deref(),
+        thresholds: &settings.gate,
+        seed: 42,
+    };
+    let assessment = promote::assess(store.as_ref(), &options)?;
+    let promotion = if args.dry_run {
+        None
+    } else {
+        let signature = signature(session, args.note.clone())?;
+        promote::promote(store.as_ref(), &assessment, signature)?
+    };
+    show(session, args, &task.name, &assessment, promotion.as_ref())?;
+    Ok(if assessment.report.passed {
+        Exit::Done
+    } else {
+        Exit::Refused
+    })
+}
+
+fn show(
+    session: &Session,
+    args: &Promote,
+    task: &str,
+    assessment: &Assessment,
+    promotion: Option<&Promotion>,
+) -> anyhow::Result<()> {
+    let output = &session.output;
+    let report = &assessment.report;
+    for warning in &assessment.warnings {
+        output.say(&format!("Note: {}", safe(warning)));
+    }
+    if output.json {
+        let next: Vec<String> = assessment.next.iter().map(step_line).collect();
+        output.json_pretty(&json!({
+            "experiment": args.experiment,
+            "task": task,
+            "candidate": report.candidate,
+            "incumbent": report.incumbent,
+            "tier": report.tier,
+            "passed": report.passed,
+            "dry_run": args.dry_run,
+            "promoted": promotion.is_some(),
+            "promotion": promotion.map(entry),
+            "checks": report.checks,
+            "warnings": assessment.warnings,
+            "next": next,
+        }))?;
+        return Ok(());
+    }
+    output.data(&table(report, output.width, output.color))?;
+    output.say(&format!("\n{}", sentence(report)));
+    for step in &assessment.next {
+        output.say(&match step {
+            Step::Words(words) => format!("Next: {words}"),
+            Step::Command { verb, flags } => {
+                format!("Next:\n{}", command_lines(verb, flags, output.width))
+            }
+        });
+    }
+    match promotion {
+        Some(it) => output.say(&safe(&format!(
+            "{} is the champion of {task} now (version {}, entry {}).\n\
+             To undo: assize promote rollback",
+            it.champion.pair(),
+            it.version,
+            it.number,
+        ))),
+        None if report.passed => output.say("Nothing was written, because of --dry-run."),
+        None => {}
+    }
+    Ok(())
+}
+
+fn step_line(step: &Step) -> String {
+    match step {
+        Step::Words(words) => (*words).to_owned(),
+        Step::Command { verb, flags } => command_line(verb, flags),
+    }
+}
+
+fn signature(session: &Session, note: Option<String>) -> anyhow::Result<Signature> {
+    let note = note.map(|it| it.trim().to_owned());
+    if note.as_ref().is_some_and(|it| it.chars().count() > 2000) {
+        let message = "--note is longer than 2000 characters: shorten it".to_owned();
+        return Err(PipelineError::Invalid(message).into());
+    }
+    Ok(Signature {
+        by: session
+            .environment
+            .user()
+            .unwrap_or_else(|| "unknown".to_owned()),
+        at: environment::now_rfc3339(),
+        note: note.filter(|it| !it.is_empty()),
+    })
+}
+
+fn rollback(session: &Session, note: Option<String>) -> anyhow::Result<Exit> {
+    let task = session.task()?.name;
+    let store = session.store(true)?;
+    let signature = signature(session, note)?;
+    let promotion = promote::rollback(store.as_ref(), &task, signature)?;
+    if session.output.json {
+        session.output.json_pretty(&entry(&promotion))?;
+    } else {
+        session.output.say(&safe(&format!(
+            "{} is the champion of {task} again (version {}, entry {}).",
+            promotion.champion.pair(),
+            promotion.version,
+            promotion.number,
+        )));
+    }
+    Ok(Exit::Done)
+}
+
+fn history(session: &Session) -> anyhow::Result<Exit> {
+    let task = session.task()?.name;
+    let entries = if session.store_exists() {
+        session.store(true)?.promotion_list(&task)?
+    } else {
+        Vec::new()
+    };
+    let output = &session.output;
+    if output.json {
+        let entries: Vec<Value> = entries.iter().map(entry).collect();
+        output.json_pretty(&json!({"task": task, "promotions": entries}))?;
+        return Ok(Exit::Done);
+    }
+    let Some(latest) = entries.last() else {
+        output.say(&format!(
+            "Nothing was promoted for {task} yet. Next: assize promote --experiment NAME --dry-run"
+        ));
+        return Ok(Exit::Done);
+    };
+    let headings = [
+        ("#", Align::Right),
+        ("when (UTC)", Align::Left),
+        ("who", Align::Left),
+        ("champion", Align::Left),
+        ("gain", Align::Right),
+        ("p", Align::Right),
+        ("why", Align::Left),
+    ];
+    let rows: Vec<Vec<String>> = entries.iter().rev().map(row).collect();
+    output.data(&render(&headings, &rows, output.width))?;
+    output.say(&safe(&format!(
+        "Champion of {task}: {}",
+        latest.champion.pair()
+    )));
+    Ok(Exit::Done)
+}
+
+fn row(it: &Promotion) -> Vec<String> {
+    let figure = |name: &str| {
+        let check = it.gate.as_ref()?.check(name)?;
+        check.figure.filter(|_| it.restores.is_none())
+    };
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    let why = match (it.restores, &it.note) {
+        (Some(number), Some(note)) => format!("back to {number}: {note}"),
+        (Some(number), None) => format!("back to {number}"),
+        (None, note) => or_none(note.clone()),
+    };
+    vec![
+        it.number.to_string(),
+        it.at.get(..16).unwrap_or(&it.at).replace('T', " "),
+        it.by.clone(),
+        it.champion.pair().to_string(),
+        or_none(figure("margin").map(|it| format!("{it:+.2}").replace('-', "−"))),
+        or_none(figure("p_adjusted").map(|it| {
+            let text = format!("{it:.3}");
+            text.trim_start_matches('0').to_owned()
+        })),
+        why,
+    ]
+}
+
+/// An entry as programs read it, with a word for what is left out of the gate's record.
+fn entry(it: &Promotion) -> Value {
+    let tentative = it.gate.as_ref().is_some_and(|gate| {
+        let mut checks = gate.checks.iter();
+        checks.any(|check| check.outcome == Outcome::Tentative)
+    });
+    let mut value = serde_json::to_value(it).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("tentative".to_owned(), Value::from(tentative));
+    }
+    value
+}
