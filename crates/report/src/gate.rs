@@ -138,6 +138,8 @@ fn numbers(check: &Check) -> (String, String) {
 fn number(check: &Check, value: f64, more_decimals: usize) -> String {
     let is_signed = check.relation != Relation::AtMost;
     let text = match check.quantity {
+        Quantity::P if value < 0.0005 => return "<.001".to_owned(),
+        Quantity::Points if value == 0.0 => "0".to_owned(),
         Quantity::Count => format!("{value:.0}"),
         Quantity::P => {
             let text = format!("{value:.*}", 3 + more_decimals);

@@ -227,7 +227,7 @@ impl Design {
         let arms = effects.len() + 1;
         let rows = self.rows(effects, seed);
         let mut rng = SplitMix64::new(seed_of(seed, 2));
-        let seen: Vec<Row> = rows
+        let judged: Vec<Row> = rows
             .iter()
             .map(|row| Row {
                 value: score(row.value + self.judge_sd * rng.next_normal()),
@@ -259,7 +259,7 @@ impl Design {
             flags: flags.clone(),
             missing_cells: 0,
         };
-        let automatic = Table::from_rows(arms, self.scenarios, &seen)?.means();
+        let automatic = Table::from_rows(arms, self.scenarios, &judged)?.means();
         Ok(Evidence {
             candidate,
             incumbent: 0,

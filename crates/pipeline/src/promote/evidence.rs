@@ -37,46 +37,16 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
     let scores = read::read(store, options.experiment, Split::Selection)?;
     check_task(&scores, options)?;
     let champion = store.champion_get(&options.task.name)?;
-    let tier = options.thresholds.deciding_tier();
     let pairs = scores.pairs();
     let mut warnings = Vec::new();
     let incumbent = incumbent(&scores, champion.as_ref(), options, &mut warnings)?;
-    let tiers: Vec<TierEvidence> = Tier::ALL
-        .into_iter()
-        .filter_map(|tier| Some((tier, scores.tier(tier)?)))
-        .map(|(tier, judged)| {
-            Ok(TierEvidence {
-                tier,
-                means: rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?.means(),
-                flags: Vec::new(),
-                missing_cells: 0,
-            })
-        })
-        .collect::<Result<_>>()?;
-    let deciding = tiers.iter().find(|it| it.tier == tier);
-    let candidate = match options.candidate {
-        Some(wanted) => compare::named(&scores, "candidate", wanted)?,
-        None => leader(deciding, incumbent, options, &pairs)?,
-    };
-    if candidate == incumbent {
-        return Err(PipelineError::Invalid(format!(
-            "{} is the incumbent itself: name another pair with --candidate MODEL/PROMPT",
-            pairs[candidate]
-        )));
-    }
-    let mut evidence = Evidence {
-        candidate,
-        incumbent,
-        scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
-        tiers,
-        criteria: Vec::new(),
-        confirmation: None,
-        seed: options.seed,
-    };
+    let mut tiers = tiers(&scores)?;
+    let candidate = candidate(&scores, &tiers, incumbent, options)?;
+    check_candidate(&scores, candidate, incumbent, champion.as_ref())?;
+    let mut criteria = Vec::new();
     if let Some(rubric) = &scores.full_rubric {
-        evidence.criteria =
-            judges::double_scored(store, options.experiment, Split::Selection, rubric)?;
-        for it in &mut evidence.tiers {
+        criteria = judges::double_scored(store, options.experiment, Split::Selection, rubric)?;
+        for it in &mut tiers {
             let Some(judged) = scores.tier(it.tier) else {
                 continue;
             };
@@ -84,25 +54,71 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
             it.missing_cells = missing(&scores, judged, candidate, incumbent);
         }
     }
-    let (candidate_arm, incumbent_arm) = (scores.arm(candidate), scores.arm(incumbent));
-    evidence.confirmation = confirmation(store, options, &scores, candidate_arm, incumbent_arm)?;
-    let unjudged = scores.coverage(tier).pending;
-    if unjudged > 0 {
+    let tier = options.thresholds.deciding_tier();
+    let pending = scores.coverage(tier).pending;
+    if pending > 0 {
         warnings.push(format!(
             "{} of the selection split without {tier} verdicts: they could change who is ahead",
-            crate::count(unjudged as usize, "cell")
+            crate::count(pending as usize, "cell")
         ));
     }
+    let (candidate_arm, incumbent_arm) = (scores.arm(candidate), scores.arm(incumbent));
     Ok(Case {
         candidate: candidate_arm.clone(),
         incumbent: incumbent_arm.clone(),
         candidate_pair: pairs[candidate].clone(),
         incumbent_pair: pairs[incumbent].clone(),
-        evidence,
+        evidence: Evidence {
+            candidate,
+            incumbent,
+            scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
+            tiers,
+            criteria,
+            confirmation: confirmation(store, options, &scores, candidate_arm, incumbent_arm)?,
+            seed: options.seed,
+        },
         champion,
         params: scores.params.clone(),
         warnings,
     })
+}
+
+/// Every tier's means; the rest of its evidence depends on who is compared.
+fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
+    let (arms, scenarios) = (scores.pairs().len(), scores.scenarios.len());
+    let judged = Tier::ALL
+        .into_iter()
+        .filter_map(|tier| Some((tier, scores.tier(tier)?)));
+    judged
+        .map(|(tier, judged)| {
+            Ok(TierEvidence {
+                tier,
+                means: rank::table(judged, arms, scenarios, |arm| arm)?.means(),
+                flags: Vec::new(),
+                missing_cells: 0,
+            })
+        })
+        .collect()
+}
+
+fn check_candidate(
+    scores: &Scores,
+    candidate: usize,
+    incumbent: usize,
+    champion: Option<&Promotion>,
+) -> Result<()> {
+    let champion = champion.and_then(|it| compare::champion_arm(scores, it));
+    let what = if champion == Some(candidate) {
+        "the champion already"
+    } else if candidate == incumbent {
+        "the incumbent itself"
+    } else {
+        return Ok(());
+    };
+    Err(PipelineError::Invalid(format!(
+        "{} is {what}: name another pair with --candidate MODEL/PROMPT",
+        scores.pairs()[candidate]
+    )))
 }
 
 fn check_task(scores: &Scores, options: &PromoteOptions<'_>) -> Result<()> {
@@ -159,24 +175,30 @@ fn incumbent(
     }
 }
 
-/// The pair that the board would ship; where it would ship none, the one that is furthest ahead.
-fn leader(
-    deciding: Option<&TierEvidence>,
+/// The candidate asked for, else the pair that the board would ship; where it would ship none,
+/// the one that is furthest ahead.
+fn candidate(
+    scores: &Scores,
+    tiers: &[TierEvidence],
     incumbent: usize,
     options: &PromoteOptions<'_>,
-    pairs: &[Pair],
 ) -> Result<usize> {
-    let nobody = || {
-        let tier = options.thresholds.deciding_tier();
+    if let Some(wanted) = options.candidate {
+        return compare::named(scores, "candidate", wanted);
+    }
+    let tier = options.thresholds.deciding_tier();
+    let deciding = tiers.iter().find(|it| it.tier == tier);
+    let leader = deciding.and_then(|it| {
+        let versus = family::against(&it.means, Some(incumbent), options.seed);
+        family::leader(&versus, options.thresholds.level, &scores.pairs())
+    });
+    leader.ok_or_else(|| {
         PipelineError::Invalid(format!(
             "no challenger in {} has {tier} verdicts beside the incumbent's: judge first, or collect \
              another pair",
             options.experiment
         ))
-    };
-    let means = &deciding.ok_or_else(nobody)?.means;
-    let versus = family::against(means, Some(incumbent), options.seed);
-    family::leader(&versus, options.thresholds.level, pairs).ok_or_else(nobody)
+    })
 }
 
 fn flags(
