@@ -171,8 +171,10 @@ pub struct ProviderFlags {
   assize collect --models qwen2.5:0.5b,qwen2.5:1.5b --prompts v1,v3-few-shot --experiment tip-bench
   assize collect --models embedded:smollm2-135m --n-tips 3 --n-scenarios 4 --dry-run
   assize collect --models scripted:good,scripted:bad --script answers.json
+  assize collect --models qwen2.5:0.5b,gemma3:1b --adaptive --judge llama3.2:3b
 
-The same command again generates only what is missing."
+The same command again generates only what is missing. --adaptive collects about half of the cells:
+it nominates a winner, which is then confirmed on the confirmation split."
 )]
 pub struct Collect {
     /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, scripted:NAME
@@ -208,6 +210,15 @@ pub struct Collect {
     /// Do the I-th of N parts of the grid, from 1
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     pub shard: Option<(u32, u32)>,
+    /// Drop the worse half of the pairs after every few scenarios; needs --judge
+    #[arg(long, requires = "judge", conflicts_with = "shard")]
+    pub adaptive: bool,
+    /// The model that judges between the rounds of --adaptive; ids as in --models
+    #[arg(long, value_name = "MODEL", requires = "adaptive")]
+    pub judge: Option<String>,
+    /// The pair that --adaptive never drops [default: the champion, else the first model and prompt]
+    #[arg(long, value_name = "MODEL/PROMPT", requires = "adaptive")]
+    pub incumbent: Option<String>,
     /// Show the grid, models, loads and an estimate; generate nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -266,6 +277,18 @@ pub enum Judge {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
+  assize compare --experiment tip-bench -o board.html
+  assize compare --experiment tip-bench --pareto
+  assize compare --experiment tip-bench --fail-under 11.5 -o board.xml
+  assize compare --experiment tip-bench --candidate qwen2.5:1.5b/v4 --fail-unless-winner
+
+For a build: --fail-under looks at the pair that the board says to ship, which is its winner, or
+the incumbent where there is none. --candidate names others instead, which must also not be worse
+than the incumbent (their whole 95 % interval below it). Exit code 3 where the answer is no."
+)]
 pub struct Compare {
     #[arg(long)]
     pub experiment: String,
@@ -281,9 +304,21 @@ pub struct Compare {
     /// How to print [default: table, or json with --json]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Write to a file, format by its ending (.json .csv .md .html .txt); repeatable
+    /// Write to a file, format by its ending (.json .csv .md .html .txt, .xml for JUnit); repeatable
     #[arg(long, short, value_name = "FILE")]
     pub output: Vec<PathBuf>,
+    /// Show quality against latency: the frontier, and who is beaten by whom
+    #[arg(long)]
+    pub pareto: bool,
+    /// Exit 3 where the mean composite of what the board says to ship is lower
+    #[arg(long, value_name = "X", value_parser = finite)]
+    pub fail_under: Option<f64>,
+    /// Exit 3 where there is no winner (or another than the named candidate)
+    #[arg(long)]
+    pub fail_unless_winner: bool,
+    /// The pair that a build asks about: exit 3 where it is worse than the incumbent; repeatable
+    #[arg(long, value_name = "MODEL/PROMPT")]
+    pub candidate: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -293,6 +328,7 @@ pub enum Format {
     Csv,
     Md,
     Html,
+    Junit,
 }
 
 #[derive(Debug, Args)]
@@ -387,6 +423,11 @@ pub enum Runs {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "write a number, for example 11.5".to_owned())
 }
 
 fn parse_shard(text: &str) -> Result<(u32, u32), String> {

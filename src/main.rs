@@ -18,7 +18,7 @@ use session::Session;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done,
-    /// It ran, and the gate said no.
+    /// It ran, and a gate or threshold said no.
     Refused,
     /// Finished, but some cells failed.
     CellsFailed,

@@ -8,11 +8,14 @@ use std::time::Duration;
 use anyhow::bail;
 use assize_domain::task::Task;
 use assize_pipeline::collect::grid::Grid;
-use assize_pipeline::collect::{self, CellEvent, CollectOptions, Collection, Event, Summary};
+use assize_pipeline::collect::{
+    self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
+};
 use assize_pipeline::gate::{Rejected, Sized, admit};
-use assize_pipeline::{PipelineError, count};
+use assize_pipeline::guard::Guard;
+use assize_pipeline::PipelineError;
 use assize_store::Tracking;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::cli::Collect;
@@ -21,6 +24,9 @@ use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
+
+mod adaptive;
+mod dry_run;
 
 /// What a collection is about to do.
 #[derive(Debug)]
@@ -35,9 +41,13 @@ pub struct Plan {
 pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     let task = session.task()?;
     let settings = settings(session, &task, args)?;
-    let plan = plan(session, task, &settings, args.shard, args.provider.evict)?;
+    let mut plan = plan(session, task, &settings, args.shard, args.provider.evict)?;
+    if args.adaptive {
+        plan.options.adaptive = true;
+        return adaptive::run(session, &plan, args);
+    }
     if args.dry_run {
-        return dry_run(session, &plan);
+        return dry_run::show(session, &plan);
     }
     let stop = session::stop_flag()?;
     let (summary, error) = execute(session, &plan, &stop)?;
@@ -98,6 +108,7 @@ pub fn plan(
         num_ctx: settings.num_ctx,
         judge_kind: settings.judge_kind.clone(),
         jobs: settings.jobs,
+        adaptive: false,
         shard,
         recorded: BTreeMap::from([
             ("mlflow_url".to_owned(), session.tracking_uri().to_owned()),
@@ -166,18 +177,40 @@ pub fn execute(
 ) -> anyhow::Result<(Summary, Option<PipelineError>)> {
     let store = session.store(false)?;
     let guard = session.guard(plan.evict)?;
-    let collection = Collection {
+    let collection = collection(plan, store.as_ref(), &guard, stop);
+    Ok(observed(session, plan, stop, |observer| {
+        collect::run(&collection, observer)
+    }))
+}
+
+fn collection<'a>(
+    plan: &'a Plan,
+    store: &'a dyn Tracking,
+    guard: &'a Guard,
+    stop: &'a AtomicBool,
+) -> Collection<'a> {
+    Collection {
         task: &plan.task,
         options: &plan.options,
         models: plan.admitted.clone(),
         rejected: plan.rejected.clone(),
-        store: store.as_ref(),
-        guard: &guard,
+        only: None,
+        store,
+        guard,
         locks: Path::new(environment::STATE_DIR).join("locks"),
         clock: environment::now_ms,
         stop,
         version: env!("CARGO_PKG_VERSION"),
-    };
+    }
+}
+
+/// Does some collecting, whose events become bars and lines.
+fn observed<T>(
+    session: &Session,
+    plan: &Plan,
+    stop: &AtomicBool,
+    work: impl FnOnce(Observer<'_>) -> T,
+) -> T {
     let name_width = plan
         .admitted
         .iter()
@@ -189,7 +222,7 @@ pub fn execute(
     // Where nobody reads the events any more, the collection goes on without them.
     let unread = AtomicBool::new(false);
     let done = AtomicBool::new(false);
-    let result = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| tell_when_stopping(&progress, stop, &done));
         let observe = |event: Event<'_>| {
             progress.take(&event);
@@ -200,11 +233,10 @@ pub fn execute(
                 unread.store(true, Ordering::Relaxed);
             }
         };
-        let result = collect::run(&collection, &observe);
+        let result = work(&observe);
         done.store(true, Ordering::SeqCst);
         result
-    });
-    Ok(result)
+    })
 }
 
 fn tell_when_stopping(progress: &CollectProgress, stop: &AtomicBool, done: &AtomicBool) {
@@ -235,38 +267,60 @@ fn finish(
     summary: &Summary,
     error: Option<PipelineError>,
 ) -> anyhow::Result<Exit> {
-    let output = &session.output;
-    if output.json {
-        let mut line = serde_json::to_value(summary)?;
-        line["event"] = json!("summary");
-        line["rejected_models"] = summary
-            .rejected_models
-            .iter()
-            .map(|it| json!(it.model))
-            .collect();
-        line["rejections"] = json!(summary.rejected_models);
-        output.json_line(&line)?;
-    }
-    output.say(&closing_line(summary, &plan.options.experiment));
+    emit_summary(&session.output, summary, None)?;
+    session
+        .output
+        .say(&closing_line(summary, &plan.options.experiment));
     if let Some(error) = error {
         return Err(error.into());
     }
+    let exit = exit_of(&session.output, summary);
+    if exit == Exit::Done {
+        session.output.say(&format!(
+            "Next: assize judge export --experiment {} --out judge.json",
+            plan.options.experiment
+        ));
+    }
+    Ok(exit)
+}
+
+/// The last line of JSON; an adaptive collection adds what it saved.
+fn emit_summary(
+    output: &Output,
+    summary: &Summary,
+    adaptive: Option<Value>,
+) -> anyhow::Result<()> {
+    if !output.json {
+        return Ok(());
+    }
+    let mut line = serde_json::to_value(summary)?;
+    line["event"] = json!("summary");
+    line["rejected_models"] = summary
+        .rejected_models
+        .iter()
+        .map(|it| json!(it.model))
+        .collect();
+    line["rejections"] = json!(summary.rejected_models);
+    if let Some(adaptive) = adaptive {
+        line["adaptive"] = adaptive;
+    }
+    Ok(output.json_line(&line)?)
+}
+
+/// What the summary means for whoever waits for the exit code.
+fn exit_of(output: &Output, summary: &Summary) -> Exit {
     if summary.interrupted {
         output.say("Interrupted; the work so far is kept. The same command continues.");
-        return Ok(Exit::Interrupted);
+        return Exit::Interrupted;
     }
     if summary.failed > 0 {
         complain(&format!(
             "{} of {} cells failed; the same command tries them again.",
             summary.failed, summary.cells
         ));
-        return Ok(Exit::CellsFailed);
+        return Exit::CellsFailed;
     }
-    output.say(&format!(
-        "Next: assize judge export --experiment {} --out judge.json",
-        plan.options.experiment
-    ));
-    Ok(Exit::Done)
+    Exit::Done
 }
 
 fn closing_line(summary: &Summary, experiment: &str) -> String {
@@ -288,121 +342,5 @@ fn closing_line(summary: &Summary, experiment: &str) -> String {
         summary.cells,
         parts.join(", "),
         duration(summary.seconds)
-    )
-}
-
-/// Shows what would happen.
-fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
-    let grid = Grid::new(&plan.task, &plan.options)?;
-    let known = match session.store(true) {
-        Ok(store) => count_known(&grid, plan, store.as_ref())?,
-        Err(_) => vec![0; plan.admitted.len()],
-    };
-    let prompts: Vec<&str> = grid.prompts().map(|prompt| prompt.name.as_str()).collect();
-    let n_tips = u64::from(plan.options.n_tips);
-    let counts: Vec<u64> = plan
-        .admitted
-        .iter()
-        .map(|model| grid.count(model))
-        .collect();
-    let missing: Vec<u64> = counts
-        .iter()
-        .zip(&known)
-        .map(|(cells, known)| cells - known)
-        .collect();
-    let outputs = missing.iter().sum::<u64>() * n_tips;
-    let loads = missing.iter().filter(|missing| **missing > 0).count();
-    if session.output.json {
-        let models: Vec<_> = plan
-            .admitted
-            .iter()
-            .zip(counts.iter().zip(&missing))
-            .map(|(model, (cells, missing))| {
-                json!({"model": model.id, "parameter_count": model.parameter_count, "digest": model.info.digest,
-                       "cells": cells, "missing": missing})
-            })
-            .collect();
-        session.output.json_pretty(&json!({
-            "experiment": plan.options.experiment, "models": models, "prompts": prompts,
-            "scenarios": grid.scenarios().iter().map(|it| &it.id).collect::<Vec<_>>(),
-            "cells": counts.iter().sum::<u64>(), "missing": missing.iter().sum::<u64>(), "outputs": outputs,
-            "loads": loads, "rejected_models": plan.rejected,
-        }))?;
-        return Ok(Exit::Done);
-    }
-    let mut text = format!(
-        "{} × {} × {} × {n_tips} = {} outputs, {outputs} of them missing · {}\n\n",
-        count(plan.admitted.len(), "model"),
-        count(prompts.len(), "prompt"),
-        count(grid.scenarios().len(), "scenario"),
-        counts.iter().sum::<u64>() * n_tips,
-        count(loads, "load"),
-    );
-    for (model, (cells, missing)) in plan.admitted.iter().zip(counts.iter().zip(&missing)) {
-        let size = billions(model.parameter_count);
-        text.push_str(&format!(
-            "  {:<28} {size:>6}  {missing} of {cells} cells to generate\n",
-            model.id.to_string()
-        ));
-    }
-    text.push_str(&format!("\n  prompts    {}\n", prompts.join(", ")));
-    let scenarios = grid
-        .scenarios()
-        .iter()
-        .map(|it| it.id.as_str())
-        .take(12)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let more = grid.scenarios().len().saturating_sub(12);
-    let more = if more > 0 {
-        format!(", … {more} more")
-    } else {
-        String::new()
-    };
-    text.push_str(&format!("  scenarios  {scenarios}{more}\n"));
-    text.push_str(&format!("  estimate   {}\n", estimate(plan, &missing)));
-    session.output.data(&text)?;
-    Ok(Exit::Done)
-}
-
-fn count_known(grid: &Grid<'_>, plan: &Plan, store: &dyn Tracking) -> anyhow::Result<Vec<u64>> {
-    let mut counts = Vec::new();
-    for model in &plan.admitted {
-        let keys: Vec<String> = grid
-            .cells(model)
-            .map(|cell| cell.map(|it| it.key))
-            .collect::<Result<_, _>>()?;
-        let known = store.cells_known(&plan.options.experiment, &keys)?;
-        counts.push(known.iter().flatten().filter(|it| !it.failed).count() as u64);
-    }
-    Ok(counts)
-}
-
-/// A rough guess: memory-bound decoding of a 4-bit model reads its weights once a token, at
-/// some 10 GB/s on a laptop's CPU.
-fn estimate(plan: &Plan, missing: &[u64]) -> String {
-    let seconds: f64 = plan
-        .admitted
-        .iter()
-        .zip(missing)
-        .map(|(model, cells)| {
-            let tokens_per_s = (10e9 / (model.parameter_count as f64 * 0.6)).clamp(1.0, 200.0);
-            let tokens = *cells as f64
-                * f64::from(plan.options.n_tips)
-                * f64::from(plan.options.max_tokens)
-                * 0.4;
-            tokens / tokens_per_s
-        })
-        .sum();
-    if plan
-        .admitted
-        .iter()
-        .all(|model| model.providers.iter().all(|it| it.host().is_none()))
-    {
-        return "no weights are loaded here; as fast as the provider answers".to_owned();
-    }
-    format!(
-        "about {} on a CPU, less on a GPU (a guess from the models' sizes)",
-        duration(seconds)
     )
 }

@@ -1,8 +1,9 @@
-//! `assize compare`: the leaderboard, in every format.
+//! `assize compare`: the leaderboard, in every format, and what a build asks of it.
 
 use std::path::Path;
 
-use assize_domain::leaderboard::Leaderboard;
+use assize_domain::leaderboard::check::Check;
+use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{CompareOptions, compare};
 use assize_report::terminal::Style;
@@ -11,7 +12,15 @@ use crate::Exit;
 use crate::cli::{Compare, Format};
 use crate::environment;
 use crate::output::files::write_whole;
+use crate::output::{complain, safe};
 use crate::session::Session;
+
+/// What a rendering needs besides the board.
+#[derive(Default)]
+struct Ask {
+    check: Check,
+    pareto: bool,
+}
 
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     // A wrong ending is noticed before anything is computed or written.
@@ -29,8 +38,12 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         seed: 42,
     };
     let board = compare(store.as_ref(), &options)?;
+    let ask = Ask {
+        check: check(&board, args)?,
+        pareto: args.pareto,
+    };
     for (path, format) in &outputs {
-        write_whole(path, &render(session, &board, *format, false)?)?;
+        write_whole(path, &render(session, &board, &ask, *format, false)?)?;
         session.output.say(&format!("Wrote {}", path.display()));
     }
     let default = if session.output.json {
@@ -42,9 +55,40 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         let format = args.format.unwrap_or(default);
         session
             .output
-            .data(&render(session, &board, format, session.output.color)?)?;
+            .data(&render(session, &board, &ask, format, session.output.color)?)?;
     }
-    Ok(Exit::Done)
+    let objections = ask.check.objections(&board);
+    for objection in &objections {
+        complain(&format!("Failed: {}.", safe(objection)));
+    }
+    Ok(if objections.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Refused
+    })
+}
+
+/// What the build asks of the board.
+fn check(board: &Leaderboard, args: &Compare) -> anyhow::Result<Check> {
+    let find = |wanted: &String| {
+        let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
+        let mut pairs = board.rows.iter().map(assize_domain::leaderboard::Row::pair);
+        pairs.find(|pair| name(pair) == *wanted).ok_or_else(|| {
+            let known: Vec<String> = board.rows.iter().map(|row| name(&row.pair())).collect();
+            let known = match known.len() {
+                0 => "nothing is judged yet".to_owned(),
+                _ => format!("use one of {}", known.join(", ")),
+            };
+            PipelineError::Invalid(format!(
+                "the candidate '{wanted}' is no judged pair of this experiment: {known}"
+            ))
+        })
+    };
+    Ok(Check {
+        fail_under: args.fail_under,
+        candidates: args.candidate.iter().map(find).collect::<Result<_, _>>()?,
+        unless_winner: args.fail_unless_winner,
+    })
 }
 
 /// Prints the board as people read it.
@@ -52,6 +96,7 @@ pub fn print(session: &Session, board: &Leaderboard) -> anyhow::Result<()> {
     Ok(session.output.data(&render(
         session,
         board,
+        &Ask::default(),
         Format::Table,
         session.output.color,
     )?)?)
@@ -60,6 +105,7 @@ pub fn print(session: &Session, board: &Leaderboard) -> anyhow::Result<()> {
 fn render(
     session: &Session,
     board: &Leaderboard,
+    ask: &Ask,
     format: Format,
     color: bool,
 ) -> anyhow::Result<String> {
@@ -69,12 +115,14 @@ fn render(
                 width: session.output.width,
                 color,
                 promote_exists: true,
+                pareto: ask.pareto,
             };
             assize_report::terminal::table(board, style)
         }
         Format::Json => serde_json::to_string_pretty(board)? + "\n",
         Format::Csv => assize_report::csv::render(board),
         Format::Md => assize_report::markdown::render(board),
+        Format::Junit => assize_report::junit::render(board, &ask.check),
         Format::Html => assize_report::html::render(board, &environment::now_rfc3339()),
     })
 }
@@ -85,9 +133,10 @@ fn format_of(path: &Path) -> anyhow::Result<Format> {
         Some("csv") => Ok(Format::Csv),
         Some("md") => Ok(Format::Md),
         Some("html" | "htm") => Ok(Format::Html),
+        Some("xml") => Ok(Format::Junit),
         Some("txt") => Ok(Format::Table),
         _ => Err(PipelineError::Invalid(format!(
-            "{}: the ending names no format; use .json, .csv, .md, .html or .txt",
+            "{}: the ending names no format; use .json, .csv, .md, .html, .xml or .txt",
             path.display()
         ))
         .into()),

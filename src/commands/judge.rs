@@ -307,6 +307,15 @@ pub fn judge_automatically(
     Ok(summary?)
 }
 
+/// Finds out whether a judge can be used, before anything is generated for it.
+pub fn check_judge(session: &Session, judge: &str, flags: &ProviderFlags) -> anyhow::Result<()> {
+    let mut layers = session.layers(&assize_domain::task::TaskDefaults::default())?;
+    session::apply_provider_flags(&mut layers, flags);
+    let settings = layers.finish()?;
+    let id: assize_domain::model::ModelId = judge.parse()?;
+    describe_judge(&mut session.providers(&settings), &id, &settings).map(|_| ())
+}
+
 /// A judge obeys the size gate like any model; one behind an API holds no weights here.
 fn describe_judge(
     providers: &mut session::Providers,

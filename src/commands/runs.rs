@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use assize_domain::candidate::Candidate;
+use assize_domain::judge::Tier;
 use assize_domain::run::{artifact, param, tag};
 use assize_domain::verdict::effective;
 use assize_pipeline::PipelineError;
@@ -197,7 +198,7 @@ fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exi
             candidate.index,
             indent(shown)
         ));
-        for tier in assize_domain::judge::Tier::ALL {
+        for tier in Tier::ALL {
             if let Some(verdict) = effective(&files, tier, rubric).get(&candidate.index) {
                 let scores: Vec<String> = verdict
                     .scores
@@ -319,10 +320,14 @@ impl Sink {
                 }
             }
             Self::Csv(csv) => {
-                let composite = metric(run, "composite")
-                    .map(|it| it.to_string())
-                    .unwrap_or_default();
+                let files = store.verdicts_get(&run.run_id)?;
+                let rubric = value(&run.tags, tag::RUBRIC_SHA256);
+                let expert = effective(&files, Tier::Expert, rubric);
+                let auto = effective(&files, Tier::Auto, rubric);
                 for candidate in &candidates {
+                    let verdict = expert.get(&candidate.index);
+                    let verdict = verdict.or_else(|| auto.get(&candidate.index));
+                    let composite = verdict.map(|it| it.composite.to_string());
                     csv.write_record([
                         run.run_id.as_str(),
                         value(&run.params, param::MODEL),
@@ -332,7 +337,7 @@ impl Sink {
                         candidate.text.as_deref().unwrap_or_default(),
                         candidate.error.as_deref().unwrap_or_default(),
                         value(&run.tags, tag::JUDGE_PENDING),
-                        &composite,
+                        composite.as_deref().unwrap_or_default(),
                     ])?;
                 }
             }

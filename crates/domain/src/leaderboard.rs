@@ -1,11 +1,18 @@
 //! The leaderboard, in the shape that every reader of JSON gets.
 
-use std::collections::BTreeMap;
-
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::judge::Tier;
 use crate::verdict::RubricRef;
+
+pub mod check;
+pub mod pareto;
+
+pub use pareto::Pareto;
+
+/// Means by the name of a criterion or flag, in the rubric's order.
+pub type Scores = IndexMap<String, f64>;
 
 /// (model, prompt) pairs ranked, with uncertainty. What is not computed is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,7 +25,14 @@ pub struct Leaderboard {
     pub rows: Vec<Row>,
     pub decision: Option<Decision>,
     pub variance: Option<Variance>,
+    /// Quality against latency; `null` where latency was not measured.
+    #[serde(default)]
+    pub pareto: Option<Pareto>,
     pub coverage: Coverage,
+    /// Weak pairs were dropped while the runs were collected, so what is left was chosen on
+    /// these very figures: they nominate, and other scenarios must confirm.
+    #[serde(default)]
+    pub adaptive: bool,
     /// The smallest and the largest composite that the rubric allows.
     pub composite_range: Option<[f64; 2]>,
     /// What a reader should know before believing the rows.
@@ -47,8 +61,8 @@ pub struct Row {
     pub scenarios: u32,
     pub candidates: u32,
     pub composite: Estimate,
-    pub criteria: BTreeMap<String, f64>,
-    pub flags: BTreeMap<String, f64>,
+    pub criteria: Scores,
+    pub flags: Scores,
     pub vs_incumbent: Option<Versus>,
     pub p_best: Option<f64>,
     pub latency_ms: Option<f64>,
@@ -73,12 +87,21 @@ pub struct Estimate {
     pub ci95: Option<[f64; 2]>,
 }
 
-/// The paired difference to the incumbent.
+/// The paired difference to the incumbent, on the scenarios that both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Versus {
     pub diff: f64,
+    /// Two-sided, for this comparison alone.
     pub ci95: Option<[f64; 2]>,
+    /// One-sided lower bound of the same confidence, which belongs to `p`.
+    #[serde(default)]
+    pub lower95: Option<f64>,
+    /// Scenarios that both have.
+    #[serde(default)]
+    pub scenarios: u32,
+    /// One-sided: how often so large a lead comes by chance.
     pub p: Option<f64>,
+    /// The same, over all challengers at once.
     pub p_adjusted: Option<f64>,
 }
 
@@ -90,7 +113,8 @@ pub struct Decision {
     pub scenarios_needed: Option<u32>,
 }
 
-/// Shares of the total sum of squares; they add up to 1.
+/// Shares of the total sum of squares; they add up to 1. With one candidate per cell noise
+/// cannot be told from `by_scenario`, which then holds both, and `noise` is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variance {
     pub model: f64,
@@ -98,7 +122,7 @@ pub struct Variance {
     pub interaction: f64,
     pub scenario: f64,
     pub by_scenario: f64,
-    pub noise: f64,
+    pub noise: Option<f64>,
 }
 
 /// How much of the grid the figures stand on.
@@ -108,4 +132,63 @@ pub struct Coverage {
     pub judged: u32,
     pub pending: u32,
     pub failed: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row with a mean and nothing else.
+    pub fn row(model: &str, mean: f64) -> Row {
+        Row {
+            rank: 1,
+            model: model.to_owned(),
+            prompt: "p".to_owned(),
+            scenarios: 8,
+            candidates: 40,
+            composite: Estimate {
+                mean,
+                se: None,
+                ci95: None,
+            },
+            criteria: Scores::new(),
+            flags: Scores::new(),
+            vs_incumbent: None,
+            p_best: None,
+            latency_ms: None,
+            tokens_per_s: None,
+        }
+    }
+
+    pub fn board(rows: Vec<Row>) -> Leaderboard {
+        Leaderboard {
+            experiment: "e".to_owned(),
+            rubric: None,
+            tier: Tier::Expert,
+            split: "selection".to_owned(),
+            incumbent: None,
+            rows,
+            decision: None,
+            variance: None,
+            pareto: None,
+            coverage: Coverage::default(),
+            adaptive: false,
+            composite_range: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn criteria_keep_the_order_of_the_rubric() {
+        let mut it = row("m", 1.0);
+        for name in ["relevance", "actionability", "tone"] {
+            it.criteria.insert(name.to_owned(), 1.0);
+        }
+        let text = serde_json::to_string(&it).unwrap();
+        assert!(
+            text.contains(r#"{"relevance":1.0,"actionability":1.0,"tone":1.0}"#),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), it);
+    }
 }

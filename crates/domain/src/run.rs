@@ -29,6 +29,10 @@ pub mod tag {
     pub const ERROR: &str = "error";
 }
 
+/// The end of [`tag::SETTINGS`] on runs that were collected by halving: weak pairs lack
+/// scenarios, and whoever is left was chosen on these scores.
+pub const ADAPTIVE_SETTING: &str = ", adaptive";
+
 /// The names of params that readers rely on.
 pub mod param {
     pub const TASK: &str = "task";

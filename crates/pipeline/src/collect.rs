@@ -24,11 +24,12 @@ use crate::gate::{Rejected, Sized};
 use crate::guard::Guard;
 use crate::{Clock, PipelineError, Result};
 
+pub mod adaptive;
 mod cell;
 pub mod grid;
 mod lane;
 
-use grid::Grid;
+use grid::{Grid, Subset};
 
 /// What to collect; every field is a flag, a key of the configuration file and a param of
 /// the run.
@@ -50,6 +51,8 @@ pub struct CollectOptions {
     pub judge_kind: String,
     /// Requests in flight for the resident model.
     pub jobs: u32,
+    /// Whether weak pairs are dropped on the way.
+    pub adaptive: bool,
     /// (I, N), from 1: this process does the I-th of N parts.
     pub shard: Option<(u32, u32)>,
     /// URLs and the like, recorded with the run and part of no identity.
@@ -64,6 +67,8 @@ pub struct Collection<'a> {
     /// The models that the size gate admitted, in the user's order.
     pub models: Vec<Sized>,
     pub rejected: Vec<Rejected>,
+    /// Only this part of the grid.
+    pub only: Option<Subset>,
     pub store: &'a dyn Tracking,
     pub guard: &'a Guard,
     /// Folder for the locks on (experiment, model).
@@ -137,6 +142,20 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Adds what another part of the same collection did.
+    fn add(&mut self, other: Self) {
+        self.cells += other.cells;
+        self.collected += other.collected;
+        self.skipped += other.skipped;
+        self.failed += other.failed;
+        self.failed_candidates += other.failed_candidates;
+        for (model, loads) in other.model_loads {
+            *self.model_loads.entry(model).or_default() += loads;
+        }
+        self.seconds += other.seconds;
+        self.interrupted |= other.interrupted;
+    }
+
     fn count(&mut self, status: CellStatus) {
         self.cells += 1;
         match status {
@@ -176,7 +195,7 @@ fn run_lanes(
     summary: &Mutex<Summary>,
     observer: Observer<'_>,
 ) -> Result<()> {
-    let grid = Grid::new(collection.task, collection.options)?;
+    let grid = Grid::new(collection.task, collection.options)?.within(collection.only.as_ref());
     let plan = Mutex::new(collection.models.iter().collect::<Vec<_>>());
     let hosts = lane::hosts(&collection.models);
     // One lane's fatal error stops the others after what they have in flight.

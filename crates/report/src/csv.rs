@@ -6,9 +6,7 @@
 //!
 //! Criteria and flags have prefixed columns, so that a rubric's own names never clash with ours.
 
-use std::collections::BTreeMap;
-
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use crate::text::clean;
 use crate::words;
@@ -27,15 +25,17 @@ const BEFORE: [&str; 12] = [
     "composite_ci95_low",
     "composite_ci95_high",
 ];
-const AFTER: [&str; 10] = [
+const AFTER: [&str; 12] = [
     "vs_incumbent",
     "vs_incumbent_ci95_low",
     "vs_incumbent_ci95_high",
+    "vs_incumbent_lower95",
     "p",
     "p_adjusted",
     "p_best",
     "latency_ms",
     "tokens_per_s",
+    "pareto",
     "incumbent",
     "winner",
 ];
@@ -55,7 +55,7 @@ pub fn render(board: &Leaderboard) -> String {
     let mut lines = vec![header];
     for row in &board.rows {
         let mut record = before(board, row);
-        let scores = |of: &BTreeMap<String, f64>, name: &str| number(of.get(name).copied());
+        let scores = |of: &Scores, name: &str| number(of.get(name).copied());
         record.extend(criteria.iter().map(|name| scores(&row.criteria, name)));
         record.extend(flags.iter().map(|name| scores(&row.flags, name)));
         record.extend(after(board, row));
@@ -92,11 +92,16 @@ fn after(board: &Leaderboard, row: &Row) -> Vec<String> {
         number(versus.map(|it| it.diff)),
         low,
         high,
+        number(versus.and_then(|it| it.lower95)),
         number(versus.and_then(|it| it.p)),
         number(versus.and_then(|it| it.p_adjusted)),
         number(row.p_best),
         number(row.latency_ms),
         number(row.tokens_per_s),
+        board
+            .pareto
+            .as_ref()
+            .map_or_else(String::new, |it| it.holds(row).to_string()),
         words::is_incumbent(board, row).to_string(),
         words::is_winner(board, row).to_string(),
     ]

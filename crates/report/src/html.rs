@@ -6,9 +6,7 @@
 //!
 //! The page is written with [`Markup`] and not with a template engine; `markup` says why.
 
-use std::collections::BTreeMap;
-
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use crate::axis::{interval, is_measured};
 use crate::markup::Markup;
@@ -159,7 +157,7 @@ fn detail_columns(board: &Leaderboard) -> Vec<Column<'_>> {
 
 fn scores(
     board: &Leaderboard,
-    of: fn(&Row) -> &BTreeMap<String, f64>,
+    of: fn(&Row) -> &Scores,
     write: fn(f64) -> String,
 ) -> Vec<Column<'_>> {
     let names = words::score_names(board, of).into_iter();
@@ -264,10 +262,11 @@ fn scroll_box(page: &mut Markup, name: &str) {
 
 fn figures(page: &mut Markup, board: &Leaderboard) {
     let latency_caption = if is_measured(board) {
-        "Filled: no other pair is both better and faster. Hollow: some pair is. Lines are 95 % intervals; \
-         a number is a rank in the table."
+        "Filled, and joined by the dashed line: no other pair is both better and faster. Hollow: some pair is. Upright \
+         lines are 95 % intervals; a number is a rank in the table."
     } else {
-        "Filled: no other pair is both better and faster. Hollow: some pair is. A number is a rank in the table."
+        "Filled, and joined by the dashed line: no other pair is both better and faster. Hollow: some pair is. A number \
+         is a rank in the table."
     };
     page.raw("<div class=\"figures\">\n");
     figure_of(
@@ -313,9 +312,10 @@ fn reading(page: &mut Markup) {
     page.raw(
         "<section class=\"reading\">\n<h2>How to read this</h2>\n<dl>\n\
          <dt>composite</dt><dd>The mean over scenarios of the rubric's total; ± is half of the 95 % interval.</dd>\n\
-         <dt>vs incumbent</dt><dd>The mean difference on the same scenarios; the dashed line in the plot is the incumbent.</dd>\n\
+         <dt>vs incumbent</dt><dd>The mean difference on the scenarios that both have; the dashed line in the plot is the incumbent.</dd>\n\
          <dt>p adj</dt><dd>The chance of so large a lead if no challenger were better, corrected for the number of \
-         challengers. Below .05 counts as a win.</dd>\n\
+         challengers. Below .05 counts as a win. It is one-sided and looks at all challengers together, while ± beside a \
+         difference is two-sided and looks at one: the two can disagree, and p adj decides.</dd>\n\
          <dt>p best</dt><dd>How often the pair comes first when the scenarios are drawn again.</dd>\n\
          </dl>\n</section>\n",
     );

@@ -1,6 +1,7 @@
 //! A [`Leaderboard`](assize_domain::leaderboard::Leaderboard) turned into what people read.
 //!
-//! [`gate`] does the same for the promotion gate. One module a format: [`terminal`], [`markdown`], [`csv`], [`html`], and [`svg`] for the charts
+//! [`gate`] does the same for the promotion gate. One module a format: [`terminal`], [`markdown`],
+//! [`csv`], [`html`], [`junit`], and [`svg`] for the charts
 //! that the page and the web panel share. Sentences live in `words` and numbers in `figure`, so
 //! that every format says the same in the same way.
 //!
@@ -15,6 +16,7 @@
 pub mod csv;
 pub mod gate;
 pub mod html;
+pub mod junit;
 pub mod markdown;
 pub mod svg;
 pub mod terminal;

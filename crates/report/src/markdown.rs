@@ -3,9 +3,7 @@
 //! The decision comes first, then the table with every figure, then what it stands on. Charts
 //! are left to the HTML report.
 
-use std::collections::BTreeMap;
-
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use crate::text::clean;
 use crate::words::Next;
@@ -109,7 +107,7 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
             figure::optional(row.p_best, figure::percent)
         }),
     ];
-    let scores = |of: fn(&Row) -> &BTreeMap<String, f64>, write: fn(f64) -> String| {
+    let scores = |of: fn(&Row) -> &Scores, write: fn(f64) -> String| {
         let names = words::score_names(board, of);
         let cell = move |name: &str, row: &Row| figure::optional(of(row).get(name).copied(), write);
         names

@@ -1,8 +1,8 @@
 //! The leaderboard on a terminal.
 //!
 //! Nothing is longer than the given width. A wider terminal gets more columns and whole names;
-//! a narrower one loses the interval bar first, then the p value, then the difference. Colour
-//! repeats what the text already says.
+//! what does not fit beside the ranks stands in a second table under the first. Colour repeats
+//! what the text already says.
 //!
 //! The bar's axis spans what the intervals span, because on the rubric's whole range they would
 //! all look alike; its ends stand below the rows, and the header names the rubric's maximum.
@@ -10,6 +10,7 @@
 mod bar;
 mod columns;
 mod paint;
+mod pareto;
 
 use assize_domain::leaderboard::Leaderboard;
 
@@ -31,6 +32,8 @@ pub struct Style {
     pub color: bool,
     /// Whether `assize promote` may be proposed as the next step.
     pub promote_exists: bool,
+    /// Whether quality against latency was asked for.
+    pub pareto: bool,
 }
 
 /// The table with the decision, where the differences come from, warnings, coverage and the
@@ -55,6 +58,9 @@ pub fn table(board: &Leaderboard, style: Style) -> String {
         page.gap();
         if let Some(decision) = words::decision(board) {
             page.sentence(&decision, Paint::Strong);
+        }
+        if style.pareto {
+            pareto::add(&mut page, board);
         }
     }
     page.sources(board);
@@ -103,8 +109,9 @@ impl Page {
             )
         };
         let cells: Vec<String> = sources.iter().map(cell).collect();
-        self.lines
-            .push(" Where the differences come from:".to_owned());
+        if let Some(line) = words::sources_line(board) {
+            self.sentence(&line, Paint::Plain);
+        }
         let half = cells.len().div_ceil(2);
         if self.style.width < 80 {
             self.lines

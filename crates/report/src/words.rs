@@ -1,9 +1,7 @@
 //! The sentences that every format shares.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use crate::figure;
 use crate::text::{clean, shell_word};
@@ -39,13 +37,15 @@ pub fn is_winner(board: &Leaderboard, row: &Row) -> bool {
     winner.is_some_and(|pair| pair.model == row.model && pair.prompt == row.prompt)
 }
 
-/// The decision as one sentence. Automatic scores alone never say "ship".
+/// The decision as one sentence. Automatic scores alone never say "ship", and neither do scores
+/// on which the winner was chosen.
 pub fn decision(board: &Leaderboard) -> Option<String> {
     let decision = board.decision.as_ref()?;
     let Some(winner) = &decision.winner else {
         return Some(clean(&decision.reason).into_owned());
     };
     let lead = match board.tier {
+        Tier::Expert if board.adaptive => format!("{winner} is nominated"),
         Tier::Expert => format!("Ship {winner}"),
         Tier::Auto => format!("{winner} leads by automatic scores"),
     };
@@ -183,16 +183,46 @@ pub fn sources(board: &Leaderboard) -> Vec<Source> {
             "some scenarios are harder for everybody",
             variance.scenario,
         ),
-        source(
-            "by scenario",
-            "models and prompts differ in which scenarios they handle",
-            variance.by_scenario,
-        ),
-        source("noise", "candidates of one cell differ", variance.noise),
     ];
+    match variance.noise {
+        Some(noise) => sources.extend([
+            source(
+                "by scenario",
+                "models and prompts differ in which scenarios they handle",
+                variance.by_scenario,
+            ),
+            source("noise", "candidates of one cell differ", noise),
+        ]),
+        None => sources.push(source(
+            "rest + noise",
+            "which scenarios a pair handles, and noise: one candidate per cell cannot tell them apart",
+            variance.by_scenario,
+        )),
+    }
     sources.retain(|source| source.share.is_finite());
     sources.sort_by(|a, b| b.share.total_cmp(&a.share));
     sources
+}
+
+/// The same in one line: what can be shipped (pairs of model and prompt), what is the scenarios',
+/// and what is luck.
+pub fn sources_line(board: &Leaderboard) -> Option<String> {
+    let it = board.variance.as_ref()?;
+    let shipped = it.model + it.prompt + it.interaction;
+    let (scenarios, rest) = match it.noise {
+        Some(noise) => (it.scenario + it.by_scenario, ("noise", noise)),
+        None => (it.scenario, ("rest and noise", it.by_scenario)),
+    };
+    let all = [shipped, scenarios, rest.1];
+    all.iter().all(|share| share.is_finite()).then(|| {
+        format!(
+            "Where the differences come from: pairs {}, scenarios {}, {} {}.",
+            figure::percent(shipped),
+            figure::percent(scenarios),
+            rest.0,
+            figure::percent(rest.1)
+        )
+    })
 }
 
 /// ` (of 17)`, where the rubric's maximum is known.
@@ -224,15 +254,16 @@ pub fn versus(board: &Leaderboard, row: &Row, interval: fn([f64; 2]) -> String) 
     }
 }
 
-/// The names of all criteria or flags that some row has.
+/// The names of all criteria or flags that some row has, in the rubric's order.
 pub fn score_names<'a>(
     board: &'a Leaderboard,
-    of: impl Fn(&'a Row) -> &'a BTreeMap<String, f64>,
-) -> BTreeSet<&'a str> {
-    board
-        .rows
-        .iter()
-        .flat_map(|row| of(row).keys())
-        .map(String::as_str)
-        .collect()
+    of: impl Fn(&'a Row) -> &'a Scores,
+) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in board.rows.iter().flat_map(|row| of(row).keys()) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
 }

@@ -7,7 +7,7 @@ use assize_domain::candidate::{self, Candidate};
 use assize_domain::cell::candidate_seed;
 use assize_domain::output::Parsed;
 use assize_domain::prompt::Rendered;
-use assize_domain::run::{CellRecord, RunStatus, artifact, metric, param, tag};
+use assize_domain::run::{ADAPTIVE_SETTING, CellRecord, RunStatus, artifact, metric, param, tag};
 use assize_domain::task::Task;
 use assize_providers::{Completion, Message, Provider, ProviderError, Request, Role, Sampling};
 
@@ -321,11 +321,13 @@ fn settings_words(options: &CollectOptions) -> String {
         num_ctx,
         seed,
         diversity,
+        adaptive,
         ..
     } = options;
+    let adaptive = if *adaptive { ADAPTIVE_SETTING } else { "" };
     format!(
         "n_tips {n_tips}, temperature {temperature}, max_tokens {max_tokens}, num_ctx {num_ctx}, seed {seed}, \
-         diversity {diversity}"
+         diversity {diversity}{adaptive}"
     )
 }
 
@@ -370,6 +372,7 @@ fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<st
         ("experiment", options.experiment.clone()),
         ("max_model_b", options.max_model_b.to_string()),
         ("diversity", options.diversity.to_string()),
+        ("adaptive", options.adaptive.to_string()),
         ("seed", options.seed.to_string()),
         ("max_tokens", options.max_tokens.to_string()),
         ("num_ctx", options.num_ctx.to_string()),

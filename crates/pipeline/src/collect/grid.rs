@@ -1,5 +1,6 @@
 //! The grid: which cells there are, in which order, and which key each has.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use assize_domain::cell::CellIdentity;
@@ -20,6 +21,16 @@ pub struct Grid<'a> {
     prompts: Vec<(&'a Prompt, Renderer)>,
     scenarios: Vec<&'a Scenario>,
     schema: String,
+    only: Option<&'a Subset>,
+}
+
+/// A part of a grid; what is not in it is neither collected nor counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Subset {
+    /// (model, prompt)
+    pub pairs: BTreeSet<(String, String)>,
+    /// Ids.
+    pub scenarios: BTreeSet<String>,
 }
 
 /// One cell of a model, before anything is generated.
@@ -84,7 +95,13 @@ impl<'a> Grid<'a> {
             prompts,
             scenarios,
             schema,
+            only: None,
         })
+    }
+
+    /// The same grid, of which only a part is looked at.
+    pub fn within(self, only: Option<&'a Subset>) -> Self {
+        Self { only, ..self }
     }
 
     pub fn prompts(&self) -> impl Iterator<Item = &'a Prompt> {
@@ -121,7 +138,9 @@ impl<'a> Grid<'a> {
             .unwrap_or(0);
         let per_model = self.cells_per_model();
         let shard = self.options.shard;
-        (0..per_model).filter(move |cell| {
+        let wanted = self.wanted(model);
+        let cells = (0..per_model).filter(move |cell| wanted.as_ref().is_none_or(|it| it[*cell]));
+        cells.filter(move |cell| {
             shard.is_none_or(|(this, of)| {
                 let of = of as usize;
                 // Whole models where there are enough of them, else runs of neighbouring cells.
@@ -133,6 +152,18 @@ impl<'a> Grid<'a> {
                 owner + 1 == this as usize
             })
         })
+    }
+
+    /// Which of a model's cells are in the part that is looked at; `None` for all.
+    fn wanted(&self, model: &Sized) -> Option<Vec<bool>> {
+        let only = self.only?;
+        let model = model.id.to_string();
+        let cells = self.prompts.iter().flat_map(|(prompt, _)| {
+            let has_pair = only.pairs.contains(&(model.clone(), prompt.name.clone()));
+            let scenarios = self.scenarios.iter();
+            scenarios.map(move |it| has_pair && only.scenarios.contains(&it.id))
+        });
+        Some(cells.collect())
     }
 
     fn cell(&self, model: &Sized, position: usize) -> Result<Cell<'a>> {

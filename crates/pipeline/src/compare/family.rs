@@ -33,11 +33,12 @@ pub fn against(
             continue;
         };
         let test = tests.get(position).copied().flatten();
+        let paired = paired::paired_diff(&shared, 0.95).ok();
         versus[arm] = Some(Versus {
             diff: mean,
-            ci95: paired::paired_diff(&shared, 0.95)
-                .ok()
-                .map(|it| ends(it.interval)),
+            ci95: paired.map(|it| ends(it.interval)),
+            lower95: paired.map(|it| it.lower_bound),
+            scenarios: u32::try_from(shared.len()).unwrap_or(u32::MAX),
             p: test.map(|it| it.p),
             p_adjusted: test.map(|it| it.p_adjusted),
         });
@@ -50,7 +51,8 @@ pub fn ends(interval: Interval) -> [f64; 2] {
 }
 
 /// The pair to ship: of those that are significantly ahead the one with the largest difference;
-/// where there is none, the one with the largest difference. Ties go by name.
+/// where there is none, the one with the largest difference. Of equals the one with more
+/// scenarios is taken, then the later name, as on the board.
 pub fn leader(versus: &[Option<Versus>], level: f64, pairs: &[Pair]) -> Option<usize> {
     let ahead = |it: &Versus| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= level);
     let challengers = || {
@@ -59,7 +61,9 @@ pub fn leader(versus: &[Option<Versus>], level: f64, pairs: &[Pair]) -> Option<u
     };
     let largest = |a: &(usize, &Versus), b: &(usize, &Versus)| {
         let by_name = || pairs.get(a.0).cmp(&pairs.get(b.0));
-        a.1.diff.total_cmp(&b.1.diff).then_with(by_name)
+        let by_scenarios = || a.1.scenarios.cmp(&b.1.scenarios);
+        let by_difference = a.1.diff.total_cmp(&b.1.diff);
+        by_difference.then_with(by_scenarios).then_with(by_name)
     };
     let significant = challengers().filter(|(_, it)| ahead(it)).max_by(largest);
     significant

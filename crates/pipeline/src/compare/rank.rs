@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Estimate, Leaderboard, Pair, Row, Variance};
+use assize_domain::leaderboard::{
+    Estimate, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
+};
 use assize_stats::table::Table;
 use assize_stats::{Draws, MIN_TEST_BLOCKS, arm, best, variance};
 
@@ -54,6 +56,7 @@ pub fn rank(
         b.composite
             .mean
             .total_cmp(&a.composite.mean)
+            .then_with(|| b.scenarios.cmp(&a.scenarios))
             .then_with(|| a.pair().cmp(&b.pair()))
     });
     number(&mut rows);
@@ -63,10 +66,12 @@ pub fn rank(
         tier,
         split: options.split.to_string(),
         incumbent: incumbent.map(|arm| pairs[arm].clone()),
+        pareto: Pareto::of(&rows),
         rows,
         decision: None,
         variance: shares(judged, &pairs, blocks),
         coverage: scores.coverage(tier),
+        adaptive: scores.adaptive,
         composite_range: scores
             .full_rubric
             .as_ref()
@@ -105,7 +110,7 @@ fn row(
     means: &[Option<f64>],
 ) -> Option<Row> {
     let score = arm::macro_score(means, 0.95).ok()?;
-    let named = |names: Vec<&str>, offset: usize| -> BTreeMap<String, f64> {
+    let named = |names: Vec<&str>, offset: usize| -> NamedScores {
         let values = names
             .into_iter()
             .enumerate()
@@ -197,9 +202,8 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
         model * prompts.len() + prompt
     };
     let ordered = table(judged, pairs.len(), blocks, place).ok()?;
-    let shares = variance::decompose(&ordered, models.len(), prompts.len())
-        .ok()?
-        .shares()?;
+    let found = variance::decompose(&ordered, models.len(), prompts.len()).ok()?;
+    let shares = found.shares()?;
     Some(Variance {
         model: shares.first,
         prompt: shares.second,
@@ -208,7 +212,7 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
         by_scenario: shares.first_by_block
             + shares.second_by_block
             + shares.first_by_second_by_block,
-        noise: shares.replicate,
+        noise: (found.sources.replicate.df > 0).then_some(shares.replicate),
     })
 }
 

@@ -6,7 +6,7 @@ use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Coverage, Pair};
 use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
-use assize_domain::run::{RunStatus, param};
+use assize_domain::run::{ADAPTIVE_SETTING, RunStatus, param};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
 use assize_store::{BoardRun, Tracking};
@@ -43,6 +43,8 @@ pub struct Scores {
     runs: Vec<Vec<usize>>,
     /// In how many ways the runs were collected, in words.
     pub settings: BTreeSet<String>,
+    /// Whether any run was collected by halving.
+    pub adaptive: bool,
     cells: u32,
     failed: u32,
     /// Runs under other rubrics, which are not in here.
@@ -145,8 +147,11 @@ impl Scores {
             self.failed += 1;
             return;
         }
-        if !self.settings.contains(run.settings) {
-            self.settings.insert(run.settings.to_owned());
+        let halved = run.settings.strip_suffix(ADAPTIVE_SETTING);
+        self.adaptive |= halved.is_some();
+        let settings = halved.unwrap_or(run.settings);
+        if !self.settings.contains(settings) {
+            self.settings.insert(settings.to_owned());
         }
         let speed = &mut self.speeds[arm];
         for (sum, value) in [

@@ -36,7 +36,13 @@ pub fn decide(
         .iter()
         .filter(|row| row.pair() != *champion)
         .collect();
-    let by_difference = |a: &&&Row, b: &&&Row| difference(a).total_cmp(&difference(b));
+    // The promotion gate looks at the same pair: `family::leader`.
+    let by_difference = |a: &&&Row, b: &&&Row| {
+        let order = difference(a).total_cmp(&difference(b));
+        order
+            .then_with(|| shared(a).cmp(&shared(b)))
+            .then_with(|| a.pair().cmp(&b.pair()))
+    };
     let Some(best) = challengers.iter().max_by(by_difference) else {
         let reason = format!("{champion} is alone; collect another pair to compare.");
         return no_winner(&reason, None);
@@ -64,24 +70,45 @@ pub fn decide(
         return ship(winner, tested);
     }
     let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
-    let lead = if difference(best) > 0.0 {
-        format!("the best challenger, {}, is {}", best.pair(), figure(best))
-    } else {
-        let nearest = format!("{}, is {}", best.pair(), figure(best));
-        format!("no challenger is ahead of {champion}; the nearest, {nearest}")
-    };
-    let more = needed
-        .and_then(|needed| needed.checked_sub(scenarios))
-        .filter(|more| *more > 0);
-    let more = more.map_or_else(String::new, |more| {
-        format!(
-            " About {more} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power."
-        )
-    });
     no_winner(
-        &format!("{lead}.{more}"),
+        &format!("{}{}", standing(best, champion), outlook(needed, scenarios)),
         needed.and_then(|needed| u32::try_from(needed).ok()),
     )
+}
+
+/// Where the best challenger stands.
+fn standing(best: &Row, champion: &Pair) -> String {
+    let Some(versus) = &best.vs_incumbent else {
+        return format!("no challenger shares a judged scenario with {champion}.");
+    };
+    let pair = best.pair();
+    let figure = figure(best);
+    if versus.p_adjusted.is_none() {
+        let shared = count(versus.scenarios as usize, "scenario");
+        return format!(
+            "the best challenger, {pair}, is {figure}, but shares only {shared} with {champion}, and \
+             {MIN_TEST_BLOCKS} are needed for a test."
+        );
+    }
+    if versus.diff > 0.0 {
+        format!("the best challenger, {pair}, is {figure}.")
+    } else {
+        format!("no challenger is ahead of {champion}; the nearest, {pair}, is {figure}.")
+    }
+}
+
+/// Whether more scenarios would tell.
+fn outlook(needed: Option<usize>, scenarios: usize) -> String {
+    match needed {
+        None => String::new(),
+        Some(needed) if needed > scenarios => format!(
+            " About {} more scenarios would show a difference of {PRACTICAL_MARGIN} with 80 % power.",
+            needed - scenarios
+        ),
+        Some(_) => format!(
+            " These scenarios are enough to show a difference of {PRACTICAL_MARGIN} with 80 % power."
+        ),
+    }
 }
 
 fn no_winner(why: &str, scenarios_needed: Option<u32>) -> Decision {
@@ -99,7 +126,7 @@ fn ship(winner: &Row, family: usize) -> Decision {
         .and_then(|it| it.p_adjusted)
         .unwrap_or(f64::NAN);
     let reason = format!(
-        "{} beats the incumbent by {}, p = {} over {}.",
+        "{} beats the incumbent by {}, one-sided p = {} over {}.",
         winner.pair(),
         figure(winner),
         small(p),
@@ -128,6 +155,11 @@ fn difference(row: &Row) -> f64 {
     row.vs_incumbent
         .as_ref()
         .map_or(f64::NEG_INFINITY, |it| it.diff)
+}
+
+/// Scenarios that the pair shares with the incumbent.
+fn shared(row: &Row) -> u32 {
+    row.vs_incumbent.as_ref().map_or(0, |it| it.scenarios)
 }
 
 fn figure(row: &Row) -> String {
@@ -227,6 +259,13 @@ pub fn warnings(
              use one experiment for each",
             ways.join("; "),
         ));
+    }
+    if scores.adaptive {
+        warnings.push(
+            "collected adaptively: weak pairs were dropped early and have fewer scenarios, and the \
+             survivors were chosen on these scores; confirm the winner on the confirmation split"
+                .to_owned(),
+        );
     }
     if scores.other_rubric_runs > 0 {
         warnings.push(format!(

@@ -1,7 +1,8 @@
 //! Quality against latency: up is better, left is faster.
 //!
-//! A filled point is beaten by no other pair on both counts; a hollow one is. Pairs without a
-//! latency are left out.
+//! A filled point is beaten by no other pair on both counts, and a thin line joins these; a hollow
+//! point is beaten. Pairs without a latency are left out, and so is the chart where none was
+//! measured.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
@@ -30,9 +31,7 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
         .filter(|row| row.composite.mean.is_finite())
         .filter_map(|row| Some((row, row.latency_ms.filter(|it| it.is_finite())?)))
         .collect();
-    if rows.len() < 2 {
-        return None;
-    }
+    let pareto = board.pareto.as_ref()?;
     let across = Axis::covering(rows.iter().map(|(_, latency_ms)| *latency_ms), 6.0)?;
     let up = Axis::of_composites(board, 6.0)?;
     let at = |row: &Row, latency_ms: f64| {
@@ -48,8 +47,9 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
     let (mut ordered, dominated): (Vec<_>, Vec<_>) = rows
         .iter()
         .copied()
-        .partition(|it| !rows.iter().any(|other| beats(*other, *it)));
+        .partition(|(row, _)| pareto.holds(row));
     let best = ordered.len();
+    frontier(&mut svg, ordered.iter().map(|(row, latency_ms)| at(row, *latency_ms)));
     ordered.extend(dominated);
     for (position, (row, latency_ms)) in ordered.iter().enumerate() {
         point(
@@ -96,10 +96,23 @@ fn height_of(up: &Axis, value: f64) -> f64 {
     PLOT.bottom - up.fraction(value) * (PLOT.bottom - PLOT.top)
 }
 
-/// At least as good on both counts, and better on one.
-fn beats((a, a_ms): (&Row, f64), (b, b_ms): (&Row, f64)) -> bool {
-    let (a, b) = (a.composite.mean, b.composite.mean);
-    a >= b && a_ms <= b_ms && (a > b || a_ms < b_ms)
+/// A line through the points that nothing beats, from the fastest to the best.
+fn frontier(svg: &mut Markup, points: impl Iterator<Item = (f64, f64)>) {
+    let mut points: Vec<(f64, f64)> = points.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for pair in points.windows(2) {
+        let attributes = [
+            ("class", "accent-line".into()),
+            ("x1", pair[0].0.into()),
+            ("y1", pair[0].1.into()),
+            ("x2", pair[1].0.into()),
+            ("y2", pair[1].1.into()),
+            ("stroke", "currentColor".into()),
+            ("stroke-opacity", 0.5.into()),
+            ("stroke-dasharray", "2 4".into()),
+        ];
+        svg.empty("line", &attributes).raw("\n");
+    }
 }
 
 fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {

@@ -1,12 +1,11 @@
 //! Which columns there are, how wide they become, and the lines that they make.
 
-use std::collections::BTreeMap;
-
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use super::Style;
 use super::bar;
 use super::paint::{Paint, painted};
+use super::pareto::FRONTIER;
 use crate::axis::Axis;
 use crate::text::{clean, pair_width, pairs, shorten, width};
 use crate::{axis, figure, words};
@@ -14,6 +13,7 @@ use crate::{axis, figure, words};
 const GAP: usize = 2;
 /// At the usual 80 columns a pair gets this many, where it needs them.
 const PAIR_AT_80: usize = 27;
+const LEAST_PAIR: usize = 14;
 const MAX_HEAD: usize = 14;
 /// Below the least width a bar says nothing; above the most it says nothing more.
 const BAR_WIDTHS: [usize; 3] = [12, 15, 24];
@@ -57,24 +57,12 @@ impl Column {
     }
 }
 
-/// The header, the rows and the axis of the bars.
+/// The header, the rows and the axis of the bars; then, where something did not fit, a second
+/// table of what did not.
 pub fn lines(board: &Leaderboard, style: Style) -> Vec<String> {
     let axis = Axis::of_composites(board, 5.0);
-    let columns = fitted(board, axis.as_ref(), style.width);
-    let mut lines = vec![join(
-        &columns,
-        |column| (column.aligned(&column.head), Paint::Strong),
-        style.color,
-    )];
-    for (position, row) in board.rows.iter().enumerate() {
-        let paint = |column: &Column| match () {
-            () if column.is_bar => Paint::Bar,
-            () if column.is_pair && words::is_winner(board, row) => Paint::Winner,
-            () => Paint::Plain,
-        };
-        let cell = |column: &Column| (column.aligned(&column.cells[position]), paint(column));
-        lines.push(join(&columns, cell, style.color));
-    }
+    let (columns, left) = fitted(board, axis.as_ref(), style);
+    let mut lines = table(board, &columns, style.color);
     if let Some(axis) = axis.filter(|_| columns.iter().any(|column| column.is_bar)) {
         let scale = |column: &Column| {
             let text = if column.is_bar {
@@ -86,7 +74,49 @@ pub fn lines(board: &Leaderboard, style: Style) -> Vec<String> {
         };
         lines.push(join(&columns, scale, style.color));
     }
+    let more = more(board, left, style.width);
+    if more.len() > 1 {
+        lines.push(String::new());
+        lines.extend(table(board, &more, style.color));
+    }
     lines
+}
+
+fn table(board: &Leaderboard, columns: &[Column], color: bool) -> Vec<String> {
+    let head = |column: &Column| (column.aligned(&column.head), Paint::Strong);
+    let mut lines = vec![join(columns, head, color)];
+    for (position, row) in board.rows.iter().enumerate() {
+        let paint = |column: &Column| match () {
+            () if column.is_bar => Paint::Bar,
+            () if column.is_pair && words::is_winner(board, row) => Paint::Winner,
+            () => Paint::Plain,
+        };
+        let cell = |column: &Column| (column.aligned(&column.cells[position]), paint(column));
+        lines.push(join(columns, cell, color));
+    }
+    lines
+}
+
+/// Rank and, where there is room, the pair, with as many of these columns as fit.
+fn more(board: &Leaderboard, left: Vec<Column>, most: usize) -> Vec<Column> {
+    let rank = rank(board);
+    let mut spare = most.saturating_sub(rank.width);
+    let mut chosen = Vec::new();
+    for column in left {
+        if let Some(rest) = spare.checked_sub(column.width + GAP) {
+            spare = rest;
+            chosen.push(column);
+        }
+    }
+    let mut columns = vec![rank];
+    if let Some(room) = spare
+        .checked_sub(GAP)
+        .filter(|room| *room >= LEAST_PAIR && !chosen.is_empty())
+    {
+        columns.push(names(board, room.min(natural_pair(board))));
+    }
+    columns.extend(chosen);
+    columns
 }
 
 fn join(columns: &[Column], cell: impl Fn(&Column) -> (String, Paint), color: bool) -> String {
@@ -111,29 +141,41 @@ fn join(columns: &[Column], cell: impl Fn(&Column) -> (String, Paint), color: bo
     line
 }
 
-/// The columns that fit, widest use of the room last.
-fn fitted(board: &Leaderboard, axis: Option<&Axis>, most: usize) -> Vec<Column> {
+fn rank(board: &Leaderboard) -> Column {
     let mut rank = Column::new("#", board, |row| row.rank.to_string());
     rank.width = rank.width.max(2);
-    let composite = Column::new("composite", board, |row| figure::plain(row.composite.mean));
-    let natural = board
+    rank
+}
+
+/// What the widest pair needs.
+fn natural_pair(board: &Leaderboard) -> usize {
+    let widths = board
         .rows
         .iter()
-        .map(|row| pair_width(&row.model, &row.prompt))
-        .max();
-    let natural = natural.unwrap_or(0).max(width("model × prompt"));
+        .map(|row| pair_width(&row.model, &row.prompt));
+    widths.max().unwrap_or(0).max(width("model × prompt"))
+}
+
+/// The columns that fit, widest use of the room last, and those that do not.
+fn fitted(board: &Leaderboard, axis: Option<&Axis>, style: Style) -> (Vec<Column>, Vec<Column>) {
+    let most = style.width;
+    let rank = rank(board);
+    let composite = Column::new("composite", board, |row| figure::plain(row.composite.mean));
+    let natural = natural_pair(board);
     let pair_share = if most > 80 {
         PAIR_AT_80 + (most - 80) / 4
     } else {
         most * PAIR_AT_80 / 80
     };
-    let mut pair_room = natural.min(pair_share.max(14));
+    let mut pair_room = natural.min(pair_share.max(LEAST_PAIR));
     let mut spare = most.saturating_sub(rank.width + composite.width + pair_room + 2 * GAP);
     let mut bar_room = 0;
     let mut chosen: Vec<Column> = Vec::new();
-    for group in groups(board, axis) {
+    let mut left: Vec<Column> = Vec::new();
+    for group in groups(board, axis, style.pareto) {
         let needed: usize = group.iter().map(|column| column.width + GAP).sum();
-        if group.is_empty() || needed > spare {
+        if needed > spare {
+            left.extend(group.into_iter().filter(|column| !column.is_bar));
             continue;
         }
         spare -= needed;
@@ -154,7 +196,7 @@ fn fitted(board: &Leaderboard, axis: Option<&Axis>, most: usize) -> Vec<Column> 
         columns.push(bars(board, axis, bar_room));
     }
     columns.extend(chosen.into_iter().filter(|column| !column.is_bar));
-    columns
+    (columns, left)
 }
 
 fn names(board: &Leaderboard, room: usize) -> Column {
@@ -175,22 +217,25 @@ fn grow(room: &mut usize, to: usize, spare: &mut usize) {
 }
 
 /// What may stand beside rank, pair and composite: most important first, together or not at all.
-fn groups(board: &Leaderboard, axis: Option<&Axis>) -> Vec<Vec<Column>> {
+/// Who asks for the frontier gets it and the latencies before everything else.
+fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Column>> {
+    let mut groups = Vec::new();
+    if let Some(pareto) = board.pareto.as_ref().filter(|_| pareto) {
+        let mark = |row: &Row| if pareto.holds(row) { FRONTIER } else { "" }.to_owned();
+        groups.push(vec![latency(board), Column::new("front", board, mark)]);
+    }
     let any = |has: &dyn Fn(&Row) -> bool| board.rows.iter().any(has);
     let one = |wanted: bool, column: &dyn Fn() -> Column| {
         if wanted { vec![column()] } else { Vec::new() }
     };
-    let latency = one(any(&|row| row.latency_ms.is_some()), &|| {
-        Column::new("latency", board, |row| {
-            figure::optional(row.latency_ms, figure::latency)
-        })
-    });
+    let slow = any(&|row| row.latency_ms.is_some()) && groups.is_empty();
     let speed = one(any(&|row| row.tokens_per_s.is_some()), &|| {
         Column::new("tok/s", board, |row| {
             figure::optional(row.tokens_per_s, figure::speed)
         })
     });
-    vec![
+    let uneven = any(&|row| row.scenarios != board.rows[0].scenarios);
+    groups.extend([
         one(any(&|row| row.vs_incumbent.is_some()), &|| {
             Column::new("vs incumbent", board, |row| {
                 words::versus(board, row, figure::half)
@@ -204,15 +249,26 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>) -> Vec<Vec<Column>> {
             width: BAR_WIDTHS[0],
             ..Column::default()
         }),
+        one(uneven, &|| {
+            Column::new("scenarios", board, |row| row.scenarios.to_string())
+        }),
         one(any(&|row| row.p_best.is_some()), &|| {
             Column::new("p best", board, |row| {
                 figure::optional(row.p_best, figure::percent)
             })
         }),
-        scores(board, |row| &row.criteria, figure::plain),
         scores(board, |row| &row.flags, figure::percent),
-        latency.into_iter().chain(speed).collect(),
-    ]
+        one(slow, &|| latency(board)).into_iter().chain(speed).collect(),
+        scores(board, |row| &row.criteria, figure::plain),
+    ]);
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+fn latency(board: &Leaderboard) -> Column {
+    Column::new("latency", board, |row| {
+        figure::optional(row.latency_ms, figure::latency)
+    })
 }
 
 fn p_adjusted(row: &Row) -> Option<f64> {
@@ -222,7 +278,7 @@ fn p_adjusted(row: &Row) -> Option<f64> {
 /// One column for each criterion or flag that some row has.
 fn scores(
     board: &Leaderboard,
-    of: impl Fn(&Row) -> &BTreeMap<String, f64>,
+    of: impl Fn(&Row) -> &Scores,
     write: impl Fn(f64) -> String,
 ) -> Vec<Column> {
     let names = words::score_names(board, &of);

@@ -1,10 +1,8 @@
 //! Boards as `compare` makes them, and some that it should never make.
 
-use std::collections::BTreeMap;
-
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
-    Coverage, Decision, Estimate, Leaderboard, Pair, Row, Variance, Versus,
+    Coverage, Decision, Estimate, Leaderboard, Pair, Pareto, Row, Scores, Variance, Versus,
 };
 use assize_domain::verdict::RubricRef;
 
@@ -30,12 +28,12 @@ fn row(rank: u32, (model, prompt): (&str, &str), mean: f64, latency_ms: f64) -> 
             se: Some(se),
             ci95: Some([mean - 2.365 * se, mean + 2.365 * se]),
         },
-        criteria: BTreeMap::from([
+        criteria: Scores::from([
             ("relevance".to_owned(), score(0.3)),
             ("actionability".to_owned(), score(-0.2)),
             ("tone".to_owned(), score(-0.1)),
         ]),
-        flags: BTreeMap::from([("format_ok".to_owned(), 0.95), ("overlong".to_owned(), 0.1)]),
+        flags: Scores::from([("format_ok".to_owned(), 0.95), ("overlong".to_owned(), 0.1)]),
         vs_incumbent: None,
         p_best: None,
         latency_ms: Some(latency_ms),
@@ -53,6 +51,8 @@ fn against_last(rows: &mut [Row], p_adjusted: &[f64]) -> Option<Pair> {
         row.vs_incumbent = Some(Versus {
             diff,
             ci95: Some([diff - half, diff + half]),
+            lower95: Some(diff - 0.8 * half),
+            scenarios: 8,
             p: Some(p / 2.0),
             p_adjusted: Some(p),
         });
@@ -81,9 +81,11 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
         tier: Tier::Expert,
         split: "selection".to_owned(),
         incumbent,
+        pareto: Pareto::of(&rows),
         rows,
         decision: None,
         variance: None,
+        adaptive: false,
         coverage: Coverage {
             cells,
             judged: cells,
@@ -102,7 +104,7 @@ fn shares() -> Variance {
         interaction: 0.05,
         scenario: 0.38,
         by_scenario: 0.06,
-        noise: 0.24,
+        noise: Some(0.24),
     }
 }
 
@@ -140,7 +142,7 @@ pub fn winner() -> Leaderboard {
     Leaderboard {
         decision: Some(Decision {
             reason: format!(
-                "{best} beats the incumbent by +1.98 [1.04, 2.92], p = .008 over 11 challengers."
+                "{best} beats the incumbent by +1.98 [1.04, 2.92], one-sided p = .008 over 11 challengers."
             ),
             winner: Some(best),
             scenarios_needed: None,
@@ -174,7 +176,7 @@ pub fn no_winner() -> Leaderboard {
         interaction: 0.0,
         scenario: 0.5,
         by_scenario: 0.12,
-        noise: 0.35,
+        noise: Some(0.35),
     });
     it.coverage = Coverage {
         cells: 32,
@@ -262,7 +264,7 @@ pub fn long_names() -> Leaderboard {
     Leaderboard {
         decision: Some(Decision {
             reason: format!(
-                "{winner} beats the incumbent by +3.91 [2.97, 4.85], p = .030 over 23 challengers."
+                "{winner} beats the incumbent by +3.91 [2.97, 4.85], one-sided p = .030 over 23 challengers."
             ),
             winner: Some(winner),
             scenarios_needed: None,
@@ -313,6 +315,8 @@ pub fn not_numbers() -> Leaderboard {
         row.vs_incumbent = Some(Versus {
             diff: f64::NAN,
             ci95: Some([f64::NAN; 2]),
+            lower95: Some(f64::NAN),
+            scenarios: 8,
             p: Some(f64::NAN),
             p_adjusted: Some(f64::NAN),
         });
@@ -327,8 +331,9 @@ pub fn not_numbers() -> Leaderboard {
         interaction: f64::NAN,
         scenario: f64::NAN,
         by_scenario: f64::NAN,
-        noise: f64::NAN,
+        noise: Some(f64::NAN),
     });
+    it.pareto = Pareto::of(&it.rows);
     it.composite_range = Some([f64::NAN, f64::NAN]);
     it
 }
@@ -358,9 +363,10 @@ pub fn hostile() -> Leaderboard {
     for (row, attack) in it.rows.iter_mut().zip(ATTACKS.iter().cycle()) {
         row.model = format!("{attack}{}", row.rank);
         row.prompt = (*attack).into();
-        row.criteria = BTreeMap::from(ATTACKS.map(|attack| (attack.to_owned(), 3.0)));
-        row.flags = BTreeMap::from(ATTACKS.map(|attack| (attack.to_owned(), 0.5)));
+        row.criteria = Scores::from(ATTACKS.map(|attack| (attack.to_owned(), 3.0)));
+        row.flags = Scores::from(ATTACKS.map(|attack| (attack.to_owned(), 0.5)));
     }
+    it.pareto = Pareto::of(&it.rows);
     it.incumbent = it.rows.last().map(Row::pair);
     let winner = it.rows[0].pair();
     it.decision = Some(Decision {
@@ -368,6 +374,25 @@ pub fn hostile() -> Leaderboard {
         winner: Some(winner),
         scenarios_needed: None,
     });
+    it
+}
+
+/// Halving dropped pairs early, nobody measured latency, and cells have one candidate.
+pub fn uneven() -> Leaderboard {
+    let mut it = no_winner();
+    for (row, scenarios) in it.rows.iter_mut().zip([24, 24, 6, 12]) {
+        (row.scenarios, row.candidates) = (scenarios, scenarios);
+        row.latency_ms = Some(0.0);
+        row.tokens_per_s = None;
+    }
+    it.pareto = Pareto::of(&it.rows);
+    it.adaptive = true;
+    it.variance = Some(Variance {
+        by_scenario: 0.47,
+        noise: None,
+        ..it.variance.unwrap_or_else(shares)
+    });
+    it.warnings = vec!["collected adaptively".to_owned()];
     it
 }
 
@@ -383,5 +408,6 @@ pub fn all() -> Vec<(&'static str, Leaderboard)> {
         ("one_scenario", one_scenario()),
         ("not_numbers", not_numbers()),
         ("hostile", hostile()),
+        ("uneven", uneven()),
     ]
 }

@@ -1,4 +1,5 @@
-use assize_report::{csv, html, markdown, svg};
+use assize_domain::leaderboard::check::Check;
+use assize_report::{csv, html, junit, markdown, svg};
 
 use crate::boards;
 
@@ -39,6 +40,33 @@ fn csv_reads_back_with_every_figure_exact() {
             });
         }
     }
+}
+
+#[test]
+fn junit_of_a_board_with_a_threshold_and_with_a_candidate() {
+    let mut board = boards::no_winner();
+    if let Some(versus) = &mut board.rows[2].vs_incumbent {
+        (versus.diff, versus.ci95) = (-1.5, Some([-2.5, -0.5]));
+    }
+    let threshold = Check {
+        fail_under: Some(11.0),
+        ..Check::default()
+    };
+    insta::assert_snapshot!("junit_threshold", junit::render(&board, &threshold));
+    let named = Check {
+        candidates: vec![board.rows[1].pair()],
+        ..Check::default()
+    };
+    insta::assert_snapshot!("junit_candidate", junit::render(&board, &named));
+    let empty = junit::render(&boards::nothing_judged(), &threshold);
+    assert!(empty.contains("tests=\"0\" failures=\"0\""), "{empty}");
+}
+
+#[test]
+fn no_latency_no_scatter() {
+    let board = boards::uneven();
+    assert_eq!(svg::scatter(&board), None);
+    assert!(!html::render(&board, "now").contains("Quality and latency"));
 }
 
 #[test]
@@ -93,7 +121,8 @@ fn pages_need_nothing_from_outside() {
 fn figures_that_are_no_numbers_never_show() {
     let board = boards::not_numbers();
     let page = html::render(&board, "now");
-    for text in [page, csv::render(&board), markdown::render(&board)] {
+    let checked = junit::render(&board, &Check::default());
+    for text in [page, checked, csv::render(&board), markdown::render(&board)] {
         assert!(
             !text.contains("NaN") && !text.contains("inf,") && !text.contains("Infinity"),
             "{text}"

@@ -1,7 +1,8 @@
 //! Names that attack whoever shows them are neutralised in every format.
 
 use assize_report::terminal::{Style, table};
-use assize_report::{csv, html, markdown, svg};
+use assize_domain::leaderboard::check::Check;
+use assize_report::{csv, html, junit, markdown, svg};
 
 use crate::boards;
 
@@ -12,6 +13,7 @@ fn outputs() -> Vec<(&'static str, String)> {
         width: 200,
         color: false,
         promote_exists: true,
+        pareto: false,
     };
     let cells: String = board
         .rows
@@ -22,6 +24,7 @@ fn outputs() -> Vec<(&'static str, String)> {
         ("terminal", table(&board, style)),
         ("markdown", markdown::render(&board)),
         ("csv", csv::render(&board)),
+        ("junit", junit::render(&board, &strict())),
         ("html", html::render(&board, boards::ATTACKS[0])),
         ("forest", svg::forest(&board).unwrap()),
         ("forest cells", cells),
@@ -29,6 +32,14 @@ fn outputs() -> Vec<(&'static str, String)> {
         ("variance", svg::variance(&board).unwrap()),
         ("scatter", svg::scatter(&board).unwrap()),
     ]
+}
+
+/// Fails every pair, so that every name is in a failure.
+fn strict() -> Check {
+    Check {
+        fail_under: Some(99.0),
+        ..Check::default()
+    }
 }
 
 #[test]
@@ -104,7 +115,7 @@ fn every_element_is_closed() {
                     opened == Some(element) || element == "html",
                     "{name}: {opened:?} {element}"
                 );
-            } else if !inside.ends_with('/') {
+            } else if !inside.ends_with(['/', '?']) {
                 open.push(element);
             }
         }
@@ -164,6 +175,7 @@ fn a_hostile_experiment_cannot_leave_its_quotes_in_the_next_command() {
         width: 200,
         color: false,
         promote_exists: true,
+        pareto: false,
     };
     let text = table(&board, style);
     assert!(

@@ -8,6 +8,7 @@ fn style(width: usize) -> Style {
         width,
         color: false,
         promote_exists: true,
+        pareto: false,
     }
 }
 
@@ -30,14 +31,30 @@ fn a_narrow_and_a_very_wide_terminal() {
 }
 
 #[test]
+fn the_frontier_in_words() {
+    for (name, board) in [
+        ("winner", boards::winner()),
+        ("uneven", boards::uneven()),
+        ("hostile", boards::hostile()),
+    ] {
+        let style = Style {
+            pareto: true,
+            ..style(80)
+        };
+        insta::assert_snapshot!(format!("terminal_{name}_pareto"), table(&board, style));
+    }
+}
+
+#[test]
 fn no_line_is_longer_than_the_terminal() {
     for (name, board) in boards::all() {
         for width in 40..220 {
-            for color in [false, true] {
+            for (color, pareto) in [(false, false), (true, true)] {
                 let text = table(
                     &board,
                     Style {
                         color,
+                        pareto,
                         ..style(width)
                     },
                 );
@@ -128,6 +145,18 @@ fn automatic_scores_say_so_and_never_say_ship() {
     );
     assert!(!text.contains("Ship "), "{text}");
     assert!(text.contains("cells judged (auto)"), "{text}");
+}
+
+#[test]
+fn what_was_chosen_on_its_own_scores_is_only_nominated() {
+    let mut board = boards::winner();
+    board.adaptive = true;
+    let text = table(&board, style(200));
+    assert!(
+        text.contains("qwen2.5:1.5b × v3-few-shot is nominated: it beats the incumbent"),
+        "{text}"
+    );
+    assert!(!text.contains("Ship "), "{text}");
 }
 
 /// The text without the escape sequences that we write ourselves.

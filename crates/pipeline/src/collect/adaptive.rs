@@ -1,0 +1,254 @@
+//! Adaptive collection: paired sequential halving over scenarios.
+//!
+//! Most of a grid's cost goes into pairs that are never shipped. Here every pair is tried on a few
+//! scenarios, an automatic judge scores them, the better half goes on to further scenarios, and so
+//! on ([`schedule`]); within a round all pairs see the same scenarios, so that every comparison
+//! stays paired ([`halve`]). The incumbent always goes on, because everything is compared with it.
+//!
+//! Nothing is remembered between rounds but what the store holds: killed and started again, each
+//! round finds its cells and verdicts there, decides the same, and goes on where it stopped. A cell
+//! that had failed is tried again and may then change what follows.
+//!
+//! Halving nominates and never decides: its winner was chosen on these very scores, which flatter
+//! it. The runs say so in their settings, boards warn, and the gate wants scenarios that halving
+//! has not seen.
+//!
+//! Reference: Karnin, Koren and Somekh (2013), "Almost optimal exploration in multi-armed bandits".
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+
+use assize_domain::judge::Tier;
+use assize_domain::leaderboard::Pair;
+use assize_domain::verdict::effective;
+
+use super::grid::{Grid, Subset};
+use super::{Collection, Observer, Summary};
+use crate::{PipelineError, Result};
+
+mod halve;
+mod schedule;
+
+pub use halve::{Halved, Standing};
+pub use schedule::Schedule;
+
+/// What is halved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adaptive {
+    /// All pairs of the grid, model by model.
+    pub pairs: Vec<Pair>,
+    /// The place of the one that always stays.
+    pub incumbent: usize,
+    pub schedule: Schedule,
+}
+
+/// A round that was collected, judged and decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    /// From 1.
+    pub number: usize,
+    /// The scenarios that it added.
+    pub scenarios: Vec<String>,
+    /// Its cells, whether they were there already or not.
+    pub cells: usize,
+    pub halved: Halved,
+}
+
+/// How an adaptive collection ended.
+#[derive(Debug)]
+pub struct Ended<E> {
+    /// Over all rounds.
+    pub summary: Summary,
+    pub rounds: Vec<Round>,
+    /// Why it stopped early.
+    pub error: Option<E>,
+}
+
+impl Adaptive {
+    /// Plans the halving of a collection's grid. `incumbent` is `MODEL/PROMPT`; without one it is
+    /// the first model with the first prompt.
+    pub fn plan(collection: &Collection<'_>, incumbent: Option<&str>) -> Result<Self> {
+        let grid = Grid::new(collection.task, collection.options)?;
+        let pairs: Vec<Pair> = collection
+            .models
+            .iter()
+            .flat_map(|model| {
+                grid.prompts().map(|prompt| Pair {
+                    model: model.id.to_string(),
+                    prompt: prompt.name.clone(),
+                })
+            })
+            .collect();
+        let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
+        let place = incumbent.map_or(Some(0), |wanted| {
+            pairs.iter().position(|pair| name(pair) == wanted)
+        });
+        let Some(place) = place.filter(|place| *place < pairs.len()) else {
+            let known: Vec<String> = pairs.iter().map(name).collect();
+            return Err(PipelineError::Invalid(format!(
+                "the incumbent '{}' is no pair of this grid: use one of {}",
+                incumbent.unwrap_or_default(),
+                known.join(", ")
+            )));
+        };
+        let scenarios: Vec<&str> = grid.scenarios().iter().map(|it| it.id.as_str()).collect();
+        Ok(Self {
+            schedule: Schedule::new(pairs.len(), &scenarios, collection.options.seed),
+            pairs,
+            incumbent: place,
+        })
+    }
+
+    /// Collects round by round. `judge` scores what is pending for the automatic tier; `decided`
+    /// hears of every round.
+    pub fn run<E: From<PipelineError>>(
+        &self,
+        collection: &Collection<'_>,
+        observer: Observer<'_>,
+        mut judge: impl FnMut() -> std::result::Result<(), E>,
+        mut decided: impl FnMut(&Round),
+    ) -> Ended<E> {
+        let mut ended = Ended {
+            summary: Summary {
+                rejected_models: collection.rejected.clone(),
+                ..Summary::default()
+            },
+            rounds: Vec::new(),
+            error: None,
+        };
+        let mut alive: Vec<usize> = (0..self.pairs.len()).collect();
+        for round in 0..self.schedule.rounds() {
+            let part = Collection {
+                only: Some(self.subset(&alive, self.schedule.scenarios(round))),
+                models: collection.models.clone(),
+                rejected: Vec::new(),
+                locks: collection.locks.clone(),
+                ..*collection
+            };
+            let (summary, error) = super::run(&part, observer);
+            ended.summary.add(summary);
+            let judged = match error {
+                Some(error) => Err(error.into()),
+                None if ended.summary.interrupted => return ended,
+                None => judge(),
+            };
+            if judged.is_ok() && collection.stop.load(Ordering::Relaxed) {
+                ended.summary.interrupted = true;
+                return ended;
+            }
+            let outcome = judged.and_then(|()| Ok(self.decide(collection, &alive, round)?));
+            match outcome {
+                Ok(round) => {
+                    decided(&round);
+                    alive = round.halved.kept.iter().map(|it| it.pair).collect();
+                    alive.sort_unstable();
+                    ended.rounds.push(round);
+                }
+                Err(error) => {
+                    ended.error = Some(error);
+                    return ended;
+                }
+            }
+        }
+        ended
+    }
+
+    fn subset(&self, alive: &[usize], scenarios: &[String]) -> Subset {
+        let name = |pair: &Pair| (pair.model.clone(), pair.prompt.clone());
+        Subset {
+            pairs: alive.iter().map(|place| name(&self.pairs[*place])).collect(),
+            scenarios: scenarios.iter().cloned().collect(),
+        }
+    }
+
+    /// Who goes on after a round, by what the store holds.
+    fn decide(&self, collection: &Collection<'_>, alive: &[usize], round: usize) -> Result<Round> {
+        let means = self.cell_means(collection, alive, round)?;
+        let is_last = round + 1 == self.schedule.rounds();
+        let keep = if is_last {
+            alive.len()
+        } else {
+            self.schedule.pairs(round + 1)
+        };
+        let halved = halve::halve(alive, &means, self.incumbent, keep).ok_or_else(|| {
+            PipelineError::Invalid(format!(
+                "the incumbent {} has no verdict of the automatic judge after round {}, so nothing can be \
+                 compared with it: see what failed above and run the same command again, or name another \
+                 with --incumbent",
+                self.pairs[self.incumbent],
+                round + 1
+            ))
+        })?;
+        Ok(Round {
+            number: round + 1,
+            scenarios: self.schedule.scenarios(round).to_vec(),
+            cells: alive.len() * self.schedule.scenarios(round).len(),
+            halved,
+        })
+    }
+
+    /// The mean composite of every cell of these pairs so far, `[pair][scenario]`.
+    fn cell_means(
+        &self,
+        collection: &Collection<'_>,
+        alive: &[usize],
+        round: usize,
+    ) -> Result<Vec<Vec<Option<f64>>>> {
+        let scenarios = self.schedule.scenarios_until(round);
+        let cells = self.cells_of(collection, alive, scenarios)?;
+        let mut means = vec![vec![None; scenarios.len()]; alive.len()];
+        let options = collection.options;
+        collection
+            .store
+            .board_each(&options.experiment, options.split, &mut |run| {
+                if let Some((pair, scenario)) = cells.get(run.run_id) {
+                    let verdicts = effective(&run.files, Tier::Auto, &run.rubric.sha256);
+                    let composites: Vec<f64> = verdicts.values().map(|it| it.composite).collect();
+                    means[*pair][*scenario] = assize_stats::describe::mean(&composites);
+                }
+                Ok(())
+            })?;
+        Ok(means)
+    }
+
+    /// The run of every cell that was collected, with its places in `alive` and `scenarios`.
+    fn cells_of(
+        &self,
+        collection: &Collection<'_>,
+        alive: &[usize],
+        scenarios: &[String],
+    ) -> Result<HashMap<String, (usize, usize)>> {
+        let subset = self.subset(alive, scenarios);
+        let grid = Grid::new(collection.task, collection.options)?.within(Some(&subset));
+        let place_of: BTreeMap<&str, usize> = scenarios.iter().map(String::as_str).zip(0..).collect();
+        let mut runs = HashMap::new();
+        for model in &collection.models {
+            let (mut keys, mut places) = (Vec::new(), Vec::new());
+            for cell in grid.cells(model) {
+                let cell = cell?;
+                let pair = Pair {
+                    model: model.id.to_string(),
+                    prompt: cell.prompt.name.clone(),
+                };
+                let pair = alive.iter().position(|place| self.pairs[*place] == pair);
+                if let Some(place) = pair.zip(place_of.get(cell.scenario.id.as_str()).copied()) {
+                    keys.push(cell.key);
+                    places.push(place);
+                }
+            }
+            let known = collection
+                .store
+                .cells_known(&collection.options.experiment, &keys)?;
+            let known = known.into_iter().zip(places);
+            runs.extend(known.filter_map(|(cell, place)| Some((cell?.run_id, place))));
+        }
+        Ok(runs)
+    }
+}
+
+impl<E> Ended<E> {
+    /// The best pair of the last round that was decided.
+    pub fn nominated(&self) -> Option<&Standing> {
+        self.rounds.last()?.halved.kept.first()
+    }
+}

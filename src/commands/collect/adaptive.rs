@@ -1,0 +1,273 @@
+//! `assize collect --adaptive`: halving, round by round, and what comes after it.
+
+use assize_domain::leaderboard::Pair;
+use assize_domain::scenario::Split;
+use assize_pipeline::collect::Collection;
+use assize_pipeline::collect::adaptive::{Adaptive, Ended, Round, Standing};
+use assize_pipeline::count;
+use serde_json::{Value, json};
+
+use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
+use crate::Exit;
+use crate::cli::Collect;
+use crate::commands::judge;
+use crate::output::safe;
+use crate::session::{self, Session};
+
+/// Collects adaptively, or shows what that would mean.
+pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
+    let judge = args.judge.as_deref().unwrap_or_default();
+    judge::check_judge(session, judge, &args.provider)?;
+    let stop = session::stop_flag()?;
+    let guard = session.guard(plan.evict)?;
+    let store = session.store(false)?;
+    let collection = collection(plan, store.as_ref(), &guard, &stop);
+    let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref())?;
+    if args.dry_run {
+        return dry_run(session, plan, &adaptive, judge);
+    }
+    let judged = || -> anyhow::Result<()> {
+        let experiment = &plan.options.experiment;
+        let summary =
+            judge::judge_automatically(session, experiment, judge, &args.provider, &stop)?;
+        for reason in &summary.reasons {
+            session
+                .output
+                .say(&format!("  left unjudged: {}", safe(reason)));
+        }
+        Ok(())
+    };
+    let mut unread = None;
+    let mut ended = observed(session, plan, &stop, |observer| {
+        let decided = |round: &Round| {
+            let told = tell_round(session, &adaptive, round);
+            unread = unread.take().or(told.err());
+        };
+        adaptive.run(&collection, observer, judged, decided)
+    });
+    if let Some(error) = unread {
+        return Err(error.into());
+    }
+    let error = ended.error.take();
+    finish(session, &collection, &adaptive, &ended, error)
+}
+
+fn finish(
+    session: &Session,
+    collection: &Collection<'_>,
+    adaptive: &Adaptive,
+    ended: &Ended<anyhow::Error>,
+    error: Option<anyhow::Error>,
+) -> anyhow::Result<Exit> {
+    let output = &session.output;
+    emit_summary(output, &ended.summary, Some(outcome(adaptive, ended)))?;
+    output.say(&closing_line(
+        &ended.summary,
+        &collection.options.experiment,
+    ));
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let exit = exit_of(output, &ended.summary);
+    if let Some(nominated) = ended.nominated().filter(|_| exit != Exit::Interrupted) {
+        let (saved, full) = saved_cells(adaptive, &ended.rounds);
+        let share = percent(saved, full);
+        output.say(&format!(
+            "Saved {saved} of {full} cells ({share:.0} %) by halving."
+        ));
+        output.say(&advice(collection, adaptive, nominated));
+    }
+    Ok(exit)
+}
+
+/// Cells that were not collected, of the whole grid.
+fn saved_cells(adaptive: &Adaptive, rounds: &[Round]) -> (usize, usize) {
+    let full = adaptive.schedule.full_cells();
+    let used: usize = rounds.iter().map(|round| round.cells).sum();
+    (full.saturating_sub(used), full)
+}
+
+fn percent(part: usize, of: usize) -> f64 {
+    100.0 * part as f64 / of.max(1) as f64
+}
+
+/// Halving only nominates; this is how its winner is confirmed.
+fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing) -> String {
+    let winner = &adaptive.pairs[nominated.pair];
+    let incumbent = &adaptive.pairs[adaptive.incumbent];
+    if winner == incumbent {
+        return format!(
+            "No challenger is ahead of the incumbent {} by automatic scores: nothing to confirm.",
+            safe(&incumbent.to_string())
+        );
+    }
+    let lead = format!(
+        "Nominated: {}, {} against the incumbent {} on {} (automatic scores).\n\
+         Halving nominates and proves nothing: the winner was chosen on these scores.",
+        safe(&winner.to_string()),
+        signed(nominated),
+        safe(&incumbent.to_string()),
+        count(nominated.scenarios, "scenario"),
+    );
+    let task = collection.task;
+    if task.split(Split::Confirmation).next().is_none() {
+        return format!(
+            "{lead}\nThe task {} has no confirmation split: add scenarios with split = \"confirmation\",\n\
+             and test the pair on them.",
+            task.name
+        );
+    }
+    let experiment = &collection.options.experiment;
+    let collects: String = confirmations(winner, incumbent)
+        .into_iter()
+        .map(|(models, prompts)| {
+            format!(
+                "  assize collect --experiment {experiment} --split confirmation --models {} --prompts {}\n",
+                safe(&models),
+                safe(&prompts)
+            )
+        })
+        .collect();
+    format!(
+        "{lead}\nConfirm it on scenarios that it has not seen, with the other options of this collect, and\n\
+         judge them:\n{collects}  \
+         assize compare --experiment {experiment} --split confirmation --incumbent {}/{}",
+        safe(&incumbent.model),
+        safe(&incumbent.prompt),
+    )
+}
+
+/// Models and prompts of the collects that give these two pairs and no third.
+fn confirmations(winner: &Pair, incumbent: &Pair) -> Vec<(String, String)> {
+    if winner.model == incumbent.model {
+        let prompts = format!("{},{}", incumbent.prompt, winner.prompt);
+        vec![(winner.model.clone(), prompts)]
+    } else if winner.prompt == incumbent.prompt {
+        let models = format!("{},{}", incumbent.model, winner.model);
+        vec![(models, winner.prompt.clone())]
+    } else {
+        [incumbent, winner]
+            .map(|pair| (pair.model.clone(), pair.prompt.clone()))
+            .to_vec()
+    }
+}
+
+/// Tells who goes on and who was dropped, as it is decided.
+fn tell_round(session: &Session, adaptive: &Adaptive, round: &Round) -> std::io::Result<()> {
+    let rounds = adaptive.schedule.rounds();
+    let (kept, dropped) = (&round.halved.kept, &round.halved.dropped);
+    if session.output.json {
+        session.output.json_line(&json!({
+            "event": "round", "round": round.number, "rounds": rounds,
+            "scenarios": round.scenarios, "cells": round.cells,
+            "kept": standings(adaptive, kept, None),
+            "dropped": standings(adaptive, dropped, Some(round)),
+        }))?;
+    }
+    session.output.say(&format!(
+        "Round {} of {rounds}: {} on {}, {} left",
+        round.number,
+        count(kept.len() + dropped.len(), "pair"),
+        count(round.scenarios.len(), "new scenario"),
+        kept.len(),
+    ));
+    for it in dropped {
+        let pair = safe(&adaptive.pairs[it.pair].to_string());
+        let why = reason(it, round);
+        session.output.say(&format!("  dropped {pair}: {why}"));
+    }
+    Ok(())
+}
+
+fn standings(adaptive: &Adaptive, standings: &[Standing], dropped: Option<&Round>) -> Vec<Value> {
+    let standing = |it: &Standing| {
+        let pair = &adaptive.pairs[it.pair];
+        let mut value = json!({
+            "model": pair.model, "prompt": pair.prompt, "diff": it.diff, "scenarios": it.scenarios,
+        });
+        if let Some(round) = dropped {
+            value["reason"] = json!(reason(it, round));
+        }
+        value
+    };
+    standings.iter().map(standing).collect()
+}
+
+/// Why a pair does not go on.
+fn reason(dropped: &Standing, round: &Round) -> String {
+    if dropped.diff.is_none() {
+        return "it shares no judged scenario with the incumbent".to_owned();
+    }
+    format!(
+        "{} against the incumbent on {}, not among the {} that stay",
+        signed(dropped),
+        count(dropped.scenarios, "scenario"),
+        round.halved.kept.len(),
+    )
+}
+
+fn signed(standing: &Standing) -> String {
+    let diff = standing.diff.unwrap_or(0.0);
+    format!("{diff:+.2}").replace('-', "−")
+}
+
+/// What the last line of JSON says of the halving.
+fn outcome(adaptive: &Adaptive, ended: &Ended<anyhow::Error>) -> Value {
+    let (saved, full) = saved_cells(adaptive, &ended.rounds);
+    let is_whole = ended.rounds.len() == adaptive.schedule.rounds();
+    json!({
+        "rounds": ended.rounds.len(), "rounds_planned": adaptive.schedule.rounds(),
+        "full_cells": full, "saved_cells": is_whole.then_some(saved),
+        "saved_percent": is_whole.then(|| percent(saved, full)),
+        "incumbent": adaptive.pairs[adaptive.incumbent],
+        "nominated": ended.nominated().filter(|_| is_whole).map(|it| &adaptive.pairs[it.pair]),
+    })
+}
+
+fn dry_run(
+    session: &Session,
+    plan: &Plan,
+    adaptive: &Adaptive,
+    judge: &str,
+) -> anyhow::Result<Exit> {
+    let schedule = &adaptive.schedule;
+    let incumbent = &adaptive.pairs[adaptive.incumbent];
+    let (cells, full) = (schedule.all_cells(), schedule.full_cells());
+    let outputs = cells * plan.options.n_tips as usize;
+    if session.output.json {
+        let rounds: Vec<Value> = (0..schedule.rounds())
+            .map(|round| {
+                json!({"round": round + 1, "pairs": schedule.pairs(round),
+                       "scenarios": schedule.scenarios(round), "cells": schedule.cells(round)})
+            })
+            .collect();
+        session.output.json_pretty(&json!({
+            "experiment": plan.options.experiment, "judge": judge, "incumbent": incumbent,
+            "pairs": adaptive.pairs, "rounds": rounds, "cells": cells, "full_cells": full,
+            "outputs": outputs, "rejected_models": plan.rejected,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let mut text = format!(
+        "{} in {}, judged by {judge} in between\n\n",
+        count(adaptive.pairs.len(), "pair"),
+        count(schedule.rounds(), "round"),
+    );
+    for round in 0..schedule.rounds() {
+        text.push_str(&format!(
+            "  round {:<4} {:>3} pairs × {:>3} scenarios = {:>5} cells\n",
+            round + 1,
+            schedule.pairs(round),
+            schedule.scenarios(round).len(),
+            schedule.cells(round),
+        ));
+    }
+    text.push_str(&format!(
+        "\n  in all     {cells} of {full} cells ({:.0} % saved), {outputs} outputs\n  \
+         incumbent  {incumbent}, which always stays\n  \
+         loads      each model that is still in it, once a round\n",
+        percent(full - cells, full),
+    ));
+    session.output.data(&text)?;
+    Ok(Exit::Done)
+}
