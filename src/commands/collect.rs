@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use assize_domain::task::Task;
+use assize_pipeline::PipelineError;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
     self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
 };
 use assize_pipeline::gate::{Rejected, Sized, admit};
 use assize_pipeline::guard::Guard;
-use assize_pipeline::PipelineError;
 use assize_store::Tracking;
 use serde_json::{Value, json};
 
@@ -285,11 +285,7 @@ fn finish(
 }
 
 /// The last line of JSON; an adaptive collection adds what it saved.
-fn emit_summary(
-    output: &Output,
-    summary: &Summary,
-    adaptive: Option<Value>,
-) -> anyhow::Result<()> {
+fn emit_summary(output: &Output, summary: &Summary, adaptive: Option<Value>) -> anyhow::Result<()> {
     if !output.json {
         return Ok(());
     }

@@ -53,9 +53,13 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     };
     if outputs.is_empty() || args.format.is_some() || session.output.json {
         let format = args.format.unwrap_or(default);
-        session
-            .output
-            .data(&render(session, &board, &ask, format, session.output.color)?)?;
+        session.output.data(&render(
+            session,
+            &board,
+            &ask,
+            format,
+            session.output.color,
+        )?)?;
     }
     let objections = ask.check.objections(&board);
     for objection in &objections {

@@ -1,7 +1,7 @@
-//! The leaderboard as JUnit XML, which every CI system reads.
+//! The leaderboard as `JUnit` XML, which every CI system reads.
 //!
 //! One `<testcase>` a pair, a `<failure>` where the check fails it, `<skipped/>` where others were
-//! named. Only the elements and attributes that the readers of Jenkins, GitLab and GitHub's
+//! named. Only the elements and attributes that the readers of Jenkins, `GitLab` and `GitHub`'s
 //! reporters have in common are used. Characters that XML cannot hold are replaced like hidden
 //! ones; everything else is escaped by [`Markup`].
 //!
@@ -57,7 +57,12 @@ fn properties(board: &Leaderboard, check: &Check) -> Vec<(&'static str, String)>
     ];
     let decision = words::nothing(board).or_else(|| words::decision(board));
     properties.extend(decision.map(|it| ("decision", it)));
-    properties.extend(board.incumbent.as_ref().map(|it| ("incumbent", it.to_string())));
+    properties.extend(
+        board
+            .incumbent
+            .as_ref()
+            .map(|it| ("incumbent", it.to_string())),
+    );
     properties.extend(check.fail_under.map(|it| ("fail_under", it.to_string())));
     properties
 }
@@ -78,8 +83,11 @@ fn case(page: &mut Markup, experiment: &str, board: &Leaderboard, row: &Row, out
     match outcome {
         Outcome::Passed => {}
         Outcome::Skipped => {
-            page.empty("skipped", &[("message", "another candidate was named".into())])
-                .raw("\n");
+            page.empty(
+                "skipped",
+                &[("message", "another candidate was named".into())],
+            )
+            .raw("\n");
         }
         Outcome::Failed(reasons) => {
             let reasons = xml(&reasons.join("; "));

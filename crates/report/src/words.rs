@@ -255,10 +255,7 @@ pub fn versus(board: &Leaderboard, row: &Row, interval: fn([f64; 2]) -> String) 
 }
 
 /// The names of all criteria or flags that some row has, in the rubric's order.
-pub fn score_names<'a>(
-    board: &'a Leaderboard,
-    of: impl Fn(&'a Row) -> &'a Scores,
-) -> Vec<&'a str> {
+pub fn score_names<'a>(board: &'a Leaderboard, of: impl Fn(&'a Row) -> &'a Scores) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in board.rows.iter().flat_map(|row| of(row).keys()) {
         if !names.contains(&name.as_str()) {

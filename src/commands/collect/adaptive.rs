@@ -118,11 +118,11 @@ fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing
         );
     }
     let experiment = &collection.options.experiment;
-    let collects: String = confirmations(winner, incumbent)
+    let collects: Vec<String> = confirmations(winner, incumbent)
         .into_iter()
         .map(|(models, prompts)| {
             format!(
-                "  assize collect --experiment {experiment} --split confirmation --models {} --prompts {}\n",
+                "assize collect --experiment {experiment} --split confirmation --models {} --prompts {}\n  ",
                 safe(&models),
                 safe(&prompts)
             )
@@ -130,8 +130,8 @@ fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing
         .collect();
     format!(
         "{lead}\nConfirm it on scenarios that it has not seen, with the other options of this collect, and\n\
-         judge them:\n{collects}  \
-         assize compare --experiment {experiment} --split confirmation --incumbent {}/{}",
+         judge them:\n  {}assize compare --experiment {experiment} --split confirmation --incumbent {}/{}",
+        collects.concat(),
         safe(&incumbent.model),
         safe(&incumbent.prompt),
     )

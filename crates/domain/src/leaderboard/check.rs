@@ -40,7 +40,10 @@ impl Check {
             if !self.candidates.is_empty() && !self.candidates.contains(&row.pair()) {
                 return Outcome::Skipped;
             }
-            let reasons: Vec<String> = [self.under(row), worse(row)].into_iter().flatten().collect();
+            let reasons: Vec<String> = [self.under(row), worse(row)]
+                .into_iter()
+                .flatten()
+                .collect();
             if reasons.is_empty() {
                 Outcome::Passed
             } else {

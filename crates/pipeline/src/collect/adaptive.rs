@@ -156,7 +156,10 @@ impl Adaptive {
     fn subset(&self, alive: &[usize], scenarios: &[String]) -> Subset {
         let name = |pair: &Pair| (pair.model.clone(), pair.prompt.clone());
         Subset {
-            pairs: alive.iter().map(|place| name(&self.pairs[*place])).collect(),
+            pairs: alive
+                .iter()
+                .map(|place| name(&self.pairs[*place]))
+                .collect(),
             scenarios: scenarios.iter().cloned().collect(),
         }
     }
@@ -220,7 +223,8 @@ impl Adaptive {
     ) -> Result<HashMap<String, (usize, usize)>> {
         let subset = self.subset(alive, scenarios);
         let grid = Grid::new(collection.task, collection.options)?.within(Some(&subset));
-        let place_of: BTreeMap<&str, usize> = scenarios.iter().map(String::as_str).zip(0..).collect();
+        let place_of: BTreeMap<&str, usize> =
+            scenarios.iter().map(String::as_str).zip(0..).collect();
         let mut runs = HashMap::new();
         for model in &collection.models {
             let (mut keys, mut places) = (Vec::new(), Vec::new());

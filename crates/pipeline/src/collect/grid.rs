@@ -100,6 +100,7 @@ impl<'a> Grid<'a> {
     }
 
     /// The same grid, of which only a part is looked at.
+    #[must_use]
     pub fn within(self, only: Option<&'a Subset>) -> Self {
         Self { only, ..self }
     }

@@ -44,12 +44,13 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
     );
     let mut svg = drawing(&title, WIDTH, HEIGHT);
     axes(&mut svg, board, &across, &up);
-    let (mut ordered, dominated): (Vec<_>, Vec<_>) = rows
-        .iter()
-        .copied()
-        .partition(|(row, _)| pareto.holds(row));
+    let (mut ordered, dominated): (Vec<_>, Vec<_>) =
+        rows.iter().copied().partition(|(row, _)| pareto.holds(row));
     let best = ordered.len();
-    frontier(&mut svg, ordered.iter().map(|(row, latency_ms)| at(row, *latency_ms)));
+    frontier(
+        &mut svg,
+        ordered.iter().map(|(row, latency_ms)| at(row, *latency_ms)),
+    );
     ordered.extend(dominated);
     for (position, (row, latency_ms)) in ordered.iter().enumerate() {
         point(

@@ -258,7 +258,10 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
             })
         }),
         scores(board, |row| &row.flags, figure::percent),
-        one(slow, &|| latency(board)).into_iter().chain(speed).collect(),
+        one(slow, &|| latency(board))
+            .into_iter()
+            .chain(speed)
+            .collect(),
         scores(board, |row| &row.criteria, figure::plain),
     ]);
     groups.retain(|group| !group.is_empty());

@@ -1,7 +1,7 @@
 //! Names that attack whoever shows them are neutralised in every format.
 
-use assize_report::terminal::{Style, table};
 use assize_domain::leaderboard::check::Check;
+use assize_report::terminal::{Style, table};
 use assize_report::{csv, html, junit, markdown, svg};
 
 use crate::boards;

@@ -35,11 +35,12 @@ pub fn halve(
     keep: usize,
 ) -> Option<Halved> {
     let reference = means.get(pairs.iter().position(|pair| *pair == incumbent)?)?;
-    if reference.iter().flatten().next().is_none() {
-        return None;
-    }
+    reference.iter().flatten().next()?;
     let standing = |(pair, means): (&usize, &Vec<Option<f64>>)| {
-        let shared: Vec<f64> = differences(means, reference).into_iter().flatten().collect();
+        let shared: Vec<f64> = differences(means, reference)
+            .into_iter()
+            .flatten()
+            .collect();
         Standing {
             pair: *pair,
             diff: mean(&shared),
