@@ -158,6 +158,25 @@ fn boards_say_that_the_survivors_were_chosen_and_pair_only_what_is_shared() {
 }
 
 #[test]
+fn the_gate_wants_a_confirmation_of_what_halving_chose() {
+    let scratch = scratch(0);
+    scratch.ok(COLLECT);
+    scratch.judge("e", "judge.json", "", |case| {
+        let worth = if case["scores"]["ok"] == true { 3 } else { 1 };
+        case["scores"]["worth"] = json!(worth);
+    });
+    let gate = scratch.fails(3, "promote --task task --experiment e --dry-run");
+    let shown = format!("{}{}", gate.stdout, gate.stderr);
+    assert!(shown.contains("collected adaptively"), "{gate}");
+    assert!(
+        !shown.contains("The task has no confirmation split."),
+        "{gate}"
+    );
+    let board = scratch.ok("compare --experiment e").stdout;
+    assert!(board.contains("scripted:m2 × p2 is nominated"), "{board}");
+}
+
+#[test]
 fn the_incumbent_stays_even_where_it_is_the_worst() {
     let scratch = scratch(0);
     let outcome = scratch.ok(format!("{COLLECT} --incumbent scripted:m1/p2").as_str());

@@ -66,7 +66,7 @@ pub struct Ended<E> {
 
 impl Adaptive {
     /// Plans the halving of a collection's grid. `incumbent` is `MODEL/PROMPT`; without one it is
-    /// the first model with the first prompt.
+    /// the champion, where the grid has it, else the first model with the first prompt.
     pub fn plan(collection: &Collection<'_>, incumbent: Option<&str>) -> Result<Self> {
         let grid = Grid::new(collection.task, collection.options)?;
         let pairs: Vec<Pair> = collection
@@ -80,9 +80,10 @@ impl Adaptive {
             })
             .collect();
         let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
-        let place = incumbent.map_or(Some(0), |wanted| {
-            pairs.iter().position(|pair| name(pair) == wanted)
-        });
+        let place = match incumbent {
+            Some(wanted) => pairs.iter().position(|pair| name(pair) == wanted),
+            None => Some(champion(collection, &pairs)?.unwrap_or(0)),
+        };
         let Some(place) = place.filter(|place| *place < pairs.len()) else {
             let known: Vec<String> = pairs.iter().map(name).collect();
             return Err(PipelineError::Invalid(format!(
@@ -248,6 +249,22 @@ impl Adaptive {
         }
         Ok(runs)
     }
+}
+
+/// Where the champion stands, with exactly the contents that were promoted.
+fn champion(collection: &Collection<'_>, pairs: &[Pair]) -> Result<Option<usize>> {
+    let Some(promotion) = collection.store.champion_get(&collection.task.name)? else {
+        return Ok(None);
+    };
+    let it = &promotion.champion;
+    let same_model = collection
+        .models
+        .iter()
+        .any(|model| model.id.to_string() == it.model && model.info.digest == it.model_digest);
+    let prompt = collection.task.prompt(&it.prompt);
+    let same_prompt = prompt.is_some_and(|prompt| prompt.sha256 == it.prompt_sha256);
+    let place = pairs.iter().position(|pair| *pair == it.pair());
+    Ok(place.filter(|_| same_model && same_prompt))
 }
 
 impl<E> Ended<E> {

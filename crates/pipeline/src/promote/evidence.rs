@@ -63,6 +63,16 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
         ));
     }
     let (candidate_arm, incumbent_arm) = (scores.arm(candidate), scores.arm(incumbent));
+    let mut confirmation = confirmation(store, options, &scores, candidate_arm, incumbent_arm)?;
+    if scores.adaptive {
+        warnings.push(
+            "collected adaptively: the candidate was chosen on these scores, so only the \
+             confirmation split can prove it"
+                .to_owned(),
+        );
+        // A task without that split has nothing to prove it with.
+        confirmation.get_or_insert_default();
+    }
     Ok(Case {
         candidate: candidate_arm.clone(),
         incumbent: incumbent_arm.clone(),
@@ -74,7 +84,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
             scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
             tiers,
             criteria,
-            confirmation: confirmation(store, options, &scores, candidate_arm, incumbent_arm)?,
+            confirmation,
             seed: options.seed,
         },
         champion,

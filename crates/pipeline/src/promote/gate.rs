@@ -71,7 +71,7 @@ pub struct DoubleScored {
 }
 
 /// The deciding tier's scores on the confirmation split.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Confirmation {
     /// Candidate minus incumbent, for each scenario that both have.
     pub differences: Vec<f64>,
