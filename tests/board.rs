@@ -241,3 +241,12 @@ fn the_frontier_needs_a_measured_latency() {
     let table = scratch.ok("compare --experiment e --pareto").stdout;
     assert!(table.contains('◆'), "{table}");
 }
+
+#[test]
+fn the_same_data_give_the_same_board_to_the_last_digit() {
+    let scratch = judged(11, "scripted:a,scripted:b", 3);
+    let first = scratch.ok("compare --experiment e --json").stdout;
+    for _ in 0..8 {
+        assert_eq!(scratch.ok("compare --experiment e --json").stdout, first);
+    }
+}

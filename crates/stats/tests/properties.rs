@@ -197,6 +197,29 @@ proptest! {
     }
 
     #[test]
+    fn a_larger_lead_never_has_a_larger_p_and_company_never_lowers_it(
+        family in prop::collection::vec(prop::collection::vec(-20_i32..30, 8), 2..6),
+        lead in 1_i32..20,
+    ) {
+        let whole = |lead: i32| -> Vec<Vec<Option<f64>>> {
+            let first = family[0].iter().map(|d| d + lead).collect();
+            let rest = family[1..].iter().cloned();
+            let all = std::iter::once::<Vec<i32>>(first).chain(rest);
+            all.map(|c| c.into_iter().map(|d| Some(f64::from(d))).collect()).collect()
+        };
+        let tests = |family: &[Vec<Option<f64>>]| {
+            max_t(family, Alternative::Greater, DRAWS).unwrap().tests
+        };
+        let (before, after) = (tests(&whole(0)), tests(&whole(lead)));
+        prop_assert!(after[0].unwrap().p <= before[0].unwrap().p);
+        let fewer = tests(&whole(0)[..family.len() - 1]);
+        for (fewer, more) in fewer.iter().zip(&before) {
+            prop_assert!(more.unwrap().p_adjusted >= fewer.unwrap().p_adjusted);
+            prop_assert!((more.unwrap().p - fewer.unwrap().p).abs() < 1e-12);
+        }
+    }
+
+    #[test]
     fn swapping_the_two_sides_mirrors_the_comparison(
         left in prop::collection::vec(-9_i32..9, 6), right in prop::collection::vec(-9_i32..9, 6),
     ) {

@@ -144,15 +144,18 @@ fn row(
     })
 }
 
-/// The mean over scenarios of one score's cell means.
+/// The mean over scenarios of one score's cell means, summed in the order of the scenarios: the
+/// same board has the same last digits every time.
 pub fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
     let cells = judged
         .cells
         .iter()
         .filter(|((of, _), cell)| *of == arm && cell.count > 0.0);
-    let means: Vec<f64> = cells
-        .filter_map(|(_, cell)| Some(cell.sums.get(score)? / cell.count))
+    let mut means: Vec<(usize, f64)> = cells
+        .filter_map(|((_, scenario), cell)| Some((*scenario, cell.sums.get(score)? / cell.count)))
         .collect();
+    means.sort_unstable_by_key(|(scenario, _)| *scenario);
+    let means: Vec<f64> = means.into_iter().map(|(_, mean)| mean).collect();
     assize_stats::describe::mean(&means)
 }
 
