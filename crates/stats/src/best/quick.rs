@@ -68,7 +68,6 @@ fn key(sum: i32, arm: i64) -> i64 {
 
 /// The arm that a key stands for.
 #[expect(
-    clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the masked bits are a small, positive number"
 )]
