@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench setup build weights quick test-ollama stress
+.PHONY: demo test lint bench setup build weights quick test-ollama stress injection
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -35,6 +35,10 @@ test-ollama: weights
 ## stress: 200 kills during a collect, in the end exactly the grid
 stress: build
 	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test kill -- --nocapture
+
+## injection: fifty attacks inside candidates on the embedded judge
+injection: weights
+	@$(CARGO) run --release --locked --example injection -- $(BIN)
 
 build: setup
 	@$(CARGO) build --release --locked

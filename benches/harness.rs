@@ -5,6 +5,8 @@
 //! | cells/s of `collect`, logging complete | ≥ 5,000 | Python's sqlite3 inserting one row of the same bytes a cell |
 //! | peak memory at 1k and at 100k cells | flat, ≤ 150 MB | the smaller grid |
 //! | `compare` over 100k judged candidates | ≤ 300 ms | Python reading and averaging the same verdict files |
+//! | `judge export` and `judge apply` of 100k cases | ≤ 3 s each | Python parsing the same file |
+//! | their peak memory at 10k and at 100k cases | flat | the smaller file |
 //! | start to `--help` | ≤ 20 ms | `/bin/true` |
 //!
 //! Run with `make bench`. `ASSIZE_BENCH_QUICK=1` does a tenth of the work.
@@ -36,7 +38,9 @@ fn main() {
     start_up();
     collect_speed(here, scale);
     memory(here, scale);
-    compare_speed(here, scale);
+    judge_file(here, 10 * scale);
+    judge_file(here, scale);
+    compare_speed(here);
 }
 
 /// Runs the binary; answers seconds and peak memory in MB.
@@ -189,21 +193,14 @@ fn memory(here: &Path, scale: usize) {
     );
 }
 
-fn compare_speed(here: &Path, scale: usize) {
+/// Exports, fills in and applies a file of a hundred thousand cases, or a part of that.
+fn judge_file(here: &Path, scale: usize) {
     let _ = std::fs::remove_dir_all(here.join(".assize"));
-    let models = grid((10 / scale).max(1));
-    run(here, &collect_args(&models, "board", "1000"));
-    run(
-        here,
-        &[
-            "judge",
-            "export",
-            "--experiment",
-            "board",
-            "--out",
-            "judge.json",
-        ],
-    );
+    let scenarios = (1000 / scale).to_string();
+    run(here, &collect_args(&grid(10), "board", &scenarios));
+    let line = "judge export --experiment board --out judge.json";
+    let words: Vec<&str> = line.split(' ').collect();
+    let (export, export_mb) = run(here, &words);
     let mut file: Value =
         serde_json::from_str(&std::fs::read_to_string(here.join("judge.json")).unwrap()).unwrap();
     let cases = file["cases"].as_array_mut().unwrap();
@@ -214,11 +211,18 @@ fn compare_speed(here: &Path, scale: usize) {
     }
     let count = cases.len();
     std::fs::write(here.join("judge.json"), file.to_string()).unwrap();
-    let (apply, apply_mb) = run(
-        here,
-        &["judge", "apply", "judge.json", "--judge-kind", "human"],
+    drop(file);
+    let line = "judge apply judge.json --judge-kind human";
+    let words: Vec<&str> = line.split(' ').collect();
+    let (apply, apply_mb) = run(here, &words);
+    let parse = python(here, "import json\njson.load(open('judge.json'))\n");
+    println!(
+        "judge file: {count} cases exported in {export:.2} s, peak {export_mb:.0} MB; applied in {apply:.2} s, peak \
+         {apply_mb:.0} MB (targets ≤ 3 s at 100k, memory flat); Python parsing the file: {parse:.2} s"
     );
-    println!("judge apply: {count} cases in {apply:.2} s, peak {apply_mb:.0} MB");
+}
+
+fn compare_speed(here: &Path) {
     let once = || {
         run(
             here,
@@ -246,7 +250,7 @@ fn compare_speed(here: &Path, scale: usize) {
                 print(len(sums), 'pairs averaged by Python')\n";
     let baseline = python(here, code) * 1e3;
     println!(
-        "compare: {count} judged candidates in {ours:.0} ms with tests and intervals (target ≤ 300); Python averaging the \
+        "compare: the judged candidates in {ours:.0} ms with tests and intervals (target ≤ 300); Python averaging the \
          exported verdicts: {baseline:.0} ms, ratio {:.2}",
         baseline / ours
     );

@@ -226,6 +226,25 @@ pub struct Collect {
     pub provider: ProviderFlags,
 }
 
+const AUTO_EXAMPLES: &str = "Examples:
+  assize judge auto --experiment tip-bench --judge openai:haiku --base-url http://localhost:4000/v1 -j 16 --max-cost 2
+  assize judge auto --experiment tip-bench --judge ollama:qwen2.5:3b
+  assize judge auto --experiment tip-bench --judge embedded:smollm2-135m
+
+The same command again judges only what is missing. It ends with 3 where --max-cost stopped it,
+and with 4 where answers could not be used and cases stay pending.";
+
+/// What an automatic judge may cost.
+#[derive(Debug, Default, Args)]
+pub struct SpendingFlags {
+    /// Stop before this sitting costs more, in US dollars [default: no cap]
+    #[arg(long, value_name = "USD")]
+    pub max_cost: Option<f64>,
+    /// What a million tokens cost, for endpoints that do not report costs
+    #[arg(long, value_name = "IN,OUT")]
+    pub price_per_mtok: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Judge {
     /// Write pending cases as a blind judge file
@@ -260,12 +279,15 @@ pub enum Judge {
         partial: bool,
     },
     /// Let a model score what the automatic tier has not seen
+    #[command(after_help = AUTO_EXAMPLES)]
     Auto {
         #[arg(long)]
         experiment: String,
         /// The judging model; ids as in collect
         #[arg(long, value_name = "MODEL")]
         judge: String,
+        #[command(flatten)]
+        spending: SpendingFlags,
         #[command(flatten)]
         provider: Box<ProviderFlags>,
     },

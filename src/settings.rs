@@ -48,6 +48,8 @@ pub struct Settings {
     pub assume_size: Vec<String>,
     pub threads: usize,
     pub fast: bool,
+    pub max_cost: f64,
+    pub price_per_mtok: String,
     /// What `assize promote` asks for.
     pub gate: Thresholds,
 }
@@ -267,6 +269,22 @@ impl Settings {
                 retries <= 100,
                 format!("is {retries}: use at most 100"),
             ),
+            (
+                "max_cost",
+                self.max_cost >= 0.0 && self.max_cost.is_finite(),
+                format!(
+                    "is {}: use US dollars from 0, which means no cap",
+                    self.max_cost
+                ),
+            ),
+            (
+                "price_per_mtok",
+                self.price_per_mtok.is_empty() || self.prices().is_some(),
+                format!(
+                    "is '{}': write IN,OUT, for example 0.25,1.25",
+                    self.price_per_mtok
+                ),
+            ),
         ];
         let wrong = checks.into_iter().filter(|(_, ok, _)| !ok);
         wrong.map(|(key, _, message)| (key, message)).collect()
@@ -310,6 +328,14 @@ impl Settings {
             sizes.map(|text| ("assume_size", format!("has '{text}': write MODEL=BILLIONS"))),
         );
         problems
+    }
+
+    /// What a million tokens in and out cost, in US dollars, where the user says so.
+    pub fn prices(&self) -> Option<(f64, f64)> {
+        let (input, output) = self.price_per_mtok.split_once(',')?;
+        let read = |text: &str| text.trim().parse().ok();
+        let sound = |price: &f64| price.is_finite() && *price >= 0.0;
+        Some((read(input).filter(sound)?, read(output).filter(sound)?))
     }
 
     /// Sizes that the user vouches for, by model id.

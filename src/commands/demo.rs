@@ -5,7 +5,7 @@ use assize_domain::scenario::Split;
 use assize_pipeline::compare::{CompareOptions, compare};
 
 use crate::Exit;
-use crate::cli::{Demo, ProviderFlags};
+use crate::cli::{Demo, ProviderFlags, SpendingFlags};
 use crate::commands::{collect, judge, models};
 use crate::session::{self, EMBEDDED_DEFAULT, Session};
 
@@ -41,10 +41,11 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
         output.say(
             "\n2/3  Judge: the embedded model scores each candidate blind, against the rubric",
         );
-        let judged = judge::judge_automatically(
+        let judged = judge::auto::judge_automatically(
             session,
             &args.experiment,
             EMBEDDED_DEFAULT,
+            &SpendingFlags::default(),
             &ProviderFlags::default(),
             &stop,
         )?;

@@ -4,21 +4,19 @@ use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use assize_domain::model::ProviderKind;
-use assize_pipeline::gate;
+use assize_pipeline::PipelineError;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
-use assize_pipeline::judge::auto::{AutoJudge, AutoSummary};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
-use assize_pipeline::{PipelineError, Result as PipelineResult};
 use assize_store::Tracking;
 use serde_json::json;
 
 use crate::Exit;
-use crate::cli::{Judge, ProviderFlags};
+use crate::cli::Judge;
 use crate::environment;
 use crate::output::files::whole_file;
-use crate::output::progress::Counter;
-use crate::session::{self, Session};
+use crate::session::Session;
+
+pub mod auto;
 
 /// Half-scored cases that are listed by name.
 const HALF_SCORED_SHOWN: usize = 20;
@@ -58,8 +56,9 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
         Judge::Auto {
             experiment,
             judge,
+            spending,
             provider,
-        } => auto(session, experiment, judge, provider),
+        } => auto::run(session, experiment, judge, spending, provider),
         Judge::Status { experiment } => status(session, experiment),
     }
 }
@@ -237,111 +236,6 @@ fn say_applied(session: &Session, applied: &Applied) {
         "Next: assize compare --experiment {}",
         applied.experiment
     ));
-}
-
-fn auto(
-    session: &Session,
-    experiment: &str,
-    judge: &str,
-    flags: &ProviderFlags,
-) -> anyhow::Result<Exit> {
-    let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, flags, &stop)?;
-    if session.output.json {
-        session.output.json_line(&summary)?;
-    }
-    session.output.say(&format!(
-        "{} runs judged by {judge} ({} verdicts), {} left pending.",
-        summary.judged, summary.verdicts, summary.left_pending
-    ));
-    for reason in &summary.reasons {
-        session
-            .output
-            .say(&format!("  left pending: {}", crate::output::safe(reason)));
-    }
-    if summary.interrupted {
-        return Ok(Exit::Interrupted);
-    }
-    if summary.left_pending > 0 {
-        return Ok(Exit::CellsFailed);
-    }
-    session.output.say(&format!(
-        "Next: assize compare --experiment {experiment} --tier auto"
-    ));
-    Ok(Exit::Done)
-}
-
-/// Runs an automatic judge, with progress.
-pub fn judge_automatically(
-    session: &Session,
-    experiment: &str,
-    judge: &str,
-    flags: &ProviderFlags,
-    stop: &std::sync::atomic::AtomicBool,
-) -> anyhow::Result<AutoSummary> {
-    let mut layers = session.layers(&assize_domain::task::TaskDefaults::default())?;
-    session::apply_provider_flags(&mut layers, flags);
-    let settings = layers.finish()?;
-    let id: assize_domain::model::ModelId = judge.parse()?;
-    let store = session.store(true)?;
-    let mut providers = session.providers(&settings);
-    let model = describe_judge(&mut providers, &id, &settings)?;
-    let guard = session.guard(flags.evict)?;
-    let judge = AutoJudge {
-        store: store.as_ref(),
-        experiment,
-        model: &model,
-        guard: &guard,
-        jobs: settings.jobs,
-        // A rubric with anchors is long; a context that cannot hold it would fail every case.
-        num_ctx: settings.num_ctx.max(3072),
-        max_tokens: 160,
-        seed: settings.seed,
-        now: environment::now_rfc3339,
-        entropy: environment::entropy,
-        stop,
-    };
-    let progress = Counter::new(&session.output, "judging", "runs");
-    let summary = judge.run(&|done, total| progress.set(done, total));
-    progress.finish();
-    Ok(summary?)
-}
-
-/// Finds out whether a judge can be used, before anything is generated for it.
-pub fn check_judge(session: &Session, judge: &str, flags: &ProviderFlags) -> anyhow::Result<()> {
-    let mut layers = session.layers(&assize_domain::task::TaskDefaults::default())?;
-    session::apply_provider_flags(&mut layers, flags);
-    let settings = layers.finish()?;
-    let id: assize_domain::model::ModelId = judge.parse()?;
-    describe_judge(&mut session.providers(&settings), &id, &settings).map(|_| ())
-}
-
-/// A judge obeys the size gate like any model; one behind an API holds no weights here.
-fn describe_judge(
-    providers: &mut session::Providers,
-    id: &assize_domain::model::ModelId,
-    settings: &crate::settings::Settings,
-) -> anyhow::Result<gate::Sized> {
-    let of_kind = providers.of_kind(id.provider)?;
-    let mut sizes = settings.assumed_sizes();
-    if id.provider == ProviderKind::OpenAi {
-        sizes.entry(id.to_string()).or_insert(f64::MIN_POSITIVE);
-    }
-    let model = gate::describe(id, &of_kind, &sizes)?;
-    if id.provider == ProviderKind::OpenAi {
-        return Ok(model);
-    }
-    let (mut admitted, rejected) = gate::admit(vec![model], settings.max_model_b);
-    let gated: PipelineResult<gate::Sized> = admitted.pop().ok_or_else(|| {
-        let reason = rejected
-            .first()
-            .map(|it| it.reason.clone())
-            .unwrap_or_default();
-        PipelineError::Invalid(format!(
-            "the judge {id} was rejected by the size gate: {reason}"
-        ))
-    });
-    Ok(gated?)
 }
 
 fn status(session: &Session, experiment: &str) -> anyhow::Result<Exit> {

@@ -231,9 +231,16 @@ impl Counter {
         }
     }
 
-    pub fn set(&self, done: u64, total: u64) {
-        let left = total.saturating_sub(done) as f64 * self.started.elapsed().as_secs_f64();
-        let left = format!("{} left", duration(left / done.max(1) as f64));
+    /// With the rate, the time left, and perhaps what it has cost.
+    pub fn set_with(&self, done: u64, total: u64, cost: Option<&str>) {
+        let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
+        let left = total.saturating_sub(done) as f64 * seconds / done.max(1) as f64;
+        let cost = cost.map_or_else(String::new, |cost| format!("   {cost}"));
+        let left = format!(
+            "{:.1}/s   {} left{cost}",
+            done as f64 / seconds,
+            duration(left)
+        );
         if let Some(bar) = &self.bar {
             bar.set_length(total);
             bar.set_position(done);

@@ -100,6 +100,22 @@ fn a_killed_judge_is_recognised_by_a_collect() {
     let summary = scratch.ok(&judge(&host.url(), BETA, &[])).json();
     assert_eq!(summary["left_pending"], 0);
     assert_eq!(host.held_now(), Vec::<String>::new());
+    // What the killed judge held waits no longer than it lived.
+    let status = scratch.ok("judge status --experiment e --json").json();
+    assert_eq!(status["auto"], json!({"pending": 0, "judged": 2 * CELLS}));
+}
+
+#[test]
+fn only_what_the_automatic_tier_has_not_seen_is_judged() {
+    let (host, scratch) = collected();
+    scratch.ok(&judge(&host.url(), BETA, &[]));
+    scratch.ok(&collect(&host.url(), ALPHA, &["--seed", "7"]));
+    let status = scratch.ok("judge status --experiment e --json").json();
+    assert_eq!(status["auto"], json!({"pending": CELLS, "judged": CELLS}));
+    let summary = scratch.ok(&judge(&host.url(), BETA, &[])).json();
+    assert_eq!(summary["judged"], json!(CELLS));
+    assert_eq!(host.loads(), [ALPHA, BETA, ALPHA, BETA]);
+    assert_eq!(host.most_held_at_once(), 1);
 }
 
 #[test]

@@ -52,6 +52,29 @@ pub struct VerdictFile<S = BTreeMap<String, Value>> {
     /// RFC 3339, UTC.
     pub judged_at: String,
     pub verdicts: Vec<Verdict<S>>,
+    /// What an automatic judge took for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// What asking a model took.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    /// `None` where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    pub fn add(&mut self, more: &Self) {
+        self.prompt_tokens += more.prompt_tokens;
+        self.completion_tokens += more.completion_tokens;
+        if let Some(cost) = more.cost_usd {
+            self.cost_usd = Some(self.cost_usd.unwrap_or(0.0) + cost);
+        }
+    }
 }
 
 /// Which rubric, exactly.
@@ -130,11 +153,27 @@ pub fn summarise(files: &[VerdictFile], rubric: &Rubric, n_candidates: usize) ->
             summary.metrics.extend(means);
             plain_taken = true;
         }
+        if let Some(cost) = cost_usd(files, tier, &rubric.sha256) {
+            let name = metric::COST_USD;
+            summary.metrics.push((format!("{tier}.{name}"), cost));
+            summary.metrics.push((name.to_owned(), cost));
+        }
         if complete {
             summary.tags.extend(signature(files, tier, &rubric.sha256));
         }
     }
     summary
+}
+
+/// What judging cost in a tier, where anybody knows.
+fn cost_usd(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Option<f64> {
+    let mut usage = Usage::default();
+    files
+        .iter()
+        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
+        .filter_map(|file| file.usage.as_ref())
+        .for_each(|it| usage.add(it));
+    usage.cost_usd
 }
 
 fn means(verdicts: &BTreeMap<u32, &Verdict>, rubric: &Rubric) -> Vec<(String, f64)> {

@@ -30,7 +30,7 @@ mod retry;
 const MAX_BODY_BYTES: u64 = 16 * 1024 * 1024;
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
 /// One for each request in flight; the default of three would reconnect with `-j 4`.
-const MAX_IDLE_CONNECTIONS: usize = 32;
+const MAX_IDLE_CONNECTIONS: usize = 1024;
 
 /// How patient to be with a host.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
 use crate::Exit;
-use crate::cli::Collect;
+use crate::cli::{Collect, SpendingFlags};
 use crate::commands::judge;
 use crate::output::safe;
 use crate::session::{self, Session};
@@ -17,7 +17,7 @@ use crate::session::{self, Session};
 /// Collects adaptively, or shows what that would mean.
 pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
     let judge = args.judge.as_deref().unwrap_or_default();
-    judge::check_judge(session, judge, &args.provider)?;
+    judge::auto::check_judge(session, judge, &args.provider)?;
     let stop = session::stop_flag()?;
     let guard = session.guard(plan.evict)?;
     let store = session.store(false)?;
@@ -29,7 +29,17 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     let judged = || -> anyhow::Result<()> {
         let experiment = &plan.options.experiment;
         let summary =
-            judge::judge_automatically(session, experiment, judge, &args.provider, &stop)?;
+            judge::auto::judge_automatically(
+                session,
+                experiment,
+                judge,
+                &SpendingFlags::default(),
+                &args.provider,
+                &stop,
+            )?;
+        if let Some(reason) = summary.gave_up {
+            anyhow::bail!("{judge} failed too often in a row: {reason}");
+        }
         for reason in &summary.reasons {
             session
                 .output

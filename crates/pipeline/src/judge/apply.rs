@@ -199,6 +199,7 @@ impl Bundle<'_> {
             rubric: self.sitting.rubric.clone(),
             judged_at: self.now.to_owned(),
             verdicts,
+            usage: None,
         };
         take(run_id, file)
     }

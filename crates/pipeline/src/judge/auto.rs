@@ -1,31 +1,41 @@
 //! An automatic judge: a model scores what the automatic tier has not seen.
 //!
-//! It goes run by run, so that it can be stopped anywhere and started again: every judged run
-//! is committed, what could not be judged stays pending with its reason. A judge that holds
-//! weights enters the same guard as a generating model.
+//! It takes whole scenarios from the queue like every other judge, keeps as many requests in
+//! flight as it is told, and hands every run's verdicts in as soon as they are complete, so it
+//! can be stopped anywhere and started again. What could not be judged stays pending with its
+//! reason. A judge that holds weights enters the same guard as a generating model; one that
+//! costs money never knowingly passes its cap ([`purse`]).
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use assize_domain::anchor::Anchors;
-use assize_domain::candidate::Candidate;
-use assize_domain::cell::candidate_seed;
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
-use assize_domain::rubric::Rubric;
-use assize_domain::sitting::{Sitting, case_id};
-use assize_domain::verdict::{Verdict, VerdictFile};
-use assize_providers::{Message, Provider, Request, Role, Sampling};
-use assize_store::{PendingQuery, PendingRun, Tracking};
-use serde_json::Value;
+use assize_domain::model::ProviderKind;
+use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::verdict::Usage;
+use assize_store::Tracking;
+use assize_store::queue::{Closing, LeaseRequest, Leased};
 
-use super::export::{open_candidates, sitting_id};
-use super::{Entropy, draw, prompt, rubric_of};
+use super::export::sitting_id;
+use super::{Entropy, draw, rubric_of};
 use crate::gate::Sized;
 use crate::guard::{Guard, Place};
-use crate::{PipelineError, Result};
+use crate::lock;
+use crate::{Now, PipelineError, Result};
+use ask::Asker;
+use bench::Bench;
+pub use purse::Prices;
+use purse::Purse;
+
+mod ask;
+mod bench;
+mod purse;
+
+/// How long a judge that fell silent keeps what it holds.
+const LEASE_MS: i64 = 10 * 60 * 1000;
+/// Candidates that the embedded engine decodes as one batch.
+const EMBEDDED_BATCH: usize = 16;
 
 /// What an automatic judge works with.
 #[derive(Debug)]
@@ -40,8 +50,11 @@ pub struct AutoJudge<'a> {
     pub num_ctx: u32,
     pub max_tokens: u32,
     pub seed: u64,
-    /// The current time as RFC 3339.
-    pub now: fn() -> String,
+    /// The most that this sitting may cost, in US dollars.
+    pub max_cost_usd: Option<f64>,
+    /// What tokens cost, where the provider does not say.
+    pub prices: Option<Prices>,
+    pub now: fn() -> Now,
     pub entropy: Entropy,
     pub stop: &'a AtomicBool,
 }
@@ -55,62 +68,85 @@ pub struct AutoSummary {
     pub left_pending: u64,
     /// Candidates scored now.
     pub verdicts: u64,
+    /// Requests that had to be sent a second time, because the answer could not be used.
+    pub asked_again: u64,
     /// The first few reasons why candidates could not be judged.
     pub reasons: Vec<String>,
-    pub cost_usd: f64,
+    #[serde(flatten)]
+    pub usage: Usage,
+    pub seconds: f64,
+    /// The cap on spending ended it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cap_reached: bool,
+    /// The judge failed so often in a row that going on made no sense.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gave_up: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
 
-/// Called after each run: judged so far, runs in all.
-pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AutoProgress {
+    /// Candidates.
+    pub done: u64,
+    pub total: u64,
+    pub cost_usd: Option<f64>,
+}
+
+/// Called as verdicts arrive.
+pub type Progress<'a> = &'a (dyn Fn(AutoProgress) + Sync);
 
 impl AutoJudge<'_> {
     /// Judges everything that the automatic tier has not seen.
     pub fn run(&self, progress: Progress<'_>) -> Result<AutoSummary> {
-        let mut runs = Vec::new();
-        let query = PendingQuery {
-            tier: Tier::Auto,
-            judge_kind: None,
-        };
-        self.store
-            .pending_each(self.experiment, &query, &mut |run| {
-                runs.push(run);
-                Ok(())
-            })?;
-        // All arms of a scenario one after the other, so that a judge's drift hits all alike.
-        runs.sort_by(|a, b| a.scenario.cmp(&b.scenario));
-        let Some(first) = runs.first() else {
+        let uses = self.store.rubric_list(self.experiment)?;
+        // One rubric a sitting: the newest that anything waits under.
+        let Some(newest) = uses.into_iter().rev().find(|it| it.auto_pending > 0) else {
             return Ok(AutoSummary::default());
         };
-        let rubric = rubric_of(self.store, &first.run_id, &first.rubric)?;
-        // Runs under another rubric wait for a judge of theirs.
-        let rubric_ref = first.rubric.clone();
-        runs.retain(|run| run.rubric == rubric_ref);
+        let rubric = rubric_of(self.store, &newest.run_id, &newest.rubric)?;
+        let _turn = self.clear_stale()?;
         let now = (self.now)();
         let sitting = Sitting {
-            id: sitting_id(&now, self.entropy)?,
+            id: sitting_id(&now.rfc3339, self.entropy)?,
             experiment: self.experiment.to_owned(),
             tier: Tier::Auto,
-            rubric: rubric_ref,
-            opened_at: now,
+            rubric: newest.rubric,
+            opened_at: now.rfc3339,
             seed: self.seed,
             salt: hex(&draw(self.entropy)?),
-            runs: runs
-                .iter()
-                .map(|run| (run.run_id.clone(), open_candidates(run).collect()))
-                .collect(),
-            judge: None,
+            runs: Vec::new(),
+            judge: Some(self.judge()),
             copies: 1,
             anchors: Anchors::default(),
             inclusion: Vec::new(),
         };
         self.store.sitting_open(&sitting)?;
-        let batch = runs
-            .iter()
-            .map(|run| run.candidates.len())
-            .max()
-            .unwrap_or(1);
+        let summary = self.sit(&sitting, &rubric, progress);
+        let closing = Closing {
+            state: SittingState::Closed,
+            at: (self.now)().rfc3339,
+            judge: Some(self.judge()),
+            drift: None,
+        };
+        let closed = self.store.sitting_close(&sitting.id, &closing);
+        let summary = summary?;
+        closed?;
+        Ok(summary)
+    }
+
+    fn sit(
+        &self,
+        sitting: &Sitting,
+        rubric: &assize_domain::rubric::Rubric,
+        progress: Progress<'_>,
+    ) -> Result<AutoSummary> {
+        let first = self.lease(sitting, self.cases_at_once())?;
+        if first.runs.is_empty() {
+            return Ok(AutoSummary::default());
+        }
+        let batch = self.batch();
         let place = Place {
             num_ctx: self.num_ctx,
             candidates: u32::try_from(batch).unwrap_or(u32::MAX),
@@ -121,214 +157,78 @@ impl AutoJudge<'_> {
         let provider = provider
             .ok_or_else(|| PipelineError::Invalid(format!("nothing here can run {name}")))?;
         let tenancy = self.guard.enter(provider, name, digest, &place, || {})?;
-        let bench = Bench {
+        let charges = self.model.id.provider == ProviderKind::OpenAi;
+        let asker = Asker {
             judge: self,
             provider: provider.as_ref(),
-            rubric: &rubric,
-            sitting: &sitting,
+            rubric,
+            sitting,
+            purse: Purse::new(self.max_cost_usd.filter(|_| charges), self.prices),
         };
-        let result = bench.clear(runs, progress);
+        let bench = Bench::new(self, &asker, batch);
+        let result = bench.clear(first, progress);
         tenancy.leave()?;
         result
     }
-}
 
-/// One sitting of an automatic judge.
-struct Bench<'a> {
-    judge: &'a AutoJudge<'a>,
-    provider: &'a dyn Provider,
-    rubric: &'a Rubric,
-    sitting: &'a Sitting,
-}
-
-/// What became of one run.
-struct Judged {
-    run_id: String,
-    verdicts: Vec<Verdict>,
-    complete: bool,
-    reason: Option<String>,
-    cost_usd: f64,
-}
-
-impl Bench<'_> {
-    fn clear(&self, runs: Vec<PendingRun>, progress: Progress<'_>) -> Result<AutoSummary> {
-        let total = runs.len() as u64;
-        let jobs = self.judge.jobs.max(1) as usize;
-        let queue = Mutex::new(runs.into_iter());
-        let (sender, receiver) = sync_channel::<Judged>(jobs * 2);
-        std::thread::scope(|scope| {
-            for _ in 0..jobs {
-                let sender = sender.clone();
-                let queue = &queue;
-                scope.spawn(move || self.work(queue, &sender));
-            }
-            drop(sender);
-            let result = self.commit(&receiver, total, progress);
-            // Workers that still send are released by the closed channel.
-            drop(receiver);
-            result
-        })
-    }
-
-    fn work(&self, queue: &Mutex<std::vec::IntoIter<PendingRun>>, sender: &SyncSender<Judged>) {
-        while !self.judge.stop.load(Ordering::Relaxed) {
-            let next = queue.lock().map(|mut queue| queue.next());
-            let Ok(Some(run)) = next else {
-                return;
-            };
-            if sender.send(self.judge_run(&run)).is_err() {
-                return;
-            }
+    fn judge(&self) -> Judge {
+        let kind = self.model.id.to_string();
+        Judge {
+            name: kind.clone(),
+            kind,
         }
     }
 
-    fn commit(
-        &self,
-        receiver: &Receiver<Judged>,
-        total: u64,
-        progress: Progress<'_>,
-    ) -> Result<AutoSummary> {
-        let mut summary = AutoSummary::default();
-        while let Ok(judged) = receiver.recv() {
-            summary.cost_usd += judged.cost_usd;
-            summary.verdicts += judged.verdicts.len() as u64;
-            if judged.complete {
-                summary.judged += 1;
-            } else {
-                summary.left_pending += 1;
-            }
-            if let Some(reason) = judged.reason.filter(|_| summary.reasons.len() < 5) {
-                summary.reasons.push(reason);
-            }
-            if !judged.verdicts.is_empty() {
-                let kind = self.judge.model.id.to_string();
-                let file = VerdictFile {
-                    sitting: self.sitting.id.clone(),
-                    tier: Tier::Auto,
-                    judge: Judge {
-                        name: kind.clone(),
-                        kind,
-                    },
-                    rubric: self.sitting.rubric.clone(),
-                    judged_at: (self.judge.now)(),
-                    verdicts: judged.verdicts,
-                };
-                self.judge
-                    .store
-                    .sitting_commit(&[(judged.run_id, file)], self.rubric)?;
-            }
-            progress(summary.judged + summary.left_pending, total);
+    /// Candidates that one request holds: an engine that batches gets many, a server one, so
+    /// that as many requests are in flight as were asked for.
+    fn batch(&self) -> usize {
+        match self.model.id.provider {
+            ProviderKind::Embedded => EMBEDDED_BATCH,
+            _ => 1,
         }
-        summary.interrupted = self.judge.stop.load(Ordering::Relaxed);
-        Ok(summary)
     }
 
-    fn judge_run(&self, run: &PendingRun) -> Judged {
-        let context: Value = serde_json::from_str(&run.context).unwrap_or(Value::Null);
-        let open: Vec<u32> = open_candidates(run).collect();
-        let candidates: Vec<&Candidate> = run
-            .candidates
-            .iter()
-            .filter(|it| open.contains(&it.index))
-            .collect();
-        let mut judged = Judged {
-            run_id: run.run_id.clone(),
-            verdicts: Vec::new(),
-            complete: false,
-            reason: None,
-            cost_usd: 0.0,
-        };
-        let first = self.ask(
-            &candidates,
-            &context,
-            &run.run_id,
-            &BTreeMap::new(),
-            &mut judged,
+    fn cases_at_once(&self) -> usize {
+        (self.jobs.max(1) as usize * self.batch() * 4).max(64)
+    }
+
+    fn lease(&self, sitting: &Sitting, cases: usize) -> Result<Leased> {
+        let now = (self.now)();
+        Ok(self.store.lease_next(&LeaseRequest {
+            sitting: sitting.id.clone(),
+            judge_kind: None,
+            cases,
+            now_ms: now.ms,
+            until_ms: now.ms.saturating_add(LEASE_MS),
+        })?)
+    }
+
+    /// Closes the sittings of automatic judges that were killed on this machine, so that what
+    /// they held waits again. Whoever holds the lock is the only one alive; where somebody
+    /// else does, their leases are respected and nothing is closed.
+    fn clear_stale(&self) -> Result<Option<lock::Lock>> {
+        let what = format!(
+            "automatic judging in {} of {}",
+            self.store.uri(),
+            self.experiment
         );
-        // One more try, with what was wrong.
-        if !first.is_empty() {
-            let again: Vec<&Candidate> = candidates
-                .iter()
-                .copied()
-                .filter(|it| first.contains_key(&it.index))
-                .collect();
-            let left = self.ask(&again, &context, &run.run_id, &first, &mut judged);
-            judged.reason = left.into_values().next();
-        }
-        judged.verdicts.sort_by_key(|verdict| verdict.candidate);
-        judged.complete = judged.verdicts.len() == candidates.len();
-        judged
-    }
-
-    /// Asks for verdicts on these candidates; answers what was wrong, by candidate.
-    fn ask(
-        &self,
-        candidates: &[&Candidate],
-        context: &Value,
-        run_id: &str,
-        earlier: &BTreeMap<u32, String>,
-        judged: &mut Judged,
-    ) -> BTreeMap<u32, String> {
-        let checked: Vec<&String> = candidates
-            .first()
-            .map(|it| it.flags.keys().collect())
-            .unwrap_or_default();
-        let names = self.rubric.flags.iter().map(|flag| flag.name.as_str());
-        let asked: Vec<&str> = names
-            .filter(|name| !checked.iter().any(|known| known == name))
-            .collect();
-        let request = Request {
-            prompt: "judge".to_owned(),
-            scenario: "judge".to_owned(),
-            candidates: candidates
-                .iter()
-                .map(|candidate| {
-                    // Whoever wrote the candidate cannot know the sitting's salt.
-                    let nonce = case_id(&self.sitting.salt, run_id, candidate.index);
-                    let text = candidate.text.as_deref().unwrap_or_default();
-                    let mut messages = prompt::messages(self.rubric, &asked, context, text, &nonce);
-                    if let Some(error) = earlier.get(&candidate.index) {
-                        messages.push(Message {
-                            role: Role::User,
-                            content: format!(
-                                "Your last answer could not be used: {error}. Answer again."
-                            ),
-                        });
-                    }
-                    assize_providers::Candidate {
-                        messages,
-                        seed: candidate_seed(self.judge.seed, run_id, candidate.index),
-                    }
-                })
-                .collect(),
-            sampling: Sampling {
-                temperature: 0.0,
-                max_tokens: self.judge.max_tokens,
-                num_ctx: self.judge.num_ctx,
-                json_schema: Some(prompt::schema(self.rubric, &asked)),
-            },
+        let held = match lock::acquire(&self.guard.locks, &what, &|| true, || {}) {
+            Ok(held) => held,
+            Err(PipelineError::Interrupted) => return Ok(None),
+            Err(error) => return Err(error),
         };
-        let answers = self.provider.generate(&self.judge.model.id.name, &request);
-        let mut wrong = BTreeMap::new();
-        for (candidate, answer) in candidates.iter().zip(answers) {
-            let read = answer
-                .map_err(|error| error.to_string())
-                .and_then(|completion| {
-                    judged.cost_usd += completion.cost_usd.unwrap_or(0.0);
-                    prompt::read(
-                        self.rubric,
-                        &completion.text,
-                        candidate.index,
-                        &candidate.flags,
-                    )
-                });
-            match read {
-                Ok(verdict) => judged.verdicts.push(verdict),
-                Err(error) => {
-                    wrong.insert(candidate.index, error);
-                }
+        for record in self.store.sitting_list(self.experiment)? {
+            let is_auto = record.sitting.tier == Tier::Auto && record.sitting.runs.is_empty();
+            if is_auto && record.state == SittingState::Open {
+                let closing = Closing {
+                    state: SittingState::Closed,
+                    at: (self.now)().rfc3339,
+                    judge: None,
+                    drift: None,
+                };
+                self.store.sitting_close(&record.sitting.id, &closing)?;
             }
         }
-        wrong
+        Ok(Some(held))
     }
 }

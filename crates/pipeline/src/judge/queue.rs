@@ -273,6 +273,7 @@ impl Queue {
             rubric: self.sitting.rubric.clone(),
             judged_at: now.rfc3339.clone(),
             verdicts,
+            usage: None,
         };
         let files: Vec<(String, VerdictFile)> = by_run
             .into_iter()

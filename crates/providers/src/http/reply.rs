@@ -69,7 +69,7 @@ pub(super) fn error_message(response: &mut Response<Body>) -> String {
         response.status().is_redirection(),
         response.headers().get(header::LOCATION),
     ) {
-        let target = String::from_utf8_lossy(target.as_bytes());
+        let target = quote(&String::from_utf8_lossy(target.as_bytes()));
         return format!("it redirects to {target}, use that address");
     }
     let mut body = Vec::new();
@@ -96,9 +96,13 @@ pub(super) fn error_message(response: &mut Response<Body>) -> String {
     }
 }
 
-/// `text` on one line, and not too much of it.
+/// `text` on one line, not too much of it, and with nothing that acts on a terminal: a server's
+/// words are not ours.
 fn quote(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let acts =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let line = line.replace(acts, "\u{fffd}");
     match line.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -112,6 +116,7 @@ mod tests {
     #[test]
     fn quotes_are_one_short_line() {
         assert_eq!(quote("a\n  b"), "a b");
+        assert_eq!(quote("\u{1b}[2Jred\u{202e}"), "\u{fffd}[2Jred\u{fffd}");
         assert_eq!(
             quote(&"ä".repeat(400)).chars().count(),
             MAX_QUOTED_CHARS + 1

@@ -132,6 +132,7 @@ impl Grid {
                 sha256: self.rubric.sha256.clone(),
             },
             judged_at: "2026-05-01T10:00:00Z".to_owned(),
+            usage: None,
             verdicts: (0..CANDIDATES)
                 .map(|candidate| verdict(number, candidate))
                 .collect(),

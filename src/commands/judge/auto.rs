@@ -1,0 +1,162 @@
+//! `assize judge auto`: a model scores what the automatic tier has not seen.
+
+use std::sync::atomic::AtomicBool;
+
+use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::task::TaskDefaults;
+use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
+use assize_pipeline::{PipelineError, Result as PipelineResult, gate};
+
+use crate::Exit;
+use crate::cli::{ProviderFlags, SpendingFlags};
+use crate::environment;
+use crate::output::progress::Counter;
+use crate::session::{self, Session};
+use crate::settings::Settings;
+
+/// A rubric with anchors is long; a context that cannot hold it would fail every case.
+const LEAST_CONTEXT: u32 = 3072;
+/// A short reason and the scores.
+const MAX_TOKENS: u32 = 200;
+
+pub fn run(
+    session: &Session,
+    experiment: &str,
+    judge: &str,
+    spending: &SpendingFlags,
+    flags: &ProviderFlags,
+) -> anyhow::Result<Exit> {
+    let stop = session::stop_flag()?;
+    let summary = judge_automatically(session, experiment, judge, spending, flags, &stop)?;
+    if session.output.json {
+        session.output.json_line(&summary)?;
+    }
+    say(session, judge, &summary);
+    if summary.interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    if let Some(reason) = &summary.gave_up {
+        anyhow::bail!(
+            "{judge} failed too often in a row, so judging stopped: {reason}. What was judged is \
+             kept; the same command goes on where it stopped"
+        );
+    }
+    if summary.cap_reached {
+        session.output.say(
+            "Stopped before --max-cost would be passed; the rest stays pending. The same command with \
+             a higher cap goes on from here.",
+        );
+        return Ok(Exit::Refused);
+    }
+    if summary.left_pending > 0 {
+        return Ok(Exit::CellsFailed);
+    }
+    session.output.say(&format!(
+        "Next: assize compare --experiment {experiment} --tier auto"
+    ));
+    Ok(Exit::Done)
+}
+
+fn say(session: &Session, judge: &str, summary: &AutoSummary) {
+    let output = &session.output;
+    output.say(&format!(
+        "{} runs judged by {judge} ({} verdicts), {} left pending.",
+        summary.judged, summary.verdicts, summary.left_pending
+    ));
+    let usage = &summary.usage;
+    if usage.prompt_tokens > 0 {
+        let cost = usage
+            .cost_usd
+            .map_or_else(String::new, |cost| format!(", ${cost:.4}"));
+        output.say(&format!(
+            "{} tokens read, {} written{cost}.",
+            usage.prompt_tokens, usage.completion_tokens
+        ));
+    }
+    for reason in &summary.reasons {
+        output.say(&format!("  left pending: {}", crate::output::safe(reason)));
+    }
+}
+
+/// Runs an automatic judge, with progress.
+pub fn judge_automatically(
+    session: &Session,
+    experiment: &str,
+    judge: &str,
+    spending: &SpendingFlags,
+    flags: &ProviderFlags,
+    stop: &AtomicBool,
+) -> anyhow::Result<AutoSummary> {
+    let mut layers = session.layers(&TaskDefaults::default())?;
+    session::apply_provider_flags(&mut layers, flags);
+    layers.flag("max_cost", spending.max_cost);
+    layers.flag("price_per_mtok", spending.price_per_mtok.clone());
+    let settings = layers.finish()?;
+    let id: ModelId = judge.parse()?;
+    let store = session.store(true)?;
+    let mut providers = session.providers(&settings);
+    let model = describe_judge(&mut providers, &id, &settings)?;
+    let guard = session.guard(flags.evict)?;
+    let judge = AutoJudge {
+        store: store.as_ref(),
+        experiment,
+        model: &model,
+        guard: &guard,
+        jobs: settings.jobs,
+        num_ctx: settings.num_ctx.max(LEAST_CONTEXT),
+        max_tokens: MAX_TOKENS,
+        seed: settings.seed,
+        max_cost_usd: Some(settings.max_cost).filter(|cap| *cap > 0.0),
+        prices: settings.prices().map(|(input_usd, output_usd)| Prices {
+            input_usd,
+            output_usd,
+        }),
+        now: environment::now,
+        entropy: environment::entropy,
+        stop,
+    };
+    let progress = Counter::new(&session.output, "judging", "cases");
+    let summary = judge.run(&|now| {
+        let cost = now.cost_usd.map(|cost| format!("${cost:.4}"));
+        progress.set_with(now.done, now.total, cost.as_deref());
+    });
+    progress.finish();
+    Ok(summary?)
+}
+
+/// Finds out whether a judge can be used, before anything is generated for it.
+pub fn check_judge(session: &Session, judge: &str, flags: &ProviderFlags) -> anyhow::Result<()> {
+    let mut layers = session.layers(&TaskDefaults::default())?;
+    session::apply_provider_flags(&mut layers, flags);
+    let settings = layers.finish()?;
+    let id: ModelId = judge.parse()?;
+    describe_judge(&mut session.providers(&settings), &id, &settings).map(|_| ())
+}
+
+/// A judge obeys the size gate like any model; one behind an API holds no weights here.
+fn describe_judge(
+    providers: &mut session::Providers,
+    id: &ModelId,
+    settings: &Settings,
+) -> anyhow::Result<gate::Sized> {
+    let of_kind = providers.of_kind(id.provider)?;
+    let mut sizes = settings.assumed_sizes();
+    if id.provider == ProviderKind::OpenAi {
+        sizes.entry(id.to_string()).or_insert(f64::MIN_POSITIVE);
+    }
+    let model = gate::describe(id, &of_kind, &sizes)?;
+    if id.provider == ProviderKind::OpenAi {
+        return Ok(model);
+    }
+    let (mut admitted, rejected) = gate::admit(vec![model], settings.max_model_b);
+    let gated: PipelineResult<gate::Sized> = admitted.pop().ok_or_else(|| {
+        let reason = rejected
+            .first()
+            .map(|it| it.reason.clone())
+            .unwrap_or_default();
+        PipelineError::Invalid(format!(
+            "the judge {id} was rejected by the size gate: {reason}"
+        ))
+    });
+    Ok(gated?)
+}
