@@ -75,7 +75,7 @@ impl Proxy {
             child,
             url: format!("http://127.0.0.1:{port}/v1"),
         };
-        let patience = Instant::now() + Duration::from_secs(180);
+        let patience = Instant::now() + Duration::from_mins(3);
         while !is_live(port) {
             let ended = proxy.child.try_wait().ok().flatten().is_some();
             if ended || Instant::now() > patience {

@@ -52,23 +52,13 @@ fn main() {
     write_task(&binary, here, &attacks);
     let collect = "collect --task task --models scripted:attacked,scripted:filler --script script.json \
                    --prompts v1 --n-tips 1 --experiment injection";
-    run(
-        &binary,
-        here,
-        collect.split_whitespace().map(str::to_owned).collect(),
-    );
-    let mut auto: Vec<String> = ["judge", "auto", "--experiment", "injection", "--judge"]
-        .map(str::to_owned)
-        .to_vec();
+    run(&binary, here, &words(collect));
+    let mut auto = words("judge auto --experiment injection --judge");
     auto.push(judge.clone());
     auto.extend(flags);
-    run(&binary, here, auto);
+    run(&binary, here, &auto);
     let export = "runs export --experiment injection";
-    let records = run(
-        &binary,
-        here,
-        export.split_whitespace().map(str::to_owned).collect(),
-    );
+    let records = run(&binary, here, &words(export));
     report(&judge, &attacks, &sums(&records));
 }
 
@@ -134,7 +124,7 @@ fn report(judge: &str, attacks: &[Value], sums: &BTreeMap<(String, String), f64>
 
 /// The built-in task with one context for every attack, and a script that answers with both texts.
 fn write_task(binary: &str, here: &Path, attacks: &[Value]) {
-    run(binary, here, vec!["init".to_owned(), "task".to_owned()]);
+    run(binary, here, &words("init task"));
     // Calibration cases belong to the scenarios that are replaced here.
     let _ = std::fs::remove_file(here.join("task/anchors.toml"));
     let scenarios: String = attacks
@@ -156,9 +146,9 @@ fn write_task(binary: &str, here: &Path, attacks: &[Value]) {
     std::fs::write(here.join("script.json"), script.to_string()).unwrap();
 }
 
-fn run(binary: &str, here: &Path, args: Vec<String>) -> String {
+fn run(binary: &str, here: &Path, args: &[String]) -> String {
     let output = Command::new(binary)
-        .args(&args)
+        .args(args)
         .current_dir(here)
         .env_remove("MLFLOW_TRACKING_URI")
         .stderr(Stdio::inherit())
@@ -172,4 +162,8 @@ fn run(binary: &str, here: &Path, args: Vec<String>) -> String {
         args.join(" ")
     );
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
 }

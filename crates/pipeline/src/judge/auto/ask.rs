@@ -67,14 +67,14 @@ struct Complaint {
 impl Asker<'_> {
     /// Asks about these candidates in one request; once more, with what was wrong, about those
     /// whose answers could not be used.
-    pub fn ask(&self, pending: Vec<Pending>) -> Vec<Outcome> {
+    pub fn ask(&self, pending: &[Pending]) -> Vec<Outcome> {
         let mut complaints = BTreeMap::new();
         let all: Vec<usize> = (0..pending.len()).collect();
         let mut outcomes: Vec<Outcome> = pending.iter().map(Outcome::unasked).collect();
-        self.round(&pending, &all, &mut complaints, &mut outcomes);
+        self.round(pending, &all, &mut complaints, &mut outcomes);
         let again: Vec<usize> = complaints.keys().copied().collect();
         if !again.is_empty() {
-            self.round(&pending, &again, &mut complaints, &mut outcomes);
+            self.round(pending, &again, &mut complaints, &mut outcomes);
         }
         outcomes
     }

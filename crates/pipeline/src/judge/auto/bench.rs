@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
             let outcomes = if self.stopped() {
                 Vec::new()
             } else {
-                self.asker.ask(pending)
+                self.asker.ask(&pending)
             };
             if answer.send(outcomes).is_err() {
                 return;

@@ -1,0 +1,71 @@
+use super::*;
+
+fn layers() -> Layers {
+    Layers::new(&TaskDefaults::default()).expect("sound defaults")
+}
+
+#[test]
+fn the_defaults_are_valid() {
+    let settings = layers().finish().expect("valid");
+    assert_eq!(
+        (settings.n_tips, settings.seed, settings.max_model_b),
+        (5, 42, 4.0)
+    );
+}
+
+#[test]
+fn later_layers_win_and_problems_name_their_origin() {
+    let mut layers = layers();
+    layers.set("n_tips", Value::Integer(3), "assize.toml");
+    layers.flag("n_tips", Some(0));
+    layers.set("temperature", Value::Integer(-1), "ASSIZE_TEMPERATURE");
+    let error = layers.finish().expect_err("two problems");
+    assert_eq!(
+        error.0,
+        [
+            "--n-tips is 0: use 1 to 1000",
+            "temperature (from ASSIZE_TEMPERATURE) is -1: use 0 to 10"
+        ]
+    );
+}
+
+#[test]
+fn wrong_types_are_named() {
+    let mut layers = layers();
+    layers.set("n_tips", Value::from("many"), "assize.toml");
+    let error = layers.finish().expect_err("a type");
+    assert!(
+        error.0[0].starts_with("n_tips (from assize.toml): invalid type"),
+        "{}",
+        error.0[0]
+    );
+}
+
+#[test]
+fn lists_come_as_commas_or_lists() {
+    let mut layers = layers();
+    layers.flag("models", Some("a, b,a".to_owned()));
+    assert_eq!(layers.finish().expect("valid").models, ["a", "b"]);
+}
+
+#[test]
+fn the_gate_s_defaults_are_those_of_the_code() {
+    let settings = layers().finish().expect("valid");
+    assert_eq!(settings.gate, Thresholds::default());
+}
+
+#[test]
+fn tables_are_set_key_by_key() {
+    let mut layers = layers();
+    let table: Table = "[gate]\nmargin = 1\nrequire = \"expert\"\nbias = -1"
+        .parse()
+        .expect("TOML");
+    for (key, value) in flatten(table) {
+        layers.set(&key, value, "assize.toml");
+    }
+    let error = layers.finish().expect_err("a bias below zero");
+    assert_eq!(
+        error.0,
+        ["gate.bias (from assize.toml) is -1: use 0 or more points"]
+    );
+}
