@@ -28,15 +28,14 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     }
     let judged = || -> anyhow::Result<()> {
         let experiment = &plan.options.experiment;
-        let summary =
-            judge::auto::judge_automatically(
-                session,
-                experiment,
-                judge,
-                &SpendingFlags::default(),
-                &args.provider,
-                &stop,
-            )?;
+        let summary = judge::auto::judge_automatically(
+            session,
+            experiment,
+            judge,
+            &SpendingFlags::default(),
+            &args.provider,
+            &stop,
+        )?;
         if let Some(reason) = summary.gave_up {
             anyhow::bail!("{judge} failed too often in a row: {reason}");
         }
