@@ -9,6 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod doors;
+
+pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
+
 /// Which (model, prompt) pair to ship, and the proof.
 ///
 /// Assize evaluates every model × prompt × scenario cell on the same fixed scenarios, lets the
@@ -28,6 +32,8 @@ const EXAMPLES: &str = "Examples:
   assize collect --models qwen2.5:0.5b,gemma3:1b --experiment tip-bench
   assize judge export --experiment tip-bench --out judge.json
   assize judge apply judge.json --judge-kind human
+  assize judge desk --experiment tip-bench             the same at a desk in the terminal
+  assize agent install                                 agent sessions as judges (/judge)
   assize compare --experiment tip-bench -o board.html
   assize promote --experiment tip-bench --dry-run
 
@@ -78,6 +84,11 @@ pub enum Command {
     /// Score what was collected
     #[command(subcommand)]
     Judge(Judge),
+    /// Set up agent sessions as judges
+    #[command(subcommand)]
+    Agent(Agent),
+    /// The judging queue as an MCP server on stdio, for agent sessions
+    Mcp(Mcp),
     /// Rank the (model, prompt) pairs
     Compare(Compare),
     /// Run the gate on the winner and move the alias champion
@@ -291,6 +302,10 @@ pub enum Judge {
         #[command(flatten)]
         provider: Box<ProviderFlags>,
     },
+    /// Judge at a desk in the terminal
+    Desk(Desk),
+    /// Let an agent's command line judge, with nobody at the keyboard
+    Agent(Headless),
     /// How far judging has come
     Status {
         #[arg(long)]

@@ -14,9 +14,11 @@ use crate::output::{complain, safe};
 use crate::session::Session;
 use crate::settings::BadSettings;
 
+pub mod agent;
 pub mod collect;
 pub mod compare;
 pub mod demo;
+pub mod doors;
 pub mod experiments;
 pub mod judge;
 pub mod models;

@@ -10,6 +10,7 @@ mod environment;
 mod output;
 mod session;
 mod settings;
+mod webhook;
 
 use cli::{Cli, Command};
 use session::Session;
@@ -57,6 +58,8 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Models(args) => commands::models::run(&session, args),
         Command::Collect(args) => commands::collect::run(&session, args),
         Command::Judge(args) => commands::judge::run(&session, args),
+        Command::Agent(cli::Agent::Install(args)) => commands::agent::install(&session, args),
+        Command::Mcp(args) => commands::doors::mcp::run(&session, args),
         Command::Compare(args) => commands::compare::run(&session, args),
         Command::Promote(args) => commands::promote::run(&session, args),
         Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),

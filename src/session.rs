@@ -32,7 +32,7 @@ const OLLAMA_DEFAULTS: [&str; 4] = ["qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b",
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
 
 /// One invocation of the binary.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Session {
     pub environment: Environment,
     pub output: Output,

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::environment::Environment;
+use crate::webhook::WebhookSettings;
 
 /// The defaults, with their explanations; `assize config` shows them.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -52,6 +53,7 @@ pub struct Settings {
     pub price_per_mtok: String,
     /// What `assize promote` asks for.
     pub gate: Thresholds,
+    pub webhook: WebhookSettings,
 }
 
 /// Layers of settings, merged.
@@ -315,6 +317,7 @@ impl Settings {
         if !self.base_url.is_empty() && !is_http_url(&self.base_url) {
             problems.push(("base_url", bad_url(&self.base_url)));
         }
+        problems.extend(self.webhook.problem());
         let ids = self
             .models
             .iter()

@@ -47,7 +47,7 @@ fn files_stay_readable() {
 
 #[test]
 fn crates_point_one_way() {
-    let allowed: [(&str, &[&str]); 7] = [
+    let allowed: [(&str, &[&str]); 9] = [
         ("domain", &[]),
         ("stats", &[]),
         ("store", &["domain"]),
@@ -55,6 +55,8 @@ fn crates_point_one_way() {
         ("llama", &["providers"]),
         ("report", &["domain"]),
         ("pipeline", &["domain", "providers", "stats", "store"]),
+        ("desk", &["domain", "report"]),
+        ("mcp", &["domain", "pipeline", "store"]),
     ];
     for (name, allowed) in allowed {
         let manifest: toml::Table =

@@ -24,6 +24,7 @@ use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
+use crate::webhook;
 
 mod adaptive;
 mod dry_run;
@@ -271,6 +272,11 @@ fn finish(
     session
         .output
         .say(&closing_line(summary, &plan.options.experiment));
+    let event = webhook::Event::Collected {
+        experiment: &plan.options.experiment,
+        summary,
+    };
+    webhook::notify(session, &event);
     if let Some(error) = error {
         return Err(error.into());
     }

@@ -15,6 +15,7 @@ use crate::cli::Judge;
 use crate::environment;
 use crate::output::files::whole_file;
 use crate::session::Session;
+use crate::webhook::{self, Event, Sat};
 
 pub mod auto;
 
@@ -59,6 +60,8 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             spending,
             provider,
         } => auto::run(session, experiment, judge, spending, provider),
+        Judge::Desk(args) => super::doors::desk::run(session, args),
+        Judge::Agent(args) => super::doors::headless::run(session, args),
         Judge::Status { experiment } => status(session, experiment),
     }
 }
@@ -112,7 +115,7 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
 }
 
 /// Puts an older file of that name aside: it may hold scores that nobody has applied yet.
-fn keep_aside(out: &Path) -> anyhow::Result<Option<PathBuf>> {
+pub fn keep_aside(out: &Path) -> anyhow::Result<Option<PathBuf>> {
     if out == Path::new("-") || !out.exists() {
         return Ok(None);
     }
@@ -232,6 +235,14 @@ fn say_applied(session: &Session, applied: &Applied) {
             applied.unscored
         ));
     }
+    let ended = Event::SittingEnded(Sat {
+        experiment: &applied.experiment,
+        sitting: Some(&applied.sitting),
+        judge,
+        judged: applied.cases as u64,
+        left: applied.unscored as u64,
+    });
+    webhook::notify(session, &ended);
     session.output.say(&format!(
         "Next: assize compare --experiment {}",
         applied.experiment

@@ -105,6 +105,23 @@ impl Scratch {
         self.ok(&format!("judge apply {file} {words}"))
     }
 
+    /// A scratch folder with an experiment `e` over a small task without calibration cases,
+    /// two candidates a cell, everything pending. One of the texts is wide and hostile.
+    pub fn pending(models: &str, prompts: &str, scenarios: usize) -> Self {
+        let scratch = Self::new();
+        write_small_task(&scratch, scenarios);
+        let texts: [(&str, &[&str]); 2] = [
+            ("a", &["Walk now.", "\u{6b69}\u{3053}\u{3046}\x1b[2J"]),
+            ("b", &["Eat.", "Sleep."]),
+        ];
+        scratch.write("script.json", &script(&texts));
+        scratch.ok(format!(
+            "collect --task task --models {models} --prompts {prompts} --n-tips 2 --script script.json --experiment e"
+        )
+        .as_str());
+        scratch
+    }
+
     /// The leaderboard.
     pub fn board(&self, experiment: &str) -> Value {
         self.ok(&["compare", "--experiment", experiment, "--json"])

@@ -5,11 +5,13 @@
 //! [`auto`] asks a model. All of them score the same blind cases
 //! under the same rubric and leave the same verdict files.
 
+pub mod agent;
 pub mod apply;
 pub mod auto;
 pub mod export;
 mod prompt;
 pub mod queue;
+pub mod seat;
 
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;

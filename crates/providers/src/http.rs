@@ -25,6 +25,7 @@ use retry::{Backoff, Failure, Retry};
 
 mod reply;
 mod retry;
+pub mod webhook;
 
 /// No answer that we ask for comes near this; what does is not an answer.
 const MAX_BODY_BYTES: u64 = 16 * 1024 * 1024;

@@ -18,6 +18,7 @@ pub mod openai;
 pub mod scripted;
 
 pub use error::ProviderError;
+pub use http::webhook::Webhook;
 pub use http::{HttpConfig, Sleep};
 
 /// Shorthand for what a provider answers.

@@ -24,5 +24,5 @@ pub mod terminal;
 mod axis;
 mod figure;
 mod markup;
-mod text;
+pub mod text;
 mod words;

@@ -13,6 +13,7 @@ use crate::cli::{Collect, SpendingFlags};
 use crate::commands::judge;
 use crate::output::safe;
 use crate::session::{self, Session};
+use crate::webhook;
 
 /// Collects adaptively, or shows what that would mean.
 pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
@@ -74,6 +75,11 @@ fn finish(
         &ended.summary,
         &collection.options.experiment,
     ));
+    let event = webhook::Event::Collected {
+        experiment: &collection.options.experiment,
+        summary: &ended.summary,
+    };
+    webhook::notify(session, &event);
     if let Some(error) = error {
         return Err(error);
     }

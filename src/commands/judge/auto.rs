@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use assize_domain::judge::Judge;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
@@ -13,6 +14,7 @@ use crate::environment;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
 use crate::settings::Settings;
+use crate::webhook::{self, Event, Sat};
 
 /// A rubric with anchors is long; a context that cannot hold it would fail every case.
 const LEAST_CONTEXT: u32 = 3072;
@@ -35,6 +37,7 @@ pub fn run(
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
+    tell(session, experiment, judge, &summary);
     if let Some(reason) = &summary.gave_up {
         anyhow::bail!(
             "{judge} failed too often in a row, so judging stopped: {reason}. What was judged is \
@@ -55,6 +58,25 @@ pub fn run(
         "Next: assize compare --experiment {experiment} --tier auto"
     ));
     Ok(Exit::Done)
+}
+
+/// Tells the webhook, where there was anything to judge.
+fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary) {
+    if summary.verdicts + summary.left_pending == 0 {
+        return;
+    }
+    let judge = Judge {
+        kind: judge.to_owned(),
+        name: judge.to_owned(),
+    };
+    let sat = Sat {
+        experiment,
+        sitting: None,
+        judge: &judge,
+        judged: summary.verdicts,
+        left: summary.left_pending,
+    };
+    webhook::notify(session, &Event::SittingEnded(sat));
 }
 
 fn say(session: &Session, judge: &str, summary: &AutoSummary) {

@@ -292,6 +292,11 @@ impl Queue {
         Ok(accepted)
     }
 
+    /// Whether a case is in the hands of this sitting.
+    pub fn holds(&self, case: &str) -> bool {
+        self.held.iter().any(|it| it.case.case == case)
+    }
+
     /// What this sitting has said about a case.
     pub fn verdict(&self, case: &str) -> Option<&Verdict> {
         let held = self.held.iter().find(|it| it.case.case == case)?;

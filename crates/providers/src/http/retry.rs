@@ -41,6 +41,11 @@ impl Failure {
         }
     }
 
+    /// The same, with another opinion on trying again.
+    pub(super) fn worth(self, retry: Retry) -> Self {
+        Self { retry, ..self }
+    }
+
     /// The same, not to be tried again before the server's own delay.
     pub(super) fn after(self, asked_wait: Option<Duration>) -> Self {
         Self { asked_wait, ..self }

@@ -1,0 +1,109 @@
+//! One case with what its judge has put down so far.
+
+use assize_domain::judge_file::Case;
+use assize_domain::rubric::Rubric;
+use serde_json::{Map, Value, json};
+
+use crate::Verdict;
+
+/// A case being scored. Changes can be undone one by one until the case is handed in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sheet {
+    pub case: Case,
+    scores: Map<String, Value>,
+    pub rationale: String,
+    before: Vec<(Map<String, Value>, String)>,
+    kept: bool,
+}
+
+impl Sheet {
+    pub fn new(case: Case, rubric: &Rubric) -> Self {
+        let mut scores = case.scores.clone();
+        // Every name of the rubric is there, whatever the case brought.
+        for name in rubric.score_names() {
+            scores.entry(name).or_insert(Value::Null);
+        }
+        Self {
+            rationale: case.rationale.clone().unwrap_or_default(),
+            case,
+            scores,
+            before: Vec::new(),
+            kept: false,
+        }
+    }
+
+    pub fn score(&self, criterion: &str) -> Option<i64> {
+        self.scores.get(criterion).and_then(Value::as_i64)
+    }
+
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.scores.get(name).and_then(Value::as_bool)
+    }
+
+    /// Whether something was put down since the case was handed in.
+    pub fn is_changed(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    /// Whether a verdict of this case is safe.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+        self.before.clear();
+    }
+
+    pub(super) fn set_score(&mut self, criterion: &str, score: i64) {
+        self.remember();
+        self.scores.insert(criterion.to_owned(), json!(score));
+    }
+
+    pub(super) fn turn_flag(&mut self, name: &str) {
+        self.remember();
+        let set = !self.flag(name).unwrap_or(false);
+        self.scores.insert(name.to_owned(), json!(set));
+    }
+
+    pub(super) fn set_rationale(&mut self, text: String) {
+        if text != self.rationale {
+            self.remember();
+            self.rationale = text;
+        }
+    }
+
+    /// Takes the last change back; `false` where there is none.
+    pub(super) fn undo(&mut self) -> bool {
+        let Some((scores, rationale)) = self.before.pop() else {
+            return false;
+        };
+        self.scores = scores;
+        self.rationale = rationale;
+        true
+    }
+
+    fn remember(&mut self) {
+        self.before
+            .push((self.scores.clone(), self.rationale.clone()));
+    }
+
+    /// The verdict, or the names that are still open.
+    pub fn verdict(&self, rubric: &Rubric) -> Result<Verdict, Vec<String>> {
+        let open = |name: &&str| self.scores.get(*name).is_none_or(Value::is_null);
+        let missing: Vec<String> = rubric
+            .score_names()
+            .filter(open)
+            .map(str::to_owned)
+            .collect();
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let rationale = self.rationale.trim();
+        Ok(Verdict {
+            case: self.case.case.clone(),
+            scores: self.scores.clone(),
+            rationale: (!rationale.is_empty()).then(|| rationale.to_owned()),
+        })
+    }
+}

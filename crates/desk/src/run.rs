@@ -1,0 +1,132 @@
+//! Connects the desk with a terminal and with whoever hands out cases.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
+use crossterm::execute;
+
+use crate::Source;
+use crate::app::{App, Effect};
+use crate::view::{self, Theme};
+
+/// How often a silent desk looks whether it should stop.
+const TICK: Duration = Duration::from_millis(200);
+/// How often it says that somebody still sits here.
+const RENEW: Duration = Duration::from_mins(2);
+
+/// How a stay at the desk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The judge left; the sitting goes on another time.
+    Left,
+    /// The judge ended the sitting.
+    Finished,
+    /// A signal ended it.
+    Stopped,
+}
+
+/// Lets somebody judge until they quit or `stop` is set. The terminal is as before when this
+/// returns, also after a panic.
+pub fn run(
+    app: &mut App,
+    source: &mut dyn Source,
+    theme: Theme,
+    stop: &AtomicBool,
+) -> io::Result<Ended> {
+    let cases = source.next().map_err(io::Error::other)?;
+    app.take(cases);
+    let mut terminal = ratatui::try_init()?;
+    // A terminal without bracketed paste pastes as keys.
+    let _ = execute!(io::stdout(), EnableBracketedPaste);
+    let mut desk = Desk {
+        app,
+        source,
+        started: Instant::now(),
+        renewed: Instant::now(),
+        kept: 0,
+    };
+    let ended = desk.sit(&mut terminal, theme, stop);
+    let _ = execute!(io::stdout(), DisableBracketedPaste);
+    ratatui::restore();
+    ended
+}
+
+struct Desk<'a> {
+    app: &'a mut App,
+    source: &'a mut dyn Source,
+    started: Instant,
+    renewed: Instant,
+    kept: u32,
+}
+
+impl Desk<'_> {
+    fn sit(
+        &mut self,
+        terminal: &mut ratatui::DefaultTerminal,
+        theme: Theme,
+        stop: &AtomicBool,
+    ) -> io::Result<Ended> {
+        loop {
+            self.app.progress = self.source.progress();
+            terminal.draw(|frame| view::draw(frame, self.app, theme))?;
+            let effect = loop {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(Ended::Stopped);
+                }
+                if event::poll(TICK)? {
+                    break self.take(&event::read()?);
+                }
+                if self.renewed.elapsed() >= RENEW {
+                    self.renewed = Instant::now();
+                    if let Err(message) = self.source.renew() {
+                        self.app.message = message;
+                        break Effect::None;
+                    }
+                }
+            };
+            if let Some(ended) = self.carry_out(effect) {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn take(&mut self, event: &Event) -> Effect {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.app.key(*key),
+            Event::Paste(text) => {
+                self.app.paste(text);
+                Effect::None
+            }
+            _ => Effect::None,
+        }
+    }
+
+    /// Does what the desk asks for; says how the judge leaves, where they do.
+    fn carry_out(&mut self, mut effect: Effect) -> Option<Ended> {
+        loop {
+            effect = match effect {
+                Effect::None => return None,
+                Effect::Quit => return Some(Ended::Left),
+                Effect::Finish => return Some(Ended::Finished),
+                Effect::Fetch => {
+                    match self.source.next() {
+                        Ok(cases) => self.app.take(cases),
+                        Err(message) => self.app.message = message,
+                    }
+                    Effect::None
+                }
+                Effect::Submit(verdict) => match self.source.submit(verdict) {
+                    Ok(()) => {
+                        self.kept += 1;
+                        let seconds = self.started.elapsed().as_secs_f64();
+                        self.app.seconds_per_case = Some(seconds / f64::from(self.kept));
+                        self.app.kept()
+                    }
+                    Err(refused) => self.app.refused(refused),
+                },
+            };
+        }
+    }
+}

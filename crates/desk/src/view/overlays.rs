@@ -1,0 +1,104 @@
+//! What lies over the case for a moment: the keys, the whole rubric.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph};
+
+use super::Theme;
+use super::lines::{broken, within};
+use crate::app::App;
+use assize_domain::rubric::Rubric;
+
+fn whole(rubric: &Rubric) -> String {
+    let mut text = format!("{}: {}\n", rubric.id, rubric.title);
+    for criterion in &rubric.criteria {
+        text.push_str(&format!("\n{}: {}\n", criterion.name, criterion.question));
+        for level in criterion.min..=criterion.max {
+            let meaning = criterion.anchors.get(&level.to_string());
+            text.push_str(&format!(
+                "  {level}  {}\n",
+                meaning.map_or("", String::as_str)
+            ));
+        }
+    }
+    for flag in &rubric.flags {
+        text.push_str(&format!("\n{}: {}\n", flag.name, flag.description));
+    }
+    text.push_str(&format!("\ncomposite: {}\n\n", rubric.composite));
+    // The front matter, which machines read, is told above.
+    let prose = rubric.text.splitn(3, "+++").nth(2);
+    text.push_str(prose.unwrap_or(&rubric.text).trim_start());
+    text
+}
+
+/// The rubric: scales, flags, and its author's prose.
+pub(super) fn rubric(frame: &mut Frame<'_>, app: &App, first: u16, area: Rect) {
+    let lines = broken(&whole(&app.rubric), area.width.into());
+    let last = lines.len().saturating_sub(area.height.into());
+    let first = usize::from(first).min(last);
+    let shown: Vec<Line<'_>> = lines.into_iter().skip(first).map(Line::raw).collect();
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(shown), area);
+}
+
+pub(super) fn help(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
+    let flags: Vec<String> = app
+        .flag_keys
+        .iter()
+        .map(|(name, key)| format!("{key} {name}"))
+        .collect();
+    let rows = [
+        (
+            "1 2 3 …",
+            "score the marked criterion, then go to the next open one",
+        ),
+        ("+ -", "one more, one less"),
+        ("Tab ↑ ↓", "mark another criterion"),
+        (
+            &flags.join(", "),
+            "turn a flag; the mechanical check has prefilled it",
+        ),
+        ("r", "write the reason; Enter keeps it"),
+        (
+            "Enter →",
+            "hand the case in and go on; it is safe from then on",
+        ),
+        ("u", "take the last change back, or go to the case before"),
+        ("←", "the case before; change it and hand it in again"),
+        ("v", "the whole rubric, with its examples"),
+        ("s", "skip: the case comes again at the end"),
+        ("Space PgUp", "read a long candidate on, and back"),
+        (
+            "q Ctrl-C",
+            "leave; a complete case is handed in, the sitting stays open",
+        ),
+        (
+            "Q",
+            "end the sitting; what you have not scored waits for anybody",
+        ),
+    ];
+    let text: Vec<Line<'_>> = rows
+        .iter()
+        .map(|(keys, does)| {
+            Line::from(vec![
+                Span::styled(format!(" {:<16}", within(keys, 15)), theme.accent()),
+                Span::raw((*does).to_owned()),
+            ])
+        })
+        .collect();
+    let width = area.width.min(78);
+    let height = u16::try_from(text.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(2)
+        .min(area.height);
+    let place = Rect {
+        x: (area.width - width) / 2,
+        y: (area.height - height) / 2,
+        width,
+        height,
+    };
+    frame.render_widget(Clear, place);
+    let block = Block::new().borders(Borders::ALL).title(" Keys ");
+    frame.render_widget(Paragraph::new(text).block(block), place);
+}

@@ -1,0 +1,305 @@
+//! What the tools do, without the protocol: one session, at most one open sitting.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use assize_domain::anchor::Anchors;
+use assize_domain::judge::{EXPERT_KINDS, Judge};
+use assize_domain::sitting::SittingState;
+use assize_domain::submission::Submission;
+use assize_pipeline::judge::Entropy;
+use assize_pipeline::judge::queue::{Finished, Progress, SitOptions};
+use assize_pipeline::judge::seat::{self, Seat};
+use assize_pipeline::{Now, PipelineError};
+use assize_store::Tracking;
+use serde_json::Value;
+
+use crate::wire::{
+    AcceptedOut, BoardOut, CaseList, CaseOut, FinishedOut, NextCases, PendingExperiment,
+    PendingList, ProgressOut, RubricOut, VerdictIn,
+};
+
+/// The board of an experiment, as JSON.
+pub type BoardReader = fn(&dyn Tracking, &str) -> Result<Value, String>;
+/// Opens the tracking store.
+pub type StoreOpener = Box<dyn Fn() -> Result<Arc<dyn Tracking>, String> + Send>;
+/// Hears of every sitting that ends.
+pub type EndObserver = Box<dyn Fn(&Finished) + Send>;
+/// The current time.
+pub type Clock = fn() -> Now;
+
+/// How many cases are shown at once.
+const CASES: usize = 5;
+const MOST_CASES: usize = 50;
+
+/// What an agent session works with.
+pub struct Bench {
+    /// Called until it succeeds once.
+    pub open_store: StoreOpener,
+    /// Where this machine's locks are.
+    pub locks: PathBuf,
+    pub clock: Clock,
+    pub entropy: Entropy,
+    /// The judge's kind; found out from the client where it is `None`.
+    pub judge_kind: Option<String>,
+    pub judged_by: Option<String>,
+    pub anchors: Anchors,
+    pub lease_ms: i64,
+    pub board: BoardReader,
+    pub ended: EndObserver,
+}
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bench")
+            .field("judge_kind", &self.judge_kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A session: the bench and where it sits now.
+#[derive(Debug)]
+pub(crate) struct Session {
+    bench: Bench,
+    store: Option<Arc<dyn Tracking>>,
+    seat: Option<Seat>,
+    rubric_shown: bool,
+}
+
+type Answer<T> = Result<T, String>;
+
+impl Session {
+    pub fn new(bench: Bench) -> Self {
+        Self {
+            bench,
+            store: None,
+            seat: None,
+            rubric_shown: false,
+        }
+    }
+
+    fn store(&mut self) -> Answer<Arc<dyn Tracking>> {
+        if let Some(store) = &self.store {
+            return Ok(Arc::clone(store));
+        }
+        let store = (self.bench.open_store)()?;
+        self.store = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    pub fn pending(&mut self) -> Answer<PendingList> {
+        let all = self.store()?.experiment_list();
+        let all = all.map_err(|error| error.to_string())?;
+        let waiting = all.into_iter().filter(|it| it.pending > 0);
+        Ok(PendingList {
+            experiments: waiting
+                .map(|it| PendingExperiment {
+                    name: it.name,
+                    pending: it.pending,
+                    judged: it.judged,
+                })
+                .collect(),
+            sitting_over: self
+                .seat
+                .as_ref()
+                .map_or_else(String::new, |seat| seat.queue.experiment().to_owned()),
+        })
+    }
+
+    pub fn next_cases(&mut self, request: &NextCases, client: &str) -> Answer<CaseList> {
+        let now = (self.bench.clock)();
+        self.sit(&request.experiment, client, &now)?;
+        let Some(seat) = &mut self.seat else {
+            return Err(format!(
+                "nothing is pending in '{}': pending shows where something waits",
+                request.experiment
+            ));
+        };
+        let limit = match request.limit {
+            0 => CASES,
+            asked => (asked as usize).min(MOST_CASES),
+        };
+        let cases = seat.queue.next(limit, &now).map_err(|it| explain(&it))?;
+        let with_text = request.with_rubric || !self.rubric_shown;
+        self.rubric_shown = true;
+        Ok(CaseList {
+            experiment: seat.queue.experiment().to_owned(),
+            sitting: seat.queue.id().to_owned(),
+            resumed: seat.resumed,
+            rubric: RubricOut::new(seat.queue.rubric(), with_text),
+            cases: cases.into_iter().map(CaseOut::new).collect(),
+            progress: progress(seat.queue.progress()),
+        })
+    }
+
+    /// Makes sure that this session sits over the experiment, where anything waits there.
+    fn sit(&mut self, experiment: &str, client: &str, now: &Now) -> Answer<()> {
+        if let Some(seat) = &self.seat {
+            let sits_over = seat.queue.experiment();
+            if sits_over == experiment {
+                return Ok(());
+            }
+            return Err(format!(
+                "this session sits over '{sits_over}': call finish_sitting before you take cases of '{experiment}'"
+            ));
+        }
+        let options = SitOptions {
+            experiment: experiment.to_owned(),
+            judge: self.judge(client),
+            desk: None,
+            seed: None,
+            double: false,
+            anchors: self.bench.anchors.clone(),
+            lease_ms: self.bench.lease_ms,
+            entropy: self.bench.entropy,
+        };
+        let store = self.store()?;
+        let seat = seat::take(&store, options, &self.bench.locks, now);
+        self.seat = seat.map_err(|error| explain(&error))?;
+        self.rubric_shown = false;
+        Ok(())
+    }
+
+    pub fn submit(&mut self, verdicts: Vec<VerdictIn>) -> Answer<AcceptedOut> {
+        let now = (self.bench.clock)();
+        let Some(seat) = &mut self.seat else {
+            return Err("this session holds no cases: call next_cases first".to_owned());
+        };
+        if verdicts.is_empty() {
+            return Err("verdicts is empty: give at least one case with its scores".to_owned());
+        }
+        let submissions: Vec<Submission> = verdicts
+            .into_iter()
+            .map(|it| Submission {
+                case: it.case,
+                scores: it.scores,
+                rationale: Some(it.rationale),
+            })
+            .collect();
+        let accepted = seat.queue.submit(&submissions, &now);
+        let accepted = accepted.map_err(|error| explain_submission(&error, &submissions))?;
+        Ok(AcceptedOut {
+            scored: accepted.scored as u64,
+            revised: accepted.revised as u64,
+            unchanged: accepted.unchanged as u64,
+            progress: progress(seat.queue.progress()),
+        })
+    }
+
+    pub fn progress(&self) -> Answer<ProgressOut> {
+        match &self.seat {
+            Some(seat) => Ok(progress(seat.queue.progress())),
+            None => Err("no sitting is open in this session: call next_cases first".to_owned()),
+        }
+    }
+
+    pub fn finish(&mut self) -> Answer<FinishedOut> {
+        let now = (self.bench.clock)();
+        let Some(seat) = self.seat.take() else {
+            return Err(
+                "no sitting is open in this session, so there is nothing to finish".to_owned(),
+            );
+        };
+        let finished = seat.queue.finish(&now).map_err(|error| explain(&error))?;
+        (self.bench.ended)(&finished);
+        Ok(FinishedOut {
+            sitting: finished.sitting,
+            experiment: finished.experiment,
+            judge_kind: finished.judge.kind,
+            judged_by: finished.judge.name,
+            state: finished.state.to_string(),
+            judged: finished.done as u64,
+            released: finished.released as u64,
+        })
+    }
+
+    pub fn leaderboard(&mut self, experiment: &str, client: &str) -> Answer<BoardOut> {
+        let store = self.store()?;
+        let judge = self.judge(client);
+        let records = store.sitting_list(experiment);
+        let records = records.map_err(|error| error.to_string())?;
+        let sits = |it: &assize_store::queue::SittingRecord| {
+            it.state == SittingState::Open && it.judge.as_ref() == Some(&judge)
+        };
+        if self.seat.is_some() || records.iter().any(sits) {
+            return Err(
+                "a sitting of yours is open, and judges are blind until it is over: call finish_sitting first \
+                 (after next_cases, where an earlier session left it open)"
+                    .to_owned(),
+            );
+        }
+        let leaderboard = (self.bench.board)(store.as_ref(), experiment)?;
+        Ok(BoardOut { leaderboard })
+    }
+
+    pub fn judge(&self, client: &str) -> Judge {
+        let kind = self.bench.judge_kind.clone();
+        let kind = kind.unwrap_or_else(|| kind_of_client(client));
+        let name = self.bench.judged_by.clone();
+        Judge {
+            name: name.unwrap_or_else(|| kind.clone()),
+            kind,
+        }
+    }
+}
+
+/// The kind of judge behind an MCP client's name: `codex-mcp-client` is `codex`.
+fn kind_of_client(client: &str) -> String {
+    let client = client.to_lowercase();
+    let known = EXPERT_KINDS
+        .iter()
+        .filter(|kind| **kind != "human" && **kind != "agent")
+        .find(|kind| client.contains(**kind));
+    (*known.unwrap_or(&"agent")).to_owned()
+}
+
+fn progress(progress: Progress) -> ProgressOut {
+    ProgressOut {
+        done: progress.done as u64,
+        held: progress.held as u64,
+        left: progress.left,
+    }
+}
+
+fn explain(error: &PipelineError) -> String {
+    error.to_string()
+}
+
+/// Every problem, with the case and the field that it is about.
+fn explain_submission(error: &PipelineError, submissions: &[Submission]) -> String {
+    let PipelineError::JudgeFile { problems, .. } = error else {
+        return error.to_string();
+    };
+    let mut text = format!(
+        "{} in these verdicts; nothing of this call was written:",
+        assize_pipeline::count(problems.len(), "problem")
+    );
+    for problem in problems {
+        let mut parts = problem.pointer.trim_start_matches('/').splitn(2, '/');
+        let place = parts.next().and_then(|it| it.parse::<usize>().ok());
+        let field = parts.next().unwrap_or_default().replace('/', ".");
+        let case = place.and_then(|it| submissions.get(it));
+        let case = case.map_or_else(String::new, |it| format!("case {}: ", it.case));
+        text.push_str(&format!("\n- {case}{field} {}", problem.message));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_known_by_their_names() {
+        for (client, kind) in [
+            ("claude-code", "claude-code"),
+            ("codex-mcp-client", "codex"),
+            ("gemini-cli-mcp-client", "gemini-cli"),
+            ("human-friendly-client", "agent"),
+            ("", "agent"),
+        ] {
+            assert_eq!(kind_of_client(client), kind);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The judging queue as an MCP server on stdio: the door for agent sessions.
+//!
+//! `server` speaks the protocol, `bench` is what it does: a thin layer over the queue of
+//! `assize-pipeline`. The only async runtime of the binary lives in [`serve`], on one thread;
+//! the queue and its store block, and are called on threads where that is allowed.
+//!
+//! Deliberately absent: any tool that could tell which model or prompt wrote a case. The board
+//! is refused while this judge has a sitting open.
+
+mod bench;
+mod server;
+mod wire;
+
+pub use bench::{Bench, BoardReader, Clock, EndObserver, StoreOpener};
+pub use server::serve;
+
+const GUIDE: &str = include_str!("guide.md");
+
+/// How to sit as a judge, in words for an agent. `arguments` is what its user typed, or the
+/// placeholder that the agent's client replaces by it; `kind` is the judge's kind.
+pub fn guide(arguments: &str, kind: &str) -> String {
+    GUIDE
+        .replace("{arguments}", arguments)
+        .replace("{kind}", kind)
+}
+
+/// Why the server could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum McpError {
+    #[error("the MCP server could not start: {0}")]
+    Start(String),
+    #[error("the MCP session broke off: {0}")]
+    Broken(String),
+}

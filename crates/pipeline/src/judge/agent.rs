@@ -1,0 +1,203 @@
+//! A headless agent: any command that reads a judge file and prints one.
+//!
+//! The queue's cases go out in batches as judge files, and what comes back is checked like any
+//! verdict. A file with mistakes is sent once more with the mistakes in its field `problems`;
+//! what is still wrong then stays pending with its reason. Sound cases of a file are kept even
+//! where others are not, and everything kept is durable at once, so that this can be stopped
+//! anywhere and started again.
+//!
+//! How the command is run is not known here: it is a function from text to text.
+
+use std::collections::BTreeMap;
+
+use assize_domain::judge_file::{self, Case};
+use assize_domain::submission::Submission;
+use serde_json::{Map, Value, json};
+
+use super::queue::Queue;
+use crate::{Now, PipelineError, Result};
+
+mod answer;
+
+pub use answer::find_judge_file;
+
+/// How a batch's command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    Printed(String),
+    /// It ended badly, ran out of time or could not be started.
+    Failed(String),
+    Interrupted,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentOptions {
+    /// Cases per call of the command.
+    pub batch: usize,
+    /// At most so many cases in all; 0 means all.
+    pub limit: usize,
+    pub now: fn() -> Now,
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+pub struct AgentSummary {
+    pub judged: usize,
+    /// Cases that the agent did not judge soundly, by id, each with the reason.
+    pub left_pending: BTreeMap<String, String>,
+    pub calls: usize,
+    /// The command itself failed twice in a row: going on would do the same.
+    pub gave_up: bool,
+    pub interrupted: bool,
+}
+
+/// Clears the queue with an agent. `told` hears of progress: judged so far, cases left.
+pub fn clear(
+    queue: &mut Queue,
+    options: &AgentOptions,
+    ask: &mut dyn FnMut(&str) -> Asked,
+    told: &dyn Fn(usize, u64),
+) -> Result<AgentSummary> {
+    let mut summary = AgentSummary::default();
+    let mut failures_in_a_row = 0;
+    loop {
+        let tried = summary.judged + summary.left_pending.len();
+        let room = match options.limit {
+            0 => usize::MAX,
+            limit => limit.saturating_sub(tried),
+        };
+        let batch = options.batch.max(1).min(room);
+        if batch == 0 {
+            return Ok(summary);
+        }
+        // Cases that were given up stay held and come first: look past them.
+        let wanted = batch + summary.left_pending.len();
+        let mut cases = queue.next(wanted, &(options.now)())?;
+        cases.retain(|case| !summary.left_pending.contains_key(&case.case));
+        cases.truncate(batch);
+        if cases.is_empty() {
+            return Ok(summary);
+        }
+        let outcome = judge_batch(queue, options, &cases, ask, &mut summary)?;
+        let progress = queue.progress();
+        told(progress.done, progress.left + progress.held as u64);
+        match outcome {
+            Outcome::Interrupted => {
+                summary.interrupted = true;
+                return Ok(summary);
+            }
+            Outcome::CommandFailed => failures_in_a_row += 1,
+            Outcome::Answered => failures_in_a_row = 0,
+        }
+        if failures_in_a_row >= 2 {
+            summary.gave_up = true;
+            return Ok(summary);
+        }
+    }
+}
+
+enum Outcome {
+    Answered,
+    CommandFailed,
+    Interrupted,
+}
+
+/// One batch: asked, and asked once more with what was wrong.
+fn judge_batch(
+    queue: &mut Queue,
+    options: &AgentOptions,
+    cases: &[Case],
+    ask: &mut dyn FnMut(&str) -> Asked,
+    summary: &mut AgentSummary,
+) -> Result<Outcome> {
+    let mut open: Vec<Case> = cases.to_vec();
+    let mut problems: Vec<String> = Vec::new();
+    let mut outcome = Outcome::Answered;
+    for _ in 0..2 {
+        summary.calls += 1;
+        let file = file_text(queue, &open, &problems)?;
+        let answer = match ask(&file) {
+            Asked::Interrupted => return Ok(Outcome::Interrupted),
+            Asked::Failed(reason) => {
+                outcome = Outcome::CommandFailed;
+                problems = vec![reason];
+                continue;
+            }
+            Asked::Printed(text) => text,
+        };
+        outcome = Outcome::Answered;
+        let Some(answer) = find_judge_file(&answer) else {
+            problems = vec!["no JSON object with a list of cases was printed".to_owned()];
+            continue;
+        };
+        let reasons = keep(queue, options, &open, &answer)?;
+        summary.judged += open.len() - reasons.len();
+        open.retain(|case| reasons.contains_key(&case.case));
+        problems = reasons
+            .iter()
+            .map(|(case, reason)| format!("case {case}: {reason}"))
+            .collect();
+        if open.is_empty() {
+            return Ok(outcome);
+        }
+    }
+    for case in open {
+        let prefix = format!("case {}: ", case.case);
+        let own = problems.iter().find_map(|it| it.strip_prefix(&prefix));
+        let reason = own.map_or_else(|| problems.join("; "), str::to_owned);
+        summary.left_pending.insert(case.case, reason);
+    }
+    Ok(outcome)
+}
+
+/// The judge file of a batch, with what was wrong the last time.
+fn file_text(queue: &Queue, cases: &[Case], problems: &[String]) -> Result<String> {
+    let mut file = judge_file::head(queue.experiment(), queue.id(), queue.rubric());
+    if !problems.is_empty() {
+        file.insert("problems".to_owned(), json!(problems));
+    }
+    file.insert("cases".to_owned(), json!(cases));
+    serde_json::to_string_pretty(&file).map_err(|error| PipelineError::Invalid(error.to_string()))
+}
+
+/// Keeps every sound case of an answer; the reasons of the others, by case.
+fn keep(
+    queue: &mut Queue,
+    options: &AgentOptions,
+    cases: &[Case],
+    answer: &Map<String, Value>,
+) -> Result<BTreeMap<String, String>> {
+    let mut reasons = BTreeMap::new();
+    for case in cases {
+        let found = answer::case_of(answer, &case.case);
+        let reason = match found.map_or_else(
+            || Err("is missing from the answer".to_owned()),
+            |found| answer::submission(case, found),
+        ) {
+            Ok(submission) => submit(queue, &submission, options)?,
+            Err(reason) => Some(reason),
+        };
+        reasons.extend(reason.map(|reason| (case.case.clone(), reason)));
+    }
+    Ok(reasons)
+}
+
+/// Hands one case in; the reason where it was not taken.
+fn submit(
+    queue: &mut Queue,
+    submission: &Submission,
+    options: &AgentOptions,
+) -> Result<Option<String>> {
+    match queue.submit(std::slice::from_ref(submission), &(options.now)()) {
+        Ok(_) => Ok(None),
+        Err(PipelineError::JudgeFile { problems, .. }) => {
+            let words: Vec<String> = problems
+                .iter()
+                .map(|it| format!("{} {}", it.pointer.trim_start_matches("/0/"), it.message))
+                .collect();
+            Ok(Some(words.join("; ")))
+        }
+        Err(error) => Err(error),
+    }
+}

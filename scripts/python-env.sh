@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Makes a Python environment with the given packages, once, outside the checkout, and prints its
+# python. Usage: python-env.sh NAME PACKAGE…  Exits 1, saying why, where it cannot be made.
+set -euo pipefail
+name=$1
+shift
+venv="${ASSIZE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/assize}/python/$name"
+made="$venv/.made-with"
+if [ "$(cat "$made" 2>/dev/null)" != "$*" ]; then
+  command -v python3 >/dev/null || { echo "there is no python3" >&2; exit 1; }
+  rm -rf "$venv"
+  mkdir -p "$(dirname "$venv")"
+  { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@"; } >&2 ||
+    { rm -rf "$venv"; echo "cannot install $*" >&2; exit 1; }
+  echo "$*" >"$made"
+fi
+echo "$venv/bin/python"

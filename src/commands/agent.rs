@@ -1,0 +1,147 @@
+//! `assize agent install`: lets agent sessions of a project find the judging queue.
+//!
+//! Every agent has a place for MCP servers and one for a command of its own; this module knows
+//! those places and one text. A file that is there already belongs to somebody: it is changed
+//! only with consent, settings are merged so that every other entry stays, and a file that
+//! cannot be merged safely is left alone with a word on what to add. Each file is written whole
+//! or not at all.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::Exit;
+use crate::cli::AgentInstall;
+use crate::output::files::write_whole;
+use crate::output::safe;
+use crate::session::Session;
+
+mod files;
+
+use files::{Change, Wanted};
+
+/// What became of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Fate {
+    Written,
+    Merged,
+    Replaced,
+    Unchanged,
+    Left,
+}
+
+impl Fate {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Merged => "merged, everything else in it kept",
+            Self::Replaced => "replaced, the older one kept beside it",
+            Self::Unchanged => "as it should be already",
+            Self::Left => "left alone",
+        }
+    }
+}
+
+/// Writes what Claude Code, Codex and Gemini CLI need to judge in this project.
+pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
+    let mut fates = Vec::new();
+    for wanted in files::wanted() {
+        let path = args.dir.join(wanted.path);
+        let (fate, advice) = settle(session, args.yes, &path, &wanted)?;
+        session
+            .output
+            .say(&format!("  {:<34} {}", wanted.path, fate.words()));
+        if let Some(advice) = advice {
+            session.output.say(&indented(&advice));
+        }
+        fates.push(json!({"file": path, "status": fate}));
+    }
+    if session.output.json {
+        session.output.json_pretty(&json!({ "files": fates }))?;
+    }
+    if !is_on_path(session.environment.get("PATH").unwrap_or_default()) {
+        session.output.say(
+            "assize is not on your PATH: put it there, or write its whole path as the server's command.",
+        );
+    }
+    session.output.say(
+        "Next: in Claude Code or Gemini CLI type /judge EXPERIMENT, in Codex $judge EXPERIMENT.",
+    );
+    Ok(Exit::Done)
+}
+
+/// Brings one file to what it should be, as far as its owner agrees.
+fn settle(
+    session: &Session,
+    yes: bool,
+    path: &Path,
+    wanted: &Wanted,
+) -> anyhow::Result<(Fate, Option<String>)> {
+    let existing = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let (text, fate) = match wanted.change(existing.as_deref()) {
+        Change::None => return Ok((Fate::Unchanged, None)),
+        Change::New(text) => (text, Fate::Written),
+        Change::Merge(text) => (text, Fate::Merged),
+        Change::Replace(text) => (text, Fate::Replaced),
+        Change::Impossible(reason) => {
+            let advice = format!("It {reason}. Add by hand:\n{}", wanted.to_add());
+            return Ok((Fate::Left, Some(advice)));
+        }
+    };
+    if fate != Fate::Written && !yes && !agrees(session, path, fate) {
+        let advice = if fate == Fate::Merged {
+            format!(
+                "It is there already. Add, or run again with --yes:\n{}",
+                wanted.to_add()
+            )
+        } else {
+            "It is there already and differs. --yes replaces it and keeps the older one.".to_owned()
+        };
+        return Ok((Fate::Left, Some(advice)));
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    if fate == Fate::Replaced {
+        crate::commands::judge::keep_aside(path)?;
+    }
+    write_whole(path, &text)?;
+    Ok((fate, None))
+}
+
+/// Asks the person at the keyboard; where there is none, nobody has agreed.
+fn agrees(session: &Session, path: &Path, fate: Fate) -> bool {
+    if session.output.quiet || session.output.json || !std::io::stdin().is_terminal() {
+        return false;
+    }
+    let deed = if fate == Fate::Merged {
+        "Add assize to"
+    } else {
+        "Replace"
+    };
+    session.output.say(&format!(
+        "{deed} {}, which is there already? [y/N]",
+        safe(&path.display().to_string())
+    ));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+fn indented(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("      {line}")).collect();
+    lines.join("\n")
+}
+
+fn is_on_path(path: &str) -> bool {
+    let name = format!("assize{}", std::env::consts::EXE_SUFFIX);
+    std::env::split_paths(path).any(|folder: PathBuf| folder.join(&name).is_file())
+}

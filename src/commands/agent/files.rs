@@ -1,0 +1,232 @@
+//! The files that agents look for, and what they should say. Pure: texts in, texts out.
+
+use serde_json::{Map, Value, json};
+
+/// What an agent's file should hold.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Below the project's folder.
+    pub path: &'static str,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// JSON settings with an entry for the MCP server among others.
+    JsonServer(Value),
+    /// TOML settings likewise.
+    TomlServer,
+    /// A file that is wholly ours.
+    Whole(String),
+}
+
+/// What must happen to a file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    None,
+    New(String),
+    Merge(String),
+    Replace(String),
+    /// Why nothing can be done safely.
+    Impossible(String),
+}
+
+const TOML_SERVER: &str = "[mcp_servers.assize]\ncommand = \"assize\"\nargs = [\"mcp\"]\n";
+const TOOLS: [&str; 6] = [
+    "pending",
+    "next_cases",
+    "submit_verdicts",
+    "progress",
+    "finish_sitting",
+    "leaderboard",
+];
+
+/// Everything that is installed, for every agent.
+pub fn wanted() -> Vec<Wanted> {
+    let server = json!({"command": "assize", "args": ["mcp"]});
+    let whole = |path, text| Wanted {
+        path,
+        content: Content::Whole(text),
+    };
+    let settings = |path| Wanted {
+        path,
+        content: Content::JsonServer(server.clone()),
+    };
+    vec![
+        settings(".mcp.json"),
+        whole(".claude/commands/judge.md", claude_command()),
+        Wanted {
+            path: ".codex/config.toml",
+            content: Content::TomlServer,
+        },
+        whole(".agents/skills/judge/SKILL.md", codex_skill()),
+        settings(".gemini/settings.json"),
+        whole(".gemini/commands/judge.toml", gemini_command()),
+    ]
+}
+
+fn claude_command() -> String {
+    let tools: Vec<String> = TOOLS
+        .iter()
+        .map(|tool| format!("mcp__assize__{tool}"))
+        .collect();
+    format!(
+        "---\ndescription: Judge pending outputs, blind, against the pinned rubric\n\
+         argument-hint: \"[experiment] [how many cases]\"\n\
+         allowed-tools: {}, Bash(assize judge export:*), Bash(assize judge apply:*), Read, Edit\n---\n\n{}",
+        tools.join(", "),
+        assize_mcp::guide("$ARGUMENTS", "claude-code")
+    )
+}
+
+fn codex_skill() -> String {
+    format!(
+        "---\nname: judge\ndescription: Judge pending outputs of language models in Assize, blind, against the pinned \
+         rubric. Use when asked to judge, score or clear an Assize experiment.\n---\n\n{}",
+        assize_mcp::guide("see the request that named this skill", "codex")
+    )
+}
+
+fn gemini_command() -> String {
+    // A literal string: nothing in it is an escape.
+    format!(
+        "description = \"Judge pending outputs, blind, against the pinned rubric\"\nprompt = '''\n{}'''\n",
+        assize_mcp::guide("{{args}}", "gemini-cli")
+    )
+}
+
+impl Wanted {
+    /// What must happen to the file as it is now.
+    pub fn change(&self, existing: Option<&str>) -> Change {
+        match (&self.content, existing) {
+            (Content::Whole(text), None) => Change::New(text.clone()),
+            (Content::Whole(text), Some(there)) if there == text => Change::None,
+            (Content::Whole(text), Some(_)) => Change::Replace(text.clone()),
+            (Content::JsonServer(_), None) => Change::New(format!("{}\n", self.to_add())),
+            (Content::JsonServer(server), Some(there)) => merge_json(there, server),
+            (Content::TomlServer, None) => Change::New(TOML_SERVER.to_owned()),
+            (Content::TomlServer, Some(there)) => merge_toml(there),
+        }
+    }
+
+    /// What somebody would add by hand.
+    pub fn to_add(&self) -> String {
+        match &self.content {
+            Content::JsonServer(server) => {
+                format!("{:#}", json!({"mcpServers": {"assize": server}}))
+            }
+            Content::TomlServer => TOML_SERVER.to_owned(),
+            Content::Whole(text) => text.clone(),
+        }
+    }
+}
+
+fn merge_json(there: &str, server: &Value) -> Change {
+    let there = if there.trim().is_empty() { "{}" } else { there };
+    let mut settings: Map<String, Value> = match serde_json::from_str(there) {
+        Ok(settings) => settings,
+        Err(error) => return Change::Impossible(format!("is not a plain JSON object ({error})")),
+    };
+    let servers = settings.entry("mcpServers").or_insert_with(|| json!({}));
+    let Some(servers) = servers.as_object_mut() else {
+        return Change::Impossible("has an \"mcpServers\" that is not an object".to_owned());
+    };
+    if let Some(ours) = servers.get_mut("assize").and_then(Value::as_object_mut) {
+        // Whatever else its owner has set there (env, timeout, trust) stays.
+        if ours.contains_key("command") {
+            return Change::None;
+        }
+    }
+    servers.insert("assize".to_owned(), server.clone());
+    Change::Merge(format!("{:#}\n", Value::Object(settings)))
+}
+
+/// Appends: comments and order stay as their owner wrote them.
+fn merge_toml(there: &str) -> Change {
+    let settings: toml::Table = match there.parse() {
+        Ok(settings) => settings,
+        Err(error) => {
+            let first = error.message().to_owned();
+            return Change::Impossible(format!("is not TOML ({first})"));
+        }
+    };
+    let servers = settings.get("mcp_servers");
+    if servers.and_then(|it| it.get("assize")).is_some() {
+        return Change::None;
+    }
+    let gap = match there.trim_end() {
+        "" => "",
+        text if there.len() == text.len() => "\n\n",
+        _ => "\n",
+    };
+    let merged = format!("{there}{gap}{TOML_SERVER}");
+    if merged.parse::<toml::Table>().is_ok() {
+        Change::Merge(merged)
+    } else {
+        Change::Impossible("writes its mcp_servers in a way that cannot be added to".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &str) -> Wanted {
+        let found = wanted().into_iter().find(|it| it.path == path);
+        found.expect("a file that is installed")
+    }
+
+    #[test]
+    fn settings_keep_every_other_entry_and_their_order() {
+        let there = r#"{"zeta": 1, "mcpServers": {"other": {"command": "x"}}, "alpha": [true]}"#;
+        let Change::Merge(text) = of(".mcp.json").change(Some(there)) else {
+            unreachable!("mergeable")
+        };
+        let merged: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(
+            merged,
+            json!({"zeta": 1, "mcpServers": {"other": {"command": "x"}, "assize": {"command": "assize", "args": ["mcp"]}},
+                   "alpha": [true]})
+        );
+        assert!(text.find("zeta") < text.find("alpha"));
+        assert_eq!(of(".mcp.json").change(Some(&text)), Change::None);
+    }
+
+    #[test]
+    fn a_server_that_its_owner_changed_stays() {
+        let there = r#"{"mcpServers": {"assize": {"command": "/opt/assize", "args": ["mcp", "--tracking-uri", "x"]}}}"#;
+        assert_eq!(of(".mcp.json").change(Some(there)), Change::None);
+    }
+
+    #[test]
+    fn what_is_not_plain_json_is_never_rewritten() {
+        let commented = "{\n  // mine\n  \"theme\": \"dark\"\n}";
+        for there in [commented, "[]", r#"{"mcpServers": []}"#] {
+            let change = of(".gemini/settings.json").change(Some(there));
+            assert!(matches!(change, Change::Impossible(_)), "{there}");
+        }
+    }
+
+    #[test]
+    fn toml_is_appended_to() {
+        let there = "# mine\nmodel = \"o\" # why\n\n[mcp_servers.other]\ncommand = \"x\"";
+        let Change::Merge(text) = of(".codex/config.toml").change(Some(there)) else {
+            unreachable!("mergeable")
+        };
+        assert_eq!(text, format!("{there}\n\n{TOML_SERVER}"));
+        assert_eq!(of(".codex/config.toml").change(Some(&text)), Change::None);
+        let inline = "mcp_servers = { other = { command = \"x\" } }\n";
+        let change = of(".codex/config.toml").change(Some(inline));
+        assert!(matches!(change, Change::Impossible(_)), "{change:?}");
+    }
+
+    #[test]
+    fn the_gemini_command_is_toml_with_its_placeholder() {
+        let Change::New(text) = of(".gemini/commands/judge.toml").change(None) else {
+            unreachable!("new")
+        };
+        let command: toml::Table = text.parse().expect("TOML");
+        let prompt = command["prompt"].as_str().expect("a prompt");
+        assert!(prompt.contains("{{args}}") && prompt.contains("--judge-kind gemini-cli"));
+    }
+}

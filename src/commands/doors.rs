@@ -1,0 +1,84 @@
+//! The doors to the judging queue: an agent session (`mcp`), a person (`desk`), a headless
+//! agent. What they share is here: who sits, with which calibration cases, and what is said and
+//! told when a sitting ends.
+
+use std::path::PathBuf;
+
+use assize_domain::anchor::Anchors;
+use assize_domain::judge::{EXPERT_KINDS, Judge, is_kind, is_name};
+use assize_pipeline::PipelineError;
+use assize_pipeline::judge::queue::{Finished, LEASE_MS, SitOptions};
+
+use crate::environment::{self, STATE_DIR};
+use crate::session::Session;
+use crate::webhook::{self, Event, Sat};
+
+pub mod desk;
+pub mod headless;
+pub mod mcp;
+
+/// A sitting of this judge with the defaults.
+fn sit_options(session: &Session, experiment: &str, judge: Judge) -> SitOptions {
+    SitOptions {
+        experiment: experiment.to_owned(),
+        judge,
+        desk: None,
+        seed: None,
+        double: false,
+        anchors: anchors(session),
+        lease_ms: LEASE_MS,
+        entropy: environment::entropy,
+    }
+}
+
+/// The task's calibration cases; none where the task of the runs is not at hand.
+fn anchors(session: &Session) -> Anchors {
+    session
+        .task()
+        .map_or_else(|_| Anchors::default(), |task| task.anchors)
+}
+
+fn locks() -> PathBuf {
+    PathBuf::from(STATE_DIR).join("locks")
+}
+
+/// Checks what the user calls the judge.
+fn checked_judge(kind: &str, name: Option<&str>) -> anyhow::Result<Judge> {
+    let kind = kind.to_lowercase();
+    if !is_kind(&kind) {
+        let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
+        return Err(PipelineError::Invalid(message).into());
+    }
+    let name = name.unwrap_or(&kind);
+    if !is_name(name) {
+        let message = format!("--judged-by is '{name}': use a name without control characters");
+        return Err(PipelineError::Invalid(message).into());
+    }
+    Ok(Judge {
+        name: name.to_owned(),
+        kind,
+    })
+}
+
+/// The kind of agent that a program's name stands for.
+fn kind_of_program(program: &str) -> &'static str {
+    let known = [("claude", "claude-code"), ("gemini", "gemini-cli")];
+    if let Some((_, kind)) = known.iter().find(|(name, _)| *name == program) {
+        return kind;
+    }
+    let kinds = EXPERT_KINDS.iter().filter(|kind| **kind != "human");
+    let found = kinds.copied().find(|kind| *kind == program);
+    found.unwrap_or("agent")
+}
+
+/// Tells the outside that a sitting is over.
+fn tell(session: &Session, finished: &Finished) {
+    let sat = Sat {
+        experiment: &finished.experiment,
+        sitting: Some(&finished.sitting),
+        judge: &finished.judge,
+        judged: finished.done as u64,
+        left: finished.released as u64,
+    };
+    webhook::notify(session, &Event::SittingEnded(sat));
+}

@@ -1,0 +1,112 @@
+//! `assize judge agent`: an agent's command line over the queue, with nobody at the keyboard.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use assize_pipeline::PipelineError;
+use assize_pipeline::judge::agent::{self, AgentOptions, AgentSummary};
+use assize_pipeline::judge::queue::Finished;
+use assize_pipeline::judge::seat;
+use serde_json::json;
+
+use super::{checked_judge, kind_of_program, locks, sit_options, tell};
+use crate::Exit;
+use crate::cli::Headless;
+use crate::environment;
+use crate::output::progress::Counter;
+use crate::output::safe;
+use crate::session::{self, Session};
+
+mod process;
+
+pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
+    let first = process::first_word(&args.cmd);
+    let kind = args.judge_kind.as_deref();
+    let kind = kind.unwrap_or_else(|| kind_of_program(&first));
+    let judge = checked_judge(kind, args.judged_by.as_deref())?;
+    if first.is_empty() {
+        let message = "--cmd is empty: give a command that reads a judge file and prints one";
+        return Err(PipelineError::Invalid(message.to_owned()).into());
+    }
+    let stop = session::stop_flag()?;
+    let store = session.store(true)?;
+    let options = sit_options(session, &args.experiment, judge);
+    let seat = seat::take(&store, options, &locks(), &environment::now())?;
+    let Some(mut seat) = seat else {
+        session
+            .output
+            .say(&format!("Nothing is pending in {}.", args.experiment));
+        return Ok(Exit::Done);
+    };
+    let options = AgentOptions {
+        batch: args.batch as usize,
+        limit: args.limit as usize,
+        now: environment::now,
+    };
+    let timeout = Duration::from_secs(args.timeout.into());
+    let progress = Counter::new(&session.output, "judging", "cases");
+    let mut ask = |file: &str| {
+        let stopped = || stop.load(Ordering::Relaxed);
+        process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped)
+    };
+    let told = |done: usize, left: u64| progress.set_with(done as u64, done as u64 + left, None);
+    let cleared = agent::clear(&mut seat.queue, &options, &mut ask, &told);
+    progress.finish();
+    let summary = cleared?;
+    // An interrupted sitting stays open: the same command goes on with it.
+    let finished = if summary.interrupted {
+        None
+    } else {
+        Some(seat.queue.finish(&environment::now())?)
+    };
+    report(session, args, &summary, finished.as_ref())?;
+    if let Some(finished) = &finished {
+        tell(session, finished);
+    }
+    Ok(match &summary {
+        it if it.interrupted => Exit::Interrupted,
+        it if it.left_pending.is_empty() => Exit::Done,
+        _ => Exit::CellsFailed,
+    })
+}
+
+fn report(
+    session: &Session,
+    args: &Headless,
+    summary: &AgentSummary,
+    finished: Option<&Finished>,
+) -> anyhow::Result<()> {
+    if session.output.json {
+        let mut line = serde_json::to_value(summary)?;
+        line["sitting"] = json!(finished.map(|it| &it.sitting));
+        line["experiment"] = json!(args.experiment);
+        session.output.json_line(&line)?;
+    }
+    let left = summary.left_pending.len();
+    session.output.say(&format!(
+        "{} cases judged in {} calls, {left} left pending.",
+        summary.judged, summary.calls
+    ));
+    for (case, reason) in summary.left_pending.iter().take(5) {
+        session
+            .output
+            .say(&format!("  left pending: case {case}: {}", safe(reason)));
+    }
+    if left > 5 {
+        session.output.say(&format!("  … and {} more", left - 5));
+    }
+    if summary.gave_up && summary.judged == 0 {
+        let reason = summary.left_pending.values().next();
+        anyhow::bail!(
+            "the command failed on every case, so the rest was not tried: {}",
+            reason.map_or("", String::as_str)
+        );
+    }
+    let next = if summary.interrupted {
+        "Interrupted; what was judged is kept. The same command continues.".to_owned()
+    } else {
+        format!("Next: assize compare --experiment {}", args.experiment)
+    };
+    session.output.say(&next);
+    Ok(())
+}

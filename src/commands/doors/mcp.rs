@@ -1,0 +1,65 @@
+//! `assize mcp`: the queue for an agent session, over stdio.
+
+use std::sync::{Arc, Mutex};
+
+use assize_domain::scenario::Split;
+use assize_mcp::Bench;
+use assize_pipeline::compare::{CompareOptions, compare};
+use assize_store::Tracking;
+use serde_json::Value;
+
+use super::{anchors, checked_judge, locks, tell};
+use crate::Exit;
+use crate::cli::Mcp;
+use crate::environment;
+use crate::session::Session;
+
+pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
+    let name = args.judged_by.as_deref();
+    checked_judge(args.judge_kind.as_deref().unwrap_or("agent"), name)?;
+    let session = Arc::new(session.clone());
+    let telling = Arc::new(Mutex::new(Vec::new()));
+    let (for_store, for_end) = (Arc::clone(&session), Arc::clone(&session));
+    let threads = Arc::clone(&telling);
+    let bench = Bench {
+        // Opened when it is first needed: an agent may connect before anything was collected.
+        open_store: Box::new(move || for_store.store(true).map_err(|error| format!("{error:#}"))),
+        locks: locks(),
+        clock: environment::now,
+        entropy: environment::entropy,
+        judge_kind: args.judge_kind.as_deref().map(str::to_lowercase),
+        judged_by: args.judged_by.clone(),
+        anchors: anchors(&session),
+        lease_ms: i64::from(args.lease) * 1000,
+        board,
+        // The agent does not wait for the webhook; the process does.
+        ended: Box::new(move |finished| {
+            let (session, finished) = (Arc::clone(&for_end), finished.clone());
+            let thread = std::thread::spawn(move || tell(&session, &finished));
+            if let Ok(mut threads) = threads.lock() {
+                threads.push(thread);
+            }
+        }),
+    };
+    let served = assize_mcp::serve(bench, env!("CARGO_PKG_VERSION"));
+    let threads = telling
+        .lock()
+        .map(|mut threads| std::mem::take(&mut *threads));
+    for thread in threads.unwrap_or_default() {
+        let _ = thread.join();
+    }
+    served?;
+    Ok(Exit::Done)
+}
+
+fn board(store: &dyn Tracking, experiment: &str) -> Result<Value, String> {
+    let options = CompareOptions {
+        experiment: experiment.to_owned(),
+        tier: None,
+        incumbent: None,
+        split: Split::Selection,
+        seed: 42,
+    };
+    let board = compare(store, &options).map_err(|error| error.to_string())?;
+    serde_json::to_value(board).map_err(|error| error.to_string())
+}

@@ -1,0 +1,85 @@
+//! The MCP server, driven by the real Python client and by a real agent's command line.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::Scratch;
+
+fn repo(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What a set-up script prints, or why it cannot.
+fn set_up(script: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new("bash")
+        .arg(repo(script))
+        .args(words)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+fn drive(python: &str, program: &str, words: &[&str]) {
+    let output = Command::new(python)
+        .arg(repo(program))
+        .args(words)
+        .output()
+        .expect("python runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.trim_end().ends_with("OK"),
+        "{said}\n{errors}"
+    );
+}
+
+#[test]
+fn the_python_client_drives_whole_sittings() {
+    let python = match set_up("scripts/python-env.sh", &["mcp", "mcp==2.3.0"]) {
+        Ok(python) => python,
+        Err(reason) => {
+            eprintln!("SKIPPED: the MCP server was not driven by the Python client: {reason}");
+            return;
+        }
+    };
+    let scratch = Scratch::pending("scripted:a,scripted:b", "p1,p2", 6);
+    let folder = scratch.path().to_str().expect("a path");
+    drive(
+        &python,
+        "tests/doors/mcp_session.py",
+        &[env!("CARGO_BIN_EXE_assize"), folder],
+    );
+}
+
+#[test]
+fn a_real_agent_s_command_line_clears_a_queue() {
+    let agent = match set_up("scripts/agent-cli.sh", &[]) {
+        Ok(agent) => agent,
+        Err(reason) => {
+            eprintln!("SKIPPED: no real agent's command line sat as a judge: {reason}");
+            return;
+        }
+    };
+    let scratch = Scratch::pending("scripted:a,scripted:b", "p1", 6);
+    let folder = scratch.path().to_str().expect("a path");
+    scratch.ok("agent install");
+    drive(
+        "python3",
+        "tests/doors/claude_code.py",
+        &[env!("CARGO_BIN_EXE_assize"), &agent, folder],
+    );
+    let status = scratch.ok("judge status --experiment e --json").json();
+    assert_eq!(status["expert"]["pending"], 0, "{status}");
+    let runs = scratch.ok("runs export --experiment e").json_lines();
+    assert!(
+        runs.iter()
+            .all(|run| run.to_string().contains("claude-code")),
+        "the judge's kind is the client's"
+    );
+}
