@@ -52,8 +52,13 @@ fn a_command_clears_the_queue_in_batches_with_prose_around_the_file() {
     let again = agent(&scratch, &command, "");
     assert_eq!(again.code, 0, "{again}");
     assert!(again.stderr.contains("Nothing is pending"), "{again}");
-    let verdicts = scratch.ok("runs export --experiment e").stdout;
-    assert!(verdicts.contains("codex"), "{verdicts}");
+    for run in scratch.ok("runs export --experiment e").json_lines() {
+        let files = run["verdicts"].as_array().expect("verdict files");
+        assert!(
+            !files.is_empty() && files.iter().all(|it| it["judge"]["kind"] == "codex"),
+            "{run}"
+        );
+    }
 }
 
 #[test]

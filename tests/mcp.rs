@@ -76,10 +76,12 @@ fn a_real_agent_s_command_line_clears_a_queue() {
     );
     let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(status["expert"]["pending"], 0, "{status}");
-    let runs = scratch.ok("runs export --experiment e").json_lines();
-    assert!(
-        runs.iter()
-            .all(|run| run.to_string().contains("claude-code")),
-        "the judge's kind is the client's"
-    );
+    for run in scratch.ok("runs export --experiment e").json_lines() {
+        let files = run["verdicts"].as_array().expect("verdict files");
+        assert!(!files.is_empty(), "{run}");
+        for file in files {
+            assert_eq!(file["judge"]["kind"], "claude-code", "the client's kind");
+            assert_eq!(file["verdicts"][0]["rationale"], "Short and clear.");
+        }
+    }
 }

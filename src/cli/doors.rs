@@ -39,7 +39,7 @@ pub struct Mcp {
     /// The judge's kind [default: by the client that connects, such as claude-code or codex]
     #[arg(long, value_name = "KIND")]
     pub judge_kind: Option<String>,
-    /// The judge's name [default: its kind]
+    /// The judge's name [default: the user's]
     #[arg(long, value_name = "NAME")]
     pub judged_by: Option<String>,
     /// Seconds that a silent session keeps its cases

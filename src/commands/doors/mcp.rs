@@ -15,8 +15,10 @@ use crate::environment;
 use crate::session::Session;
 
 pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
-    let name = args.judged_by.as_deref();
-    checked_judge(args.judge_kind.as_deref().unwrap_or("agent"), name)?;
+    let user = session.environment.user();
+    let name = args.judged_by.clone().or(user);
+    let kind = args.judge_kind.as_deref().unwrap_or("agent");
+    checked_judge(kind, name.as_deref())?;
     let session = Arc::new(session.clone());
     let telling = Arc::new(Mutex::new(Vec::new()));
     let (for_store, for_end) = (Arc::clone(&session), Arc::clone(&session));
@@ -28,7 +30,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
         clock: environment::now,
         entropy: environment::entropy,
         judge_kind: args.judge_kind.as_deref().map(str::to_lowercase),
-        judged_by: args.judged_by.clone(),
+        judged_by: name,
         anchors: anchors(&session),
         lease_ms: i64::from(args.lease) * 1000,
         board,
