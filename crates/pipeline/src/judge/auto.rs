@@ -6,6 +6,8 @@
 //! reason. A judge that holds weights enters the same guard as a generating model; one that
 //! costs money never knowingly passes its cap ([`purse`]).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_domain::anchor::Anchors;
@@ -14,13 +16,14 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::ProviderKind;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::Usage;
+use assize_providers::{Provider, ProviderError};
 use assize_store::Tracking;
 use assize_store::queue::{Closing, LeaseRequest, Leased};
 
-use super::export::sitting_id;
+use super::export::{open_candidates, sitting_id};
 use super::{Entropy, draw, rubric_of};
 use crate::gate::Sized;
-use crate::guard::{Guard, Place};
+use crate::guard::{Guard, Place, Tenancy};
 use crate::lock;
 use crate::{Now, PipelineError, Result};
 use ask::Asker;
@@ -146,17 +149,10 @@ impl AutoJudge<'_> {
         if first.runs.is_empty() {
             return Ok(AutoSummary::default());
         }
-        let batch = self.batch();
-        let place = Place {
-            num_ctx: self.num_ctx,
-            candidates: u32::try_from(batch).unwrap_or(u32::MAX),
-            stopped: &|| self.stop.load(Ordering::Relaxed),
-        };
-        let (name, digest) = (&self.model.id.name, &self.model.info.digest);
-        let provider = self.model.providers.first();
-        let provider = provider
-            .ok_or_else(|| PipelineError::Invalid(format!("nothing here can run {name}")))?;
-        let tenancy = self.guard.enter(provider, name, digest, &place, || {})?;
+        let provider = self.model.providers.first().ok_or_else(|| {
+            PipelineError::Invalid(format!("nothing here can run {}", self.model.id))
+        })?;
+        let (tenancy, batch) = self.enter(provider, self.batch().min(largest_scenario(&first)))?;
         let charges = self.model.id.provider == ProviderKind::OpenAi;
         let asker = Asker {
             judge: self,
@@ -169,6 +165,25 @@ impl AutoJudge<'_> {
         let result = bench.clear(first, progress);
         tenancy.leave()?;
         result
+    }
+
+    /// Enters the guard with as large a batch as memory allows; answers how large.
+    fn enter(&self, provider: &Arc<dyn Provider>, most: usize) -> Result<(Tenancy, usize)> {
+        let (name, digest) = (&self.model.id.name, &self.model.info.digest);
+        let mut batch = most.max(1);
+        loop {
+            let place = Place {
+                num_ctx: self.num_ctx,
+                candidates: u32::try_from(batch).unwrap_or(u32::MAX),
+                stopped: &|| self.stop.load(Ordering::Relaxed),
+            };
+            match self.guard.enter(provider, name, digest, &place, || {}) {
+                Err(PipelineError::Provider(ProviderError::OutOfMemory { .. })) if batch > 1 => {
+                    batch /= 2;
+                }
+                entered => return Ok((entered?, batch)),
+            }
+        }
     }
 
     fn judge(&self) -> Judge {
@@ -231,4 +246,13 @@ impl AutoJudge<'_> {
         }
         Ok(Some(held))
     }
+}
+
+/// How many candidates the largest scenario has.
+fn largest_scenario(leased: &Leased) -> usize {
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in &leased.runs {
+        *sizes.entry(&run.scenario).or_default() += open_candidates(run).count();
+    }
+    sizes.into_values().max().unwrap_or(1)
 }
