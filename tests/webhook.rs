@@ -189,3 +189,20 @@ fn half_a_webhook_is_explained_before_anything_is_collected() {
         "{outcome}"
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn a_headless_agent_s_sitting_is_told_too() {
+    let scratch = Scratch::pending("scripted:b", "p1", 2);
+    let (url, requests) = receiver(&[200]);
+    settings(&scratch, &url);
+    scratch.write(".env", &format!("HOOK_SECRET={SECRET}\n"));
+    let fill = r#"sed 's/"worth": null/"worth": 3/'"#;
+    scratch.ok(&["judge", "agent", "--experiment", "e", "--cmd", fill]);
+    let told = next(&requests).verify();
+    assert_eq!(told["event"], "sitting.finished");
+    assert_eq!(told["judge"]["kind"], "agent");
+    assert_eq!(told["judge"]["tier"], "expert");
+    assert_eq!(told["counts"]["judged"], 4);
+    assert!(told["sitting"].is_string(), "{told}");
+}
