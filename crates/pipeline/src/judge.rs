@@ -6,8 +6,10 @@
 //! under the same rubric and leave the same verdict files.
 
 pub mod agent;
+pub mod amend;
 pub mod apply;
 pub mod auto;
+pub mod drift;
 pub mod export;
 mod prompt;
 pub mod queue;

@@ -21,7 +21,9 @@ use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
 use self::sittings::{Changed, Given};
-use crate::queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, RubricUse, SittingRecord};
+use crate::queue::{
+    Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,
+};
 use crate::sqlite::{self, Attempt};
 use crate::{
     BoardRun, Committed, ExperimentSummary, Give, JudgingCounts, KnownCell, PendingQuery,
@@ -36,6 +38,7 @@ mod leases;
 mod pending;
 mod promotions;
 mod records;
+mod reopen;
 mod rows;
 mod runs;
 mod schema;
@@ -244,6 +247,12 @@ impl Tracking for EmbeddedStore {
         let (id, closing) = (id.to_owned(), closing.clone());
         self.writer
             .write(move |session| records::sitting_close(session, &id, &closing))
+    }
+
+    fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
+        let reopening = reopening.clone();
+        self.writer
+            .write(move |session| reopen::runs_reopen(session, &reopening))
     }
 
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {

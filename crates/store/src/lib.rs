@@ -20,7 +20,7 @@ use assize_domain::scenario::Split;
 use assize_domain::sitting::Sitting;
 use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
 
-use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, RubricUse, SittingRecord};
+use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord};
 
 pub mod embedded;
 mod error;
@@ -252,6 +252,10 @@ pub trait Tracking: Send + Sync + Debug {
     /// of a quarantined sitting are set aside on every run it judged; closing it again
     /// makes them count again.
     fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()>;
+
+    /// Makes runs pending again, all or none; answers how many. Verdicts are kept, candidates
+    /// are not touched, and leases on these runs are over.
+    fn runs_reopen(&self, reopening: &Reopening) -> Result<u64>;
 
     /// The verdict files of a run, also those that are set aside.
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;

@@ -7,7 +7,7 @@
 //! MLflow by a write-once param `lease.<epoch> = sitting` on the run (a second one,
 //! `lease.second.<epoch>`, where two judges are to score every case), where a refusal means lost.
 
-use assize_domain::judge::Judge;
+use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::{RubricRef, Verdict, VerdictFile};
@@ -68,6 +68,16 @@ pub struct Closing {
     pub judge: Option<Judge>,
     /// What the anchors said, as JSON; kept where it is `None`.
     pub drift: Option<String>,
+}
+
+/// Runs that are to be judged again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reopening {
+    pub run_ids: Vec<String>,
+    /// The rubric that they are under from now on; runs that are under it already are left
+    /// alone. Without one, the verdicts of these tiers are set aside.
+    pub rubric: Option<Rubric>,
+    pub tiers: Vec<Tier>,
 }
 
 /// A sitting with what has become of it.

@@ -21,10 +21,11 @@ use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Verdict, VerdictFile};
-use assize_store::queue::{Closing, Handed, LeaseRequest};
+use assize_store::queue::{Handed, LeaseRequest};
 use assize_store::{StoreError, Tracking};
 
 use self::cases::{Held, shuffle};
+use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
 use super::{Entropy, draw, rubric_of};
 use crate::{Now, PipelineError, Result};
@@ -80,7 +81,10 @@ pub struct Finished {
     pub experiment: String,
     pub judge: Judge,
     pub tier: Tier,
+    /// Closed, or quarantined with the drift as the reason.
     pub state: SittingState,
+    /// What the anchors say, where enough of them were scored.
+    pub drift: Option<Drift>,
     /// Cases scored.
     pub done: usize,
     /// Cases that were held unscored and wait again.
@@ -327,20 +331,21 @@ impl Queue {
     /// Ends the sitting: what is held unscored waits again, for anybody.
     pub fn finish(self, now: &Now) -> Result<Finished> {
         let progress = self.progress();
-        let state = SittingState::Closed;
-        let closing = Closing {
-            state,
-            at: now.rfc3339.clone(),
-            judge: Some(self.judge.clone()),
-            drift: None,
-        };
-        self.store.sitting_close(&self.sitting.id, &closing)?;
+        let store = self.store.as_ref();
+        let ended = drift::close(
+            store,
+            &self.sitting,
+            &self.judge,
+            &self.rubric,
+            &now.rfc3339,
+        )?;
         Ok(Finished {
             sitting: self.sitting.id,
             experiment: self.sitting.experiment,
             tier: self.sitting.tier,
             judge: self.judge,
-            state,
+            state: ended.state,
+            drift: ended.drift,
             done: progress.done,
             released: progress.held,
         })

@@ -16,7 +16,7 @@ use super::rows::{
     verdicts_read,
 };
 use super::session::{Session, text_find};
-use super::sittings::summary_keep;
+use super::sittings::{summary_keep, tag_keep};
 use crate::StoreError;
 use crate::sqlite::{Attempt, Fault};
 
@@ -65,7 +65,6 @@ fn judged_runs(session: &Session, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
 
 /// Keeps the list and derives the run's metrics and tags anew.
 pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) -> Attempt<()> {
-    let list = (tag::SET_ASIDE.to_owned(), aside.join(" "));
     let path = artifact::RUBRIC;
     let number = text_find(&session.conn, path)?.unwrap_or_default();
     let text = artifact_text(&session.conn, run, path, number)?.unwrap_or_default();
@@ -79,11 +78,11 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
     let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
     let judgeable = candidates.iter().filter(|it| it.text.is_some()).count();
     // The list itself decides what counts, so it goes first.
-    let only_list = assize_domain::verdict::Summary {
-        metrics: Vec::new(),
-        tags: vec![list],
-    };
-    summary_keep(session, run.id, &only_list)?;
+    if aside.is_empty() {
+        tag_drop(session, run.id, tag::SET_ASIDE)?;
+    } else {
+        tag_keep(session, run.id, tag::SET_ASIDE, &aside.join(" "))?;
+    }
     let files = verdicts_counting(&session.conn, run)?;
     let mut summary = summarise(&files, &rubric, judgeable);
     for name in rubric.score_names().chain([metric::COMPOSITE]) {

@@ -271,16 +271,7 @@ pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -
         statement.raw_bind_parameter(at + 5, 0)
     })?;
     for (name, value) in &summary.tags {
-        let key = session.text(name)?;
-        let value = session.value(key, value)?;
-        session
-            .conn
-            .prepare_cached(
-                "INSERT INTO tags (run, key, value) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (run, key) DO UPDATE SET value = excluded.value
-                 WHERE value <> excluded.value",
-            )?
-            .execute((run, key, value))?;
+        tag_keep(session, run, name, value)?;
     }
     session
         .conn
@@ -296,6 +287,21 @@ fn metrics_known(conn: &Connection, run: i64) -> Attempt<Vec<i64>> {
     let mut list = conn.prepare_cached("SELECT key FROM latest_metrics WHERE run = ?1")?;
     let keys = list.query_map([run], |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Gives a run a tag, in place of an earlier one of that name.
+pub(crate) fn tag_keep(session: &mut Session, run: i64, name: &str, value: &str) -> Attempt<()> {
+    let key = session.text(name)?;
+    let value = session.value(key, value)?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO tags (run, key, value) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run, key) DO UPDATE SET value = excluded.value
+             WHERE value <> excluded.value",
+        )?
+        .execute((run, key, value))?;
+    Ok(())
 }
 
 /// Makes a value the latest one; another value before it moves into the history. The time

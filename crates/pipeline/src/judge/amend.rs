@@ -1,0 +1,278 @@
+//! Second thoughts: correcting a verdict, judging runs again, lifting a quarantine.
+//!
+//! Nothing is overwritten by any of them. A correction is a small sitting of its own whose
+//! verdict counts instead of the earlier one; reopening keeps every verdict and every
+//! candidate and only changes what counts.
+
+use assize_domain::anchor::Anchors;
+use assize_domain::candidate::Candidate;
+use assize_domain::hash::hex;
+use assize_domain::judge::{Judge, Tier};
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{artifact, tag};
+use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::submission::{self, HeldCase, Submission};
+use assize_domain::verdict::{RubricRef, Verdict, VerdictFile, effective};
+use assize_store::queue::{Closing, Reopening};
+use assize_store::{Run, RunQuery, Tracking};
+use serde_json::Value;
+
+use super::export::sitting_id;
+use super::{Entropy, draw, rubric_of};
+use crate::{Now, PipelineError, Result};
+
+/// What to correct, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amendment {
+    /// The run's id, or the start of it.
+    pub run: String,
+    /// Which of its candidates; may be left out where only one is judged.
+    pub candidate: Option<u32>,
+    /// The tier whose verdict is wrong; expert where it has spoken, else auto.
+    pub tier: Option<Tier>,
+    /// Scores by name, as they were typed.
+    pub scores: Vec<(String, String)>,
+    pub reason: String,
+    /// Who corrects it.
+    pub name: String,
+}
+
+/// What a correction did.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Amended {
+    pub run_id: String,
+    pub candidate: u32,
+    pub tier: Tier,
+    pub sitting: String,
+    pub before: Verdict,
+    pub after: Verdict,
+}
+
+/// Corrects a verdict; the old one stays in the history.
+pub fn amend(
+    store: &dyn Tracking,
+    amendment: &Amendment,
+    now: &Now,
+    entropy: Entropy,
+) -> Result<Amended> {
+    let run = store.run_get(&amendment.run)?;
+    let rubric = RubricRef {
+        id: tag_of(&run, tag::RUBRIC),
+        sha256: tag_of(&run, tag::RUBRIC_SHA256),
+    };
+    let full_rubric = rubric_of(store, &run.run_id, &rubric)?;
+    let files = counting(store, &run)?;
+    let (tier, before) = spoken(&files, amendment, &rubric, &run.run_id)?;
+    let after = corrected(store, &run.run_id, &full_rubric, before, amendment)?;
+    let judge = Judge {
+        kind: kind_of(&files, tier, &rubric, before.candidate),
+        name: amendment.name.clone(),
+    };
+    let sitting = Sitting {
+        id: sitting_id(&now.rfc3339, entropy)?,
+        experiment: run.experiment.clone(),
+        tier,
+        rubric: rubric.clone(),
+        opened_at: now.rfc3339.clone(),
+        seed: 0,
+        salt: hex(&draw(entropy)?),
+        runs: vec![(run.run_id.clone(), vec![before.candidate])],
+        judge: Some(judge.clone()),
+        copies: 1,
+        anchors: Anchors::default(),
+        inclusion: Vec::new(),
+    };
+    let file = VerdictFile {
+        sitting: sitting.id.clone(),
+        tier,
+        judge: judge.clone(),
+        rubric,
+        judged_at: now.rfc3339.clone(),
+        verdicts: vec![after.clone()],
+    };
+    store.sitting_open(&sitting)?;
+    store.sitting_commit(&[(run.run_id.clone(), file)], &full_rubric)?;
+    let closing = Closing {
+        state: SittingState::Closed,
+        at: now.rfc3339.clone(),
+        judge: Some(judge),
+        drift: None,
+    };
+    store.sitting_close(&sitting.id, &closing)?;
+    Ok(Amended {
+        candidate: before.candidate,
+        tier,
+        sitting: sitting.id,
+        before: before.clone(),
+        after,
+        run_id: run.run_id,
+    })
+}
+
+/// Which runs to judge again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReopenOptions {
+    pub experiment: String,
+    /// Only these; all runs of the experiment where there are none.
+    pub runs: Vec<String>,
+    /// Put them under this rubric.
+    pub rubric: Option<Rubric>,
+    /// Whose verdicts are set aside, where the rubric stays.
+    pub tiers: Vec<Tier>,
+}
+
+/// Makes runs pending again; answers how many.
+pub fn reopen(store: &dyn Tracking, options: &ReopenOptions) -> Result<u64> {
+    let run_ids = if options.runs.is_empty() {
+        let listed = store.run_list(&options.experiment, &RunQuery::default())?;
+        let ours = |run: &Run| run.tags.iter().any(|(key, _)| key == tag::JUDGE_PENDING);
+        let runs = listed.runs.into_iter().filter(ours);
+        runs.map(|run| run.run_id).collect()
+    } else {
+        let mut run_ids = Vec::new();
+        for wanted in &options.runs {
+            let run = store.run_get(wanted)?;
+            if run.experiment != options.experiment {
+                return Err(PipelineError::Invalid(format!(
+                    "run {wanted} belongs to the experiment {}, not to {}",
+                    run.experiment, options.experiment
+                )));
+            }
+            run_ids.push(run.run_id);
+        }
+        run_ids
+    };
+    let reopening = Reopening {
+        run_ids,
+        rubric: options.rubric.clone(),
+        tiers: options.tiers.clone(),
+    };
+    Ok(store.runs_reopen(&reopening)?)
+}
+
+/// Lifts the quarantine of a sitting: its verdicts count again.
+pub fn release(store: &dyn Tracking, sitting: &str, now: &Now) -> Result<()> {
+    let Some(record) = store.sitting_record(sitting)? else {
+        return Err(PipelineError::Invalid(format!(
+            "there is no sitting '{sitting}': see assize judge status"
+        )));
+    };
+    if record.state != SittingState::Quarantined {
+        return Err(PipelineError::Invalid(format!(
+            "sitting {sitting} is {}, not quarantined: there is nothing to release",
+            record.state
+        )));
+    }
+    let closing = Closing {
+        state: SittingState::Closed,
+        at: now.rfc3339.clone(),
+        judge: None,
+        drift: None,
+    };
+    Ok(store.sitting_close(sitting, &closing)?)
+}
+
+fn tag_of(run: &Run, name: &str) -> String {
+    let found = run.tags.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The verdict files of a run that count.
+fn counting(store: &dyn Tracking, run: &Run) -> Result<Vec<VerdictFile>> {
+    let aside = tag_of(run, tag::SET_ASIDE);
+    let mut files = store.verdicts_get(&run.run_id)?;
+    files.retain(|file| !aside.split_whitespace().any(|id| id == file.sitting));
+    Ok(files)
+}
+
+/// The verdict that is to be corrected.
+fn spoken<'a>(
+    files: &'a [VerdictFile],
+    amendment: &Amendment,
+    rubric: &RubricRef,
+    run_id: &str,
+) -> Result<(Tier, &'a Verdict)> {
+    let tiers = amendment.tier.map_or(Tier::ALL.to_vec(), |tier| vec![tier]);
+    let found = tiers
+        .into_iter()
+        .map(|tier| (tier, effective(files, tier, &rubric.sha256)))
+        .find(|(_, verdicts)| !verdicts.is_empty());
+    let Some((tier, verdicts)) = found else {
+        return Err(PipelineError::Invalid(format!(
+            "run {run_id} has no verdict to amend: judge it first"
+        )));
+    };
+    let judged: Vec<String> = verdicts.keys().map(ToString::to_string).collect();
+    let verdict = match amendment.candidate {
+        Some(index) => verdicts.get(&index),
+        None if verdicts.len() == 1 => verdicts.values().next(),
+        None => None,
+    };
+    let verdict = verdict.ok_or_else(|| {
+        PipelineError::Invalid(format!(
+            "say which verdict of run {run_id} to amend: --candidate {} ({tier} tier)",
+            judged.join(" or ")
+        ))
+    })?;
+    Ok((tier, verdict))
+}
+
+/// Who gave the verdict that counts, so that its correction stays in the same tier.
+fn kind_of(files: &[VerdictFile], tier: Tier, rubric: &RubricRef, candidate: u32) -> String {
+    let of_tier = files.iter().filter(|file| {
+        file.tier == tier
+            && file.rubric == *rubric
+            && file.verdicts.iter().any(|it| it.candidate == candidate)
+    });
+    let last = of_tier.max_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+    last.map(|file| file.judge.kind.clone()).unwrap_or_default()
+}
+
+fn corrected(
+    store: &dyn Tracking,
+    run_id: &str,
+    rubric: &Rubric,
+    before: &Verdict,
+    amendment: &Amendment,
+) -> Result<Verdict> {
+    let mut scores: serde_json::Map<String, Value> = before
+        .scores
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    for (name, value) in &amendment.scores {
+        // What is not JSON is not a score either; the check says so in its own words.
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value.as_str()));
+        scores.insert(name.clone(), value);
+    }
+    let text = store.artifact_get(run_id, artifact::CANDIDATES)?;
+    let candidates: Vec<Candidate> =
+        serde_json::from_str(&text.unwrap_or_default()).map_err(|error| PipelineError::File {
+            path: format!("{} of run {run_id}", artifact::CANDIDATES),
+            reason: error.to_string(),
+        })?;
+    let flags = candidates
+        .into_iter()
+        .find(|it| it.index == before.candidate);
+    let flags = flags.map(|it| it.flags).unwrap_or_default();
+    let submission = Submission {
+        case: run_id.to_owned(),
+        scores,
+        rationale: Some(amendment.reason.clone()),
+    };
+    let held = HeldCase {
+        run_id,
+        candidate: before.candidate,
+        flags: &flags,
+    };
+    let checked = submission::check(&[submission], rubric, |_| Some(held));
+    let verdicts = checked.map_err(|problems| PipelineError::JudgeFile {
+        file: "--set".to_owned(),
+        problems,
+    })?;
+    let after = verdicts.into_iter().next().map(|(_, verdict)| verdict);
+    let after = after.filter(|after| after.scores != before.scores);
+    after.ok_or_else(|| {
+        PipelineError::Invalid("these are the scores that the verdict has already".to_owned())
+    })
+}

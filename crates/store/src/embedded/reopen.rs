@@ -1,0 +1,62 @@
+//! Making runs pending again, for example under a new rubric.
+
+use assize_domain::hash::hex;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{artifact, tag};
+use sha2::{Digest, Sha256};
+
+use super::aside::aside_keep;
+use super::rows::{RunKey, entry, run_find, set_aside, verdicts_counting};
+use super::schema::known;
+use super::session::Session;
+use super::sittings::tag_keep;
+use crate::queue::Reopening;
+use crate::sqlite::Attempt;
+
+/// Makes runs pending again; answers how many there were to do.
+pub(crate) fn runs_reopen(session: &mut Session, reopening: &Reopening) -> Attempt<u64> {
+    let mut reopened = 0;
+    for run_id in &reopening.run_ids {
+        let run = run_find(&session.conn, run_id)?;
+        let mut aside = set_aside(&session.conn, run.id)?;
+        if let Some(rubric) = &reopening.rubric {
+            let current = entry(&session.conn, "tags", run.id, known::RUBRIC_SHA256)?;
+            if current.as_deref() == Some(rubric.sha256.as_str()) {
+                continue;
+            }
+            rubric_change(session, &run, rubric)?;
+        } else {
+            for file in verdicts_counting(&session.conn, &run)? {
+                if reopening.tiers.contains(&file.tier) && !aside.contains(&file.sitting) {
+                    aside.push(file.sitting);
+                }
+            }
+        }
+        aside_keep(session, &run, &aside)?;
+        // Whoever holds the run would judge it as it was.
+        session
+            .conn
+            .prepare_cached("DELETE FROM leases WHERE run = ?1")?
+            .execute([run.id])?;
+        reopened += 1;
+    }
+    Ok(reopened)
+}
+
+fn rubric_change(session: &mut Session, run: &RunKey, rubric: &Rubric) -> Attempt<()> {
+    tag_keep(session, run.id, tag::RUBRIC, &rubric.id)?;
+    tag_keep(session, run.id, tag::RUBRIC_SHA256, &rubric.sha256)?;
+    let content = rubric.text.as_bytes();
+    let sha256: [u8; 32] = Sha256::digest(content).into();
+    debug_assert_eq!(hex(&sha256), rubric.sha256);
+    let blob = session.blob_shared(&sha256, content)?;
+    let path = session.text(artifact::RUBRIC)?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run, path) DO UPDATE SET blob = excluded.blob",
+        )?
+        .execute((run.id, path, blob))?;
+    Ok(())
+}
