@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod doors;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
+pub mod verdicts;
 
 /// Which (model, prompt) pair to ship, and the proof.
 ///
@@ -274,6 +275,13 @@ pub enum Judge {
         /// Determines the order of cases [default: random]
         #[arg(long, value_name = "N")]
         seed: Option<u64>,
+        /// Leave the task's calibration cases out
+        #[arg(long)]
+        no_anchors: bool,
+        /// Draw from what only automatic judges have scored, with known probabilities (about
+        /// --limit cases, else 30)
+        #[arg(long)]
+        spot_check: bool,
     },
     /// Write the scores of a judge file: all of it or nothing
     Apply {
@@ -306,10 +314,22 @@ pub enum Judge {
     Desk(Desk),
     /// Let an agent's command line judge, with nobody at the keyboard
     Agent(Headless),
-    /// How far judging has come
+    /// How far judging has come, and how far the judges agree
     Status {
         #[arg(long)]
         experiment: String,
+        /// List where an automatic judge and the experts differ by more than this many points
+        #[arg(long, value_name = "POINTS", default_value_t = 3.0)]
+        delta: f64,
+    },
+    /// Correct a verdict; the old one stays in the history
+    Amend(verdicts::Amend),
+    /// Make runs pending again, for example under a new rubric
+    Reopen(verdicts::Reopen),
+    /// Lift the quarantine of a sitting whose judge had drifted: its verdicts count again
+    Release {
+        /// The sitting's id, as judge status shows it
+        sitting: String,
     },
 }
 

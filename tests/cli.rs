@@ -131,7 +131,7 @@ fn boards_come_in_every_format() {
     scratch.ok("collect --models scripted:<script>alert(1)</script>,scripted:b --script script.json --experiment e --n-tips 1");
     let empty = scratch.ok("compare --experiment e");
     assert!(empty.stdout.contains("0 of 48 cells judged"), "{empty}");
-    scratch.ok("judge export --experiment e --out judge.json");
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors");
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         let good = case["candidate"] == "Walk.";

@@ -19,7 +19,7 @@ fn exported(scenarios: &str) -> (Scratch, Value) {
     );
     let words = format!("--n-tips 2 --n-scenarios {scenarios}");
     scratch.ok(&collect("scripted:a,scripted:b", &words));
-    scratch.ok("judge export --experiment e --out judge.json --seed 1");
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors --seed 1");
     let file = scratch.read_json("judge.json");
     (scratch, file)
 }
@@ -216,7 +216,7 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
             .contains("7 cases are unscored and stay pending"),
         "{outcome}"
     );
-    scratch.ok("judge export --experiment e --out rest.json");
+    scratch.ok("judge export --experiment e --out rest.json --no-anchors");
     assert_eq!(
         scratch.read_json("rest.json")["cases"]
             .as_array()
@@ -251,7 +251,7 @@ fn tiers_stand_side_by_side() {
         scratch.ok("compare --experiment e --json").json()["tier"],
         "auto"
     );
-    scratch.ok("judge export --experiment e --out expert.json");
+    scratch.ok("judge export --experiment e --out expert.json --no-anchors");
     let mut expert = scratch.read_json("expert.json");
     fill(&mut expert, 5);
     scratch.write("expert.json", &expert.to_string());
@@ -283,7 +283,7 @@ fn tiers_stand_side_by_side() {
 #[test]
 fn a_limit_takes_whole_scenarios() {
     let (scratch, _) = exported("4");
-    scratch.ok("judge export --experiment e --out some.json --limit 13");
+    scratch.ok("judge export --experiment e --out some.json --no-anchors --limit 13");
     let file = scratch.read_json("some.json");
     assert_eq!(
         file["cases"].as_array().expect("cases").len(),

@@ -109,7 +109,7 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
             .replace("Judge it.", "Judge it well."),
     );
     collect(&scratch, "scripted:b", "");
-    scratch.ok("judge export --experiment e --out new.json");
+    scratch.ok("judge export --experiment e --out new.json --no-anchors");
     assert_eq!(
         scratch.read_json("new.json")["cases"]
             .as_array()
@@ -141,9 +141,9 @@ fn rubrics_are_judged_one_after_the_other_and_never_mixed() {
 fn an_export_never_overwrites_somebody_s_scores() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", "");
-    scratch.ok("judge export --experiment e --out judge.json");
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors");
     scratch.write("judge.json", "half filled in");
-    let again = scratch.ok("judge export --experiment e --out judge.json");
+    let again = scratch.ok("judge export --experiment e --out judge.json --no-anchors");
     assert!(
         again
             .stderr
@@ -157,7 +157,7 @@ fn an_export_never_overwrites_somebody_s_scores() {
 fn a_deleted_run_does_not_spoil_a_filled_file() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", "");
-    scratch.ok("judge export --experiment e --out judge.json");
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors");
     let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         case["scores"]["worth"] = json!(2);

@@ -78,7 +78,7 @@ fn ninety_six_cells_twelve_rows_and_exact_composites() {
         (&json!(0), &json!(96), &json!({}))
     );
 
-    scratch.ok("judge export --experiment seed --out judge.json");
+    scratch.ok("judge export --experiment seed --out judge.json --no-anchors");
     let mut file = scratch.read_json("judge.json");
     assert_eq!(file["cases"].as_array().expect("cases").len(), 480);
     let text = file.to_string().replace("tip-v1", "");

@@ -4,11 +4,12 @@ use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use assize_domain::anchor::Anchors;
+use assize_domain::sitting::SittingState;
 use assize_pipeline::PipelineError;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
 use assize_store::Tracking;
-use serde_json::json;
 
 use crate::Exit;
 use crate::cli::Judge;
@@ -18,6 +19,8 @@ use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
 
 pub mod auto;
+mod status;
+mod verdicts;
 
 /// Half-scored cases that are listed by name.
 const HALF_SCORED_SHOWN: usize = 20;
@@ -30,12 +33,16 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             limit,
             judge_kind,
             seed,
+            no_anchors,
+            spot_check,
         } => {
             let options = ExportOptions {
                 experiment: experiment.clone(),
                 judge_kind: judge_kind.clone(),
                 limit: *limit,
                 seed: *seed,
+                anchors: anchors(session, *no_anchors)?,
+                spot_check: *spot_check,
             };
             export(session, &options, out)
         }
@@ -62,8 +69,20 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
         } => auto::run(session, experiment, judge, spending, provider),
         Judge::Desk(args) => super::doors::desk::run(session, args),
         Judge::Agent(args) => super::doors::headless::run(session, args),
-        Judge::Status { experiment } => status(session, experiment),
+        Judge::Status { experiment, delta } => status::run(session, experiment, *delta),
+        Judge::Amend(args) => verdicts::amend(session, args),
+        Judge::Reopen(args) => verdicts::reopen(session, args),
+        Judge::Release { sitting } => verdicts::release(session, sitting),
     }
+}
+
+/// The task's calibration cases. They are good under the rubric of the task only, so for runs
+/// of another task there are none.
+pub fn anchors(session: &Session, left_out: bool) -> anyhow::Result<Anchors> {
+    if left_out {
+        return Ok(Anchors::default());
+    }
+    Ok(session.task()?.anchors)
 }
 
 fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
@@ -75,8 +94,13 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         environment::entropy,
     )?;
     let Some(export) = exported else {
+        let why = if options.spot_check {
+            "No case was drawn (only automatic verdicts that no expert has seen can be)"
+        } else {
+            "Nothing is pending"
+        };
         session.output.say(&format!(
-            "Nothing is pending in {}: no file was written.",
+            "{why} in {}: no file was written.",
             options.experiment
         ));
         return Ok(Exit::Done);
@@ -189,7 +213,11 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
         session.output.json_line(&applied)?;
     }
     say_applied(session, &applied);
-    Ok(Exit::Done)
+    Ok(if applied.state == SittingState::Quarantined {
+        Exit::Refused
+    } else {
+        Exit::Done
+    })
 }
 
 fn say_applied(session: &Session, applied: &Applied) {
@@ -243,59 +271,23 @@ fn say_applied(session: &Session, applied: &Applied) {
         left: applied.unscored as u64,
     });
     webhook::notify(session, &ended);
+    if applied.state == SittingState::Quarantined {
+        let drift = applied.drift.map_or(0.0, |it| it.mean_shift);
+        session.output.say(&quarantined(&applied.sitting, drift));
+        return;
+    }
     session.output.say(&format!(
         "Next: assize compare --experiment {}",
         applied.experiment
     ));
 }
 
-fn status(session: &Session, experiment: &str) -> anyhow::Result<Exit> {
-    let store = session.store(true)?;
-    let counts = store.judging_counts(experiment)?;
-    if session.output.json {
-        session.output.json_pretty(&json!({
-            "experiment": experiment,
-            "runs": counts.runs, "candidates": counts.candidates, "failed": counts.failed,
-            "expert": {"pending": counts.expert_pending, "judged": counts.expert_judged},
-            "auto": {"pending": counts.auto_pending, "judged": counts.auto_judged},
-            "pending_by_kind": counts.pending_by_kind.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-        }))?;
-        return Ok(Exit::Done);
-    }
-    let desks: Vec<String> = counts
-        .pending_by_kind
-        .iter()
-        .map(|(kind, runs)| format!("{runs} on the desk of {kind}"))
-        .collect();
-    let desks = if desks.is_empty() {
-        String::new()
-    } else {
-        format!("  ({})", desks.join(", "))
-    };
-    let mut text = format!(
-        "{experiment}: {} runs, {} candidates\n\n  tier     judged  pending\n  expert  {:>7}  {:>7}{desks}\n  auto    {:>7}  {:>7}\n",
-        counts.runs,
-        counts.candidates,
-        counts.expert_judged,
-        counts.expert_pending,
-        counts.auto_judged,
-        counts.auto_pending,
-    );
-    if counts.failed > 0 {
-        text.push_str(&format!(
-            "\n  {} cells failed: the same collect tries them again\n",
-            counts.failed
-        ));
-    }
-    session.output.data(&text)?;
-    if counts.expert_pending > 0 {
-        session.output.say(&format!(
-            "Next: assize judge export --experiment {experiment} --out judge.json"
-        ));
-    } else {
-        session
-            .output
-            .say(&format!("Next: assize compare --experiment {experiment}"));
-    }
-    Ok(Exit::Done)
+/// What an alarm means and what to do about it.
+pub fn quarantined(sitting: &str, mean_shift: f64) -> String {
+    format!(
+        "Quarantined: on the calibration cases this sitting lies {mean_shift:+.2} beside the known \
+         scores, too much for chance.\nIts verdicts are kept and do not count; the cases are \
+         pending again.\nNext: read the rubric's examples again and judge anew, or assize judge \
+         release {sitting}"
+    )
 }

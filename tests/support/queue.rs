@@ -1,5 +1,7 @@
 //! The queue as its doors use it: the store that the binary left behind, opened once more.
 
+#![allow(dead_code, reason = "every test binary uses its own part of this")]
+
 use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;

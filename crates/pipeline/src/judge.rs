@@ -6,7 +6,9 @@
 //! under the same rubric and leave the same verdict files.
 
 pub mod agent;
+pub mod agreement;
 pub mod amend;
+pub mod anchors;
 pub mod apply;
 pub mod auto;
 pub mod drift;
@@ -14,6 +16,9 @@ pub mod export;
 mod prompt;
 pub mod queue;
 pub mod seat;
+pub mod ratings;
+pub mod spot_check;
+pub mod status;
 
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;

@@ -42,6 +42,7 @@ pub mod power;
 pub mod ranks;
 pub mod rng;
 pub mod simulate;
+pub mod spot_check;
 pub mod table;
 pub mod two_tier;
 pub mod variance;

@@ -12,11 +12,12 @@ use assize_domain::judge::Judge;
 use assize_domain::judge_file::FileProblem;
 use assize_domain::judge_file::check::{Checker, KnownCases, Scored};
 use assize_domain::run::{artifact, tag};
-use assize_domain::sitting::{Sitting, case_id};
+use assize_domain::sitting::{ANCHORS, Sitting, SittingState, case_id};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::{Committed, StoreError, Take, Tracking};
 use serde_json::{Map, Value};
 
+use super::drift::{self, Drift};
 use super::{artifact_parse, rubric_of};
 use crate::{PipelineError, Result};
 pub use file::Source;
@@ -52,6 +53,10 @@ pub struct Applied {
     pub half_scored: Vec<String>,
     /// Cases whose run was deleted after the export.
     pub dropped: usize,
+    /// Open while cases are unscored; quarantined where the judge has drifted.
+    pub state: SittingState,
+    /// What the anchors say, where enough of them were scored.
+    pub drift: Option<Drift>,
     #[serde(flatten)]
     pub committed: Committed,
 }
@@ -85,6 +90,13 @@ pub fn apply(
         let message = format!("'{id}' handed out no case whose run is still there");
         return Err(wrong(at("/sitting", message)));
     };
+    let first = store.run_get(first_run)?;
+    let current = first.tags.iter().find(|(key, _)| key == tag::RUBRIC_SHA256);
+    if current.is_some_and(|(_, sha256)| *sha256 != sitting.rubric.sha256) {
+        let message = "is not the rubric of these runs any more, because they were reopened: \
+                       export again";
+        return Err(wrong(at("/rubric/sha256", message.to_owned())));
+    }
     let rubric = rubric_of(store, first_run, &sitting.rubric)?;
     let mut checker = Checker::new(&rubric, known_cases(store, &sitting)?, options.partial);
     checker.head(&head);
@@ -118,6 +130,8 @@ pub fn apply(
         unscored: checker.unscored,
         half_scored: checker.half_scored.clone(),
         dropped: checker.dropped,
+        state: SittingState::Open,
+        drift: None,
         committed: Committed::default(),
     };
     let bundle = Bundle {
@@ -126,7 +140,11 @@ pub fn apply(
         now,
         open: HashMap::new(),
     };
+    let complete = checker.unscored == 0;
     applied.committed = commit(store, source, &mut checker, bundle)?;
+    let judge = &applied.judge;
+    let ended = drift::close(store, &sitting, judge, &rubric, now, complete)?;
+    (applied.state, applied.drift) = (ended.state, ended.drift);
     Ok(applied)
 }
 
@@ -167,7 +185,8 @@ struct Bundle<'a> {
 impl Bundle<'_> {
     fn put(&mut self, scored: Scored, take: Take<'_>) -> bool {
         let handed_out = self.sitting.runs.get(scored.run as usize);
-        let expected = handed_out.map_or(0, |(_, indexes)| indexes.len());
+        let anchors = self.sitting.anchors.cases.len();
+        let expected = handed_out.map_or(anchors, |(_, indexes)| indexes.len());
         let verdicts = self.open.entry(scored.run).or_default();
         verdicts.push(scored.verdict);
         if verdicts.len() < expected {
@@ -188,9 +207,9 @@ impl Bundle<'_> {
     }
 
     fn hand_over(&self, run: u32, mut verdicts: Vec<Verdict>, take: Take<'_>) -> bool {
-        let Some((run_id, _)) = self.sitting.runs.get(run as usize) else {
-            return true;
-        };
+        // Behind the last run stand the anchors.
+        let run = self.sitting.runs.get(run as usize);
+        let run_id = run.map_or(ANCHORS, |(run_id, _)| run_id);
         verdicts.sort_by_key(|verdict| verdict.candidate);
         let file = VerdictFile {
             sitting: self.sitting.id.clone(),
@@ -236,6 +255,11 @@ fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
                 known.add(&id_of(index), number, index, text, &context);
             }
         }
+    }
+    let behind = u32::try_from(sitting.runs.len()).unwrap_or(u32::MAX);
+    for (place, anchor) in (0..).zip(&sitting.anchors.cases) {
+        let id = sitting.case_id(ANCHORS, place);
+        known.add(&id, behind, place, &anchor.candidate, &anchor.context);
     }
     Ok(known)
 }

@@ -48,13 +48,14 @@ pub struct Ended {
     pub drift: Option<Drift>,
 }
 
-/// Closes a sitting, or quarantines it where its judge has drifted.
+/// Closes a sitting that is complete, and quarantines one whose judge has drifted.
 pub fn close(
     store: &dyn Tracking,
     sitting: &Sitting,
     judge: &Judge,
     rubric: &Rubric,
     at: &str,
+    complete: bool,
 ) -> Result<Ended> {
     let drift = if sitting.anchors.cases.is_empty() {
         None
@@ -64,17 +65,21 @@ pub fn close(
             record.sitting.id == sitting.id
                 || (record.state == SittingState::Closed
                     && record.judge.as_ref() == Some(judge)
-                    && record.sitting.tier == sitting.tier
                     && record.sitting.rubric == sitting.rubric
                     && record.sitting.opened_at < sitting.opened_at)
         };
         let records: Vec<&SittingRecord> = records.iter().filter(charted).collect();
-        chart(&records, rubric)?.pop().flatten()
+        chart(&records, judge.tier(), rubric)?.pop().flatten()
     };
-    let state = if drift.is_some_and(|drift| drift.alarm) {
-        SittingState::Quarantined
-    } else {
-        SittingState::Closed
+    let state = match drift {
+        Some(drift) if drift.alarm => SittingState::Quarantined,
+        _ if complete => SittingState::Closed,
+        _ => {
+            return Ok(Ended {
+                state: SittingState::Open,
+                drift,
+            });
+        }
     };
     let closing = Closing {
         state,
@@ -87,21 +92,19 @@ pub fn close(
 }
 
 /// The chart of one judge's sittings, oldest first; all under one rubric.
-fn chart(records: &[&SittingRecord], rubric: &Rubric) -> Result<Vec<Option<Drift>>> {
+fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<Option<Drift>>> {
     let scores: Vec<BTreeMap<String, (f64, f64)>> = records
         .iter()
         .map(|record| anchor_scores(record, rubric))
         .collect();
     // An anchor's place on the chart, with what it is compared with.
     let mut known: BTreeMap<&str, f64> = BTreeMap::new();
-    for (record, scores) in records.iter().zip(&scores) {
-        for (key, (score, meant)) in scores {
-            let reference = match record.sitting.tier {
-                Tier::Expert => *meant,
-                Tier::Auto => *score,
-            };
-            known.entry(key).or_insert(reference);
-        }
+    for (key, (score, meant)) in scores.iter().flatten() {
+        let reference = match tier {
+            Tier::Expert => *meant,
+            Tier::Auto => *score,
+        };
+        known.entry(key).or_insert(reference);
     }
     let sittings: Vec<Vec<Option<f64>>> = scores
         .iter()

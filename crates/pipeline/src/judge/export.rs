@@ -11,14 +11,14 @@ use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::judge_file::{self, Case};
 use assize_domain::rubric::Rubric;
-use assize_domain::run::artifact;
-use assize_domain::sitting::{Sitting, case_id};
+use assize_domain::run::{artifact, param};
+use assize_domain::sitting::{Inclusion, Sitting, case_id};
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
 use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
 use serde_json::{Map, Value};
 
-use super::{Entropy, artifact_parse, draw, rubric_of};
+use super::{Entropy, anchors, artifact_parse, draw, ratings, rubric_of, spot_check};
 use crate::{PipelineError, Result};
 
 /// What to export.
@@ -31,6 +31,11 @@ pub struct ExportOptions {
     pub limit: usize,
     /// Determines the order of cases; a random one where none is given.
     pub seed: Option<u64>,
+    /// The task's calibration cases, which are left out where the rubric is not theirs.
+    pub anchors: Anchors,
+    /// Draw about `limit` of the cases that only the automatic tier has judged, instead of
+    /// taking what is pending.
+    pub spot_check: bool,
 }
 
 /// A judge file whose cases are still to be written, and the record that stays behind.
@@ -64,37 +69,24 @@ pub fn export(
     entropy: Entropy,
 ) -> Result<Option<Export>> {
     let tier = Tier::Expert;
-    let mut runs = Vec::new();
-    let (mut scenarios, mut rubrics) = (Names::default(), Vec::new());
-    let query = PendingQuery {
-        tier,
-        judge_kind: options.judge_kind.clone(),
-    };
-    store.pending_each(&options.experiment, &query, &mut |run| {
-        runs.push(Waiting {
-            scenario: scenarios.number(&run.scenario),
-            rubric: number_of(&mut rubrics, &run.rubric),
-            open: open_candidates(&run).collect(),
-            run_id: run.run_id,
-        });
-        Ok(())
-    })?;
-    // One rubric a file: the newest that anything waits under.
-    let pending = runs.len();
-    let newest = runs.last().map_or(0, |run| run.rubric);
-    runs.retain(|run| run.rubric == newest);
-    let left_under_other_rubrics = pending - runs.len();
-    let runs = limit(runs, options.limit);
-    let (Some(first), Some(rubric_ref)) = (runs.first(), rubrics.into_iter().nth(newest)) else {
-        return Ok(None);
-    };
-    let rubric = rubric_of(store, &first.run_id, &rubric_ref)?;
     let seed = match options.seed {
         Some(seed) => seed,
         None => u64::from(u32::from_le_bytes(
             draw(entropy)?[..4].try_into().unwrap_or_default(),
         )),
     };
+    let mut inclusion = Vec::new();
+    let mut chosen = if options.spot_check {
+        inclusion = spot_cases(store, options, seed)?;
+        drawn_runs(store, &options.experiment, &inclusion)?
+    } else {
+        pending_runs(store, options, tier)?
+    };
+    let (Some(first), Some(rubric_ref)) = (chosen.runs.first(), chosen.rubric.take()) else {
+        return Ok(None);
+    };
+    let rubric = rubric_of(store, &first.run_id, &rubric_ref)?;
+    let (runs, left_under_other_rubrics) = (chosen.runs, chosen.left_under_other_rubrics);
     let mut by_scenario: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (number, run) in runs.iter().enumerate() {
         by_scenario.entry(run.scenario).or_default().push(number);
@@ -110,17 +102,87 @@ pub fn export(
         runs: runs.into_iter().map(|run| (run.run_id, run.open)).collect(),
         judge: None,
         copies: 1,
-        anchors: Anchors::default(),
-        inclusion: Vec::new(),
+        anchors: options.anchors.only_under(&rubric.sha256),
+        inclusion,
     };
+    let real: usize = sitting.runs.iter().map(|(_, open)| open.len()).sum();
     Ok(Some(Export {
         head: judge_file::head(&options.experiment, &sitting.id, &rubric),
-        cases: sitting.runs.iter().map(|(_, open)| open.len()).sum(),
+        cases: real + sitting.anchors.cases.len(),
         sitting,
         rubric,
         left_under_other_rubrics,
         scenarios: by_scenario.into_values().collect(),
     }))
+}
+
+/// What a file is made of.
+struct Chosen {
+    runs: Vec<Waiting>,
+    rubric: Option<RubricRef>,
+    left_under_other_rubrics: usize,
+}
+
+/// What waits for the tier, under one rubric: the newest that anything waits under.
+fn pending_runs(store: &dyn Tracking, options: &ExportOptions, tier: Tier) -> Result<Chosen> {
+    let mut runs = Vec::new();
+    let (mut scenarios, mut rubrics) = (Names::default(), Vec::new());
+    let query = PendingQuery {
+        tier,
+        judge_kind: options.judge_kind.clone(),
+    };
+    store.pending_each(&options.experiment, &query, &mut |run| {
+        runs.push(Waiting {
+            scenario: scenarios.number(&run.scenario),
+            rubric: number_of(&mut rubrics, &run.rubric),
+            open: open_candidates(&run).collect(),
+            run_id: run.run_id,
+        });
+        Ok(())
+    })?;
+    let pending = runs.len();
+    let newest = runs.last().map_or(0, |run| run.rubric);
+    runs.retain(|run| run.rubric == newest);
+    Ok(Chosen {
+        left_under_other_rubrics: pending - runs.len(),
+        runs: limit(runs, options.limit),
+        rubric: rubrics.into_iter().nth(newest),
+    })
+}
+
+fn spot_cases(store: &dyn Tracking, options: &ExportOptions, seed: u64) -> Result<Vec<Inclusion>> {
+    let expected = match options.limit {
+        0 => spot_check::DEFAULT_CASES,
+        limit => limit,
+    };
+    match ratings::read(store, &options.experiment)? {
+        Some(ratings) => spot_check::draw_cases(&ratings, expected, seed),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Result<Chosen> {
+    let mut by_run: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for case in drawn {
+        by_run.entry(&case.run_id).or_default().push(case.candidate);
+    }
+    let mut scenarios = Names::default();
+    let mut runs = Vec::new();
+    for (run_id, open) in by_run {
+        let run = store.run_get(run_id)?;
+        let scenario = run.params.iter().find(|(key, _)| key == param::SCENARIO);
+        runs.push(Waiting {
+            scenario: scenarios.number(scenario.map_or("", |it| it.1.as_str())),
+            rubric: 0,
+            open,
+            run_id: run.run_id,
+        });
+    }
+    Ok(Chosen {
+        runs,
+        rubric: store.rubric_list(experiment)?.pop().map(|it| it.rubric),
+        left_under_other_rubrics: 0,
+    })
 }
 
 impl Export {
@@ -135,8 +197,13 @@ impl Export {
         let mut random = SplitMix64::new(self.sitting.seed);
         let mut scenarios: Vec<&[usize]> = self.scenarios.iter().map(Vec::as_slice).collect();
         shuffle(&mut scenarios, &mut random);
-        for runs in scenarios {
-            let mut cases = Vec::new();
+        let mut anchors = anchors::cases(&self.sitting, &self.rubric);
+        shuffle(&mut anchors, &mut random);
+        let (all, groups) = (anchors.len(), scenarios.len());
+        for (group, runs) in scenarios.into_iter().enumerate() {
+            // As many anchors in every stretch, so that they meet the judge in every mood.
+            let left = all - all * (group + 1) / groups;
+            let mut cases = anchors.split_off(left);
             for (run_id, open) in runs.iter().filter_map(|run| self.sitting.runs.get(*run)) {
                 cases.extend(self.cases_of(store, run_id, open)?);
             }

@@ -332,13 +332,8 @@ impl Queue {
     pub fn finish(self, now: &Now) -> Result<Finished> {
         let progress = self.progress();
         let store = self.store.as_ref();
-        let ended = drift::close(
-            store,
-            &self.sitting,
-            &self.judge,
-            &self.rubric,
-            &now.rfc3339,
-        )?;
+        let (sitting, judge, at) = (&self.sitting, &self.judge, &now.rfc3339);
+        let ended = drift::close(store, sitting, judge, &self.rubric, at, true)?;
         Ok(Finished {
             sitting: self.sitting.id,
             experiment: self.sitting.experiment,

@@ -10,6 +10,7 @@ use assize_store::PendingRun;
 use serde_json::Value;
 
 use super::Queue;
+use crate::judge::anchors;
 use crate::{PipelineError, Result};
 
 /// An anchor comes at least every so many cases, until all have come.
@@ -37,7 +38,7 @@ impl Queue {
         let given = all - self.anchors_left.len();
         for _ in given..due.min(all) {
             if let Some(place) = self.anchors_left.pop() {
-                fresh.push(self.anchor_case(place));
+                fresh.extend(self.anchor_case(place));
             }
         }
         self.batches += 1;
@@ -45,22 +46,15 @@ impl Queue {
         self.held.extend(fresh);
     }
 
-    fn anchor_case(&self, place: usize) -> Held {
-        let anchor = &self.sitting.anchors.cases[place];
+    fn anchor_case(&self, place: usize) -> Option<Held> {
         let candidate = u32::try_from(place).unwrap_or(u32::MAX);
-        Held {
-            case: Case {
-                case: self.sitting.case_id(ANCHORS, candidate),
-                context: anchor.context.clone(),
-                candidate: anchor.candidate.clone(),
-                scores: blank_scores(&self.rubric, &anchor.flags),
-                rationale: None,
-            },
+        Some(Held {
+            case: anchors::case(&self.sitting, &self.rubric, candidate)?,
             run_id: ANCHORS.to_owned(),
             candidate,
-            flags: anchor.flags.clone(),
+            flags: self.sitting.anchors.cases.get(place)?.flags.clone(),
             verdict: None,
-        }
+        })
     }
 
     /// Puts the anchors that were scored before back into place.
@@ -72,9 +66,8 @@ impl Queue {
             .collect();
         for (place, verdict) in verdicts {
             let place = place as usize;
-            if place < self.sitting.anchors.cases.len() {
+            if let Some(mut held) = self.anchor_case(place) {
                 self.anchors_left.retain(|it| *it != place);
-                let mut held = self.anchor_case(place);
                 held.verdict = Some(verdict.clone());
                 self.held.push(held);
             }

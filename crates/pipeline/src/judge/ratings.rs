@@ -1,0 +1,192 @@
+//! All verdicts that count under one rubric, side by side by who gave them.
+//!
+//! What agreement, disagreements and spot checks are computed from. A rater is a judge, or
+//! the expert tier as a whole: there the latest verdict on a candidate speaks, as on boards.
+
+use std::collections::{BTreeMap, HashMap};
+
+use assize_domain::judge::{Judge, Tier};
+use assize_domain::rubric::Rubric;
+use assize_domain::scenario::Split;
+use assize_domain::verdict::{LeanScores, RubricRef, Verdict};
+use assize_store::{BoardRun, Tracking};
+
+use super::rubric_of;
+use crate::Result;
+
+/// One candidate that somebody has judged.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Item {
+    pub run_id: String,
+    pub candidate: u32,
+    pub model: String,
+    pub prompt: String,
+    pub scenario: String,
+}
+
+/// What one rater said about one item.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rating {
+    /// In the order of the rubric's names; NaN where one is missing.
+    pub scores: Vec<f64>,
+    pub composite: f64,
+    pub judged_at: String,
+}
+
+/// Somebody who has judged, with everything they said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rater {
+    pub tier: Tier,
+    /// `None` for the expert tier as a whole.
+    pub judge: Option<Judge>,
+    /// By the item's place.
+    pub ratings: BTreeMap<usize, Rating>,
+}
+
+impl Rater {
+    /// The rater's name in tables.
+    pub fn label(&self) -> String {
+        match &self.judge {
+            None => self.tier.to_string(),
+            Some(judge) if judge.name == judge.kind => judge.name.clone(),
+            Some(judge) => format!("{} ({})", judge.name, judge.kind),
+        }
+    }
+}
+
+/// All ratings under one rubric.
+#[derive(Debug)]
+pub struct Ratings {
+    pub rubric_ref: RubricRef,
+    pub rubric: Rubric,
+    /// The rubric's criteria, then its flags.
+    pub names: Vec<String>,
+    pub items: Vec<Item>,
+    /// The expert tier as a whole where it has spoken, then every judge.
+    pub raters: Vec<Rater>,
+}
+
+/// Reads the verdicts of an experiment under the newest rubric; `None` where nothing is
+/// finished.
+pub fn read(store: &dyn Tracking, experiment: &str) -> Result<Option<Ratings>> {
+    let Some(newest) = store.rubric_list(experiment)?.pop() else {
+        return Ok(None);
+    };
+    let rubric = rubric_of(store, &newest.run_id, &newest.rubric)?;
+    let mut reader = Reader {
+        ratings: Ratings {
+            names: rubric.score_names().map(str::to_owned).collect(),
+            rubric_ref: newest.rubric,
+            rubric,
+            items: Vec::new(),
+            raters: Vec::new(),
+        },
+        places: HashMap::new(),
+    };
+    for split in Split::ALL {
+        store.board_each(experiment, split, &mut |run| {
+            reader.add(&run);
+            Ok(())
+        })?;
+    }
+    let mut ratings = reader.ratings;
+    ratings
+        .raters
+        .sort_by_key(|rater| (rater.tier, rater.judge.is_some(), rater.label()));
+    Ok(Some(ratings))
+}
+
+impl Ratings {
+    /// The expert tier as a whole.
+    pub fn expert(&self) -> Option<&Rater> {
+        self.raters
+            .iter()
+            .find(|it| it.tier == Tier::Expert && it.judge.is_none())
+    }
+
+    /// Every single judge of a tier.
+    pub fn judges(&self, tier: Tier) -> impl Iterator<Item = &Rater> {
+        self.raters
+            .iter()
+            .filter(move |it| it.tier == tier && it.judge.is_some())
+    }
+
+    /// What the automatic tier says about each item that it has judged: the mean of its judges.
+    pub fn auto_composites(&self) -> BTreeMap<usize, Vec<f64>> {
+        let mut all: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for rater in self.judges(Tier::Auto) {
+            for (item, rating) in &rater.ratings {
+                all.entry(*item).or_default().push(rating.composite);
+            }
+        }
+        all
+    }
+}
+
+struct Reader {
+    ratings: Ratings,
+    places: HashMap<(Tier, Option<(String, String)>), usize>,
+}
+
+impl Reader {
+    fn add(&mut self, run: &BoardRun<'_>) {
+        if run.rubric != self.ratings.rubric_ref || run.files.is_empty() {
+            return;
+        }
+        let mut files: Vec<_> = run
+            .files
+            .iter()
+            .filter(|file| file.rubric.sha256 == run.rubric.sha256)
+            .collect();
+        // Later sittings speak louder.
+        files.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+        let mut items: HashMap<u32, usize> = HashMap::new();
+        for file in files {
+            for verdict in &file.verdicts {
+                let item = *items.entry(verdict.candidate).or_insert_with(|| {
+                    self.ratings.items.push(Item {
+                        run_id: run.run_id.to_owned(),
+                        candidate: verdict.candidate,
+                        model: run.model.to_owned(),
+                        prompt: run.prompt.to_owned(),
+                        scenario: run.scenario.to_owned(),
+                    });
+                    self.ratings.items.len() - 1
+                });
+                let rating = self.rating(verdict, &file.judged_at);
+                if file.tier == Tier::Expert {
+                    let whole = self.rater(file.tier, None);
+                    whole.ratings.insert(item, rating.clone());
+                }
+                let judge = self.rater(file.tier, Some(&file.judge));
+                judge.ratings.insert(item, rating);
+            }
+        }
+    }
+
+    fn rating(&self, verdict: &Verdict<LeanScores<'_>>, judged_at: &str) -> Rating {
+        let score = |name: &String| {
+            let found = verdict.scores.0.iter().find(|(known, _)| known == name);
+            found.map_or(f64::NAN, |(_, score)| *score)
+        };
+        Rating {
+            scores: self.ratings.names.iter().map(score).collect(),
+            composite: verdict.composite,
+            judged_at: judged_at.to_owned(),
+        }
+    }
+
+    fn rater(&mut self, tier: Tier, judge: Option<&Judge>) -> &mut Rater {
+        let key = judge.map(|it| (it.kind.clone(), it.name.clone()));
+        let raters = &mut self.ratings.raters;
+        let place = *self.places.entry((tier, key)).or_insert_with(|| {
+            raters.push(Rater {
+                tier,
+                judge: judge.cloned(),
+                ratings: BTreeMap::new(),
+            });
+            raters.len() - 1
+        });
+        &mut raters[place]
+    }
+}

@@ -1,0 +1,241 @@
+//! How far judging has come, and how far the judges can be trusted.
+
+use std::collections::{BTreeMap, HashMap};
+
+use assize_domain::candidate::Candidate;
+use assize_domain::judge::Tier;
+use assize_domain::run::artifact;
+use assize_domain::sitting::{Inclusion, SittingState};
+use assize_domain::verdict::RubricRef;
+use assize_stats::describe::{correlation, mean};
+use assize_store::queue::SittingRecord;
+use assize_store::{JudgingCounts, Tracking};
+
+use super::agreement::{PairAgreement, agreement};
+use super::drift::Drift;
+use super::ratings::{self, Item, Rater, Ratings};
+use super::spot_check::{PairEstimate, estimates};
+use crate::Result;
+
+/// Runs whose texts are read for the correlation with length.
+const TEXTS_READ: usize = 2_000;
+
+/// Everything that `judge status` shows.
+#[derive(Debug, serde::Serialize)]
+pub struct Status {
+    pub experiment: String,
+    pub runs: u64,
+    pub candidates: u64,
+    pub failed: u64,
+    pub expert: TierStatus,
+    pub auto: TierStatus,
+    pub pending_by_kind: BTreeMap<String, u64>,
+    /// What the figures below are under.
+    pub rubric: Option<RubricRef>,
+    pub judges: Vec<JudgeStatus>,
+    pub agreement: Vec<PairAgreement>,
+    pub sittings: Vec<SittingStatus>,
+    /// From here on two tiers count as disagreeing, in points of the composite.
+    pub delta: f64,
+    /// The largest first; for diagnosis only.
+    pub disagreements: Vec<Disagreement>,
+    pub spot_check: Option<SpotStatus>,
+}
+
+/// Runs of a tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct TierStatus {
+    pub pending: u64,
+    pub judged: u64,
+}
+
+/// One judge's work under the newest rubric.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct JudgeStatus {
+    pub tier: Tier,
+    pub judge: String,
+    pub verdicts: usize,
+    pub composite: Option<f64>,
+    /// Of composite and the text's length in characters.
+    pub length_correlation: Option<f64>,
+}
+
+/// One sitting and what its anchors said.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SittingStatus {
+    pub sitting: String,
+    pub tier: Tier,
+    pub state: SittingState,
+    pub judge: Option<String>,
+    pub opened_at: String,
+    pub closed_at: Option<String>,
+    pub drift: Option<Drift>,
+}
+
+/// Where an automatic judge and the experts are far apart.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Disagreement {
+    #[serde(flatten)]
+    pub item: Item,
+    pub judge: String,
+    pub auto: f64,
+    pub expert: f64,
+}
+
+/// The latest spot check.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SpotStatus {
+    pub sitting: String,
+    pub drawn: usize,
+    /// Drawn cases that no expert has judged yet.
+    pub open: Vec<Inclusion>,
+    pub estimates: Vec<PairEstimate>,
+}
+
+/// Looks at everything.
+pub fn status(store: &dyn Tracking, experiment: &str, delta: f64) -> Result<Status> {
+    let counts = store.judging_counts(experiment)?;
+    let records = store.sitting_list(experiment)?;
+    let mut status = blank(experiment, counts, delta);
+    status.sittings = records.iter().map(sitting_status).collect();
+    let Some(ratings) = ratings::read(store, experiment)? else {
+        return Ok(status);
+    };
+    let lengths = lengths(store, &ratings)?;
+    let judges = ratings.raters.iter().filter(|rater| rater.judge.is_some());
+    status.judges = judges.map(|rater| judge_status(rater, &lengths)).collect();
+    status.agreement = agreement(&ratings);
+    status.disagreements = disagreements(&ratings, delta);
+    status.spot_check = spot_status(&ratings, &records);
+    status.rubric = Some(ratings.rubric_ref);
+    Ok(status)
+}
+
+fn blank(experiment: &str, counts: JudgingCounts, delta: f64) -> Status {
+    Status {
+        experiment: experiment.to_owned(),
+        runs: counts.runs,
+        candidates: counts.candidates,
+        failed: counts.failed,
+        expert: TierStatus {
+            pending: counts.expert_pending,
+            judged: counts.expert_judged,
+        },
+        auto: TierStatus {
+            pending: counts.auto_pending,
+            judged: counts.auto_judged,
+        },
+        pending_by_kind: counts.pending_by_kind.into_iter().collect(),
+        rubric: None,
+        judges: Vec::new(),
+        agreement: Vec::new(),
+        sittings: Vec::new(),
+        delta,
+        disagreements: Vec::new(),
+        spot_check: None,
+    }
+}
+
+fn sitting_status(record: &SittingRecord) -> SittingStatus {
+    let drift = record.drift.as_deref();
+    SittingStatus {
+        sitting: record.sitting.id.clone(),
+        tier: record
+            .judge
+            .as_ref()
+            .map_or(record.sitting.tier, assize_domain::judge::Judge::tier),
+        state: record.state,
+        judge: record.judge.as_ref().map(|it| it.name.clone()),
+        opened_at: record.sitting.opened_at.clone(),
+        closed_at: record.closed_at.clone(),
+        drift: drift.and_then(|text| serde_json::from_str(text).ok()),
+    }
+}
+
+fn judge_status(rater: &Rater, lengths: &HashMap<usize, f64>) -> JudgeStatus {
+    let composites: Vec<f64> = rater.ratings.values().map(|it| it.composite).collect();
+    let (long, scored): (Vec<f64>, Vec<f64>) = rater
+        .ratings
+        .iter()
+        .filter_map(|(item, rating)| Some((*lengths.get(item)?, rating.composite)))
+        .unzip();
+    JudgeStatus {
+        tier: rater.tier,
+        judge: rater.label(),
+        verdicts: composites.len(),
+        composite: mean(&composites),
+        length_correlation: correlation(&long, &scored),
+    }
+}
+
+/// The length of each item's text in characters, of the first runs at least.
+fn lengths(store: &dyn Tracking, ratings: &Ratings) -> Result<HashMap<usize, f64>> {
+    let mut by_run: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, item) in ratings.items.iter().enumerate() {
+        by_run.entry(&item.run_id).or_default().push(place);
+    }
+    let mut lengths = HashMap::new();
+    for (run_id, places) in by_run.into_iter().take(TEXTS_READ) {
+        let text = store.artifact_get(run_id, artifact::CANDIDATES)?;
+        let candidates: Vec<Candidate> =
+            serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
+        for place in places {
+            let index = ratings.items[place].candidate;
+            let candidate = candidates.iter().find(|it| it.index == index);
+            if let Some(text) = candidate.and_then(|it| it.text.as_ref()) {
+                lengths.insert(place, text.chars().count() as f64);
+            }
+        }
+    }
+    Ok(lengths)
+}
+
+fn disagreements(ratings: &Ratings, delta: f64) -> Vec<Disagreement> {
+    let Some(expert) = ratings.expert() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for judge in ratings.judges(Tier::Auto) {
+        for (item, rating) in &judge.ratings {
+            let Some(of_expert) = expert.ratings.get(item) else {
+                continue;
+            };
+            if (rating.composite - of_expert.composite).abs() > delta {
+                found.push(Disagreement {
+                    item: ratings.items[*item].clone(),
+                    judge: judge.label(),
+                    auto: rating.composite,
+                    expert: of_expert.composite,
+                });
+            }
+        }
+    }
+    found.sort_by(|a, b| {
+        (b.auto - b.expert)
+            .abs()
+            .total_cmp(&(a.auto - a.expert).abs())
+    });
+    found
+}
+
+fn spot_status(ratings: &Ratings, records: &[SittingRecord]) -> Option<SpotStatus> {
+    let latest = records.iter().rev().find(|record| {
+        !record.sitting.inclusion.is_empty() && record.sitting.rubric == ratings.rubric_ref
+    })?;
+    let sitting = &latest.sitting;
+    let is_judged = |case: &&Inclusion| {
+        ratings.expert().is_some_and(|expert| {
+            expert.ratings.keys().any(|item| {
+                let item = &ratings.items[*item];
+                item.run_id == case.run_id && item.candidate == case.candidate
+            })
+        })
+    };
+    let open = sitting.inclusion.iter().filter(|case| !is_judged(case));
+    Some(SpotStatus {
+        sitting: sitting.id.clone(),
+        drawn: sitting.inclusion.len(),
+        open: open.cloned().collect(),
+        estimates: estimates(ratings, sitting),
+    })
+}

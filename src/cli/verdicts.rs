@@ -1,0 +1,53 @@
+//! What can be typed about verdicts that are there already.
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  assize judge amend 3fa2c1 --candidate 2 --set relevance=4 --reason 'overlooked the deadline'
+
+The corrected verdict counts from now on; the earlier one stays in the run's history.")]
+pub struct Amend {
+    /// The run's id, or the start of it
+    pub run: String,
+    /// Which of its candidates, from 0
+    #[arg(long, visible_alias = "case", value_name = "N")]
+    pub candidate: Option<u32>,
+    /// A score and its new value; repeatable
+    #[arg(long, required = true, value_name = "NAME=VALUE", value_parser = parse_score)]
+    pub set: Vec<(String, String)>,
+    /// Why, in a sentence; becomes the verdict's rationale
+    #[arg(long)]
+    pub reason: String,
+    /// Whose verdict is wrong [default: expert where it has judged, else auto]
+    #[arg(long, value_name = "expert|auto")]
+    pub tier: Option<assize_domain::judge::Tier>,
+    /// Who corrects it [default: you]
+    #[arg(long, value_name = "NAME")]
+    pub judged_by: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Verdicts and candidates are kept. Verdicts under another rubric never mix with new ones."
+)]
+pub struct Reopen {
+    #[arg(long)]
+    pub experiment: String,
+    /// Put the runs under the task's present rubric; runs that are under it are left alone
+    #[arg(long)]
+    pub rubric: bool,
+    /// Only these runs, by id or the start of it [default: all of the experiment]
+    #[arg(long, value_name = "RUN,…", value_delimiter = ',')]
+    pub runs: Vec<String>,
+    /// Without --rubric: whose verdicts no longer count
+    #[arg(long, value_name = "expert|auto", default_value = "expert")]
+    pub tier: assize_domain::judge::Tier,
+}
+
+fn parse_score(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=');
+    let pair = pair.filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    pair.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .ok_or_else(|| "write NAME=VALUE, for example relevance=4 or overlong=true".to_owned())
+}

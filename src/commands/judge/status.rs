@@ -1,0 +1,269 @@
+//! `assize judge status`: how far judging has come, and how far the judges can be trusted.
+
+use std::fmt::Write as _;
+
+use assize_pipeline::judge::agreement::PairAgreement;
+use assize_pipeline::judge::status::{SpotStatus, Status, status};
+
+use crate::Exit;
+use crate::output::safe;
+use crate::output::text_table::{Align, render};
+use crate::session::Session;
+
+/// Rows that each list shows; `--json` has all.
+const SHOWN: usize = 10;
+
+pub fn run(session: &Session, experiment: &str, delta: f64) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
+    let status = status(store.as_ref(), experiment, delta)?;
+    if session.output.json {
+        session.output.json_pretty(&status)?;
+        return Ok(Exit::Done);
+    }
+    session.output.data(&page(&status, session.output.width))?;
+    session.output.say(&next(&status));
+    Ok(Exit::Done)
+}
+
+fn next(status: &Status) -> String {
+    let experiment = &status.experiment;
+    if status.expert.pending > 0 {
+        return format!("Next: assize judge export --experiment {experiment} --out judge.json");
+    }
+    format!("Next: assize compare --experiment {experiment}")
+}
+
+fn page(status: &Status, width: usize) -> String {
+    let mut text = counts(status);
+    let mut section = |title: &str, body: String| {
+        if !body.is_empty() {
+            let _ = write!(text, "\n{title}\n{body}");
+        }
+    };
+    section("Judges", judges(status, width));
+    for pair in &status.agreement {
+        let name = |name: &str| safe(&name.chars().take(24).collect::<String>());
+        let title = format!(
+            "Agreement: {} and {}, {} candidates",
+            name(&pair.left),
+            name(&pair.right),
+            pair.items
+        );
+        section(&title, agreement(pair, width));
+    }
+    section("Sittings", sittings(status, width));
+    let title = format!("Disagreements above {} points", status.delta);
+    section(&title, disagreements(status, width));
+    if let Some(spot) = &status.spot_check {
+        let title = format!(
+            "Spot check {}: {} drawn, {} open",
+            spot.sitting,
+            spot.drawn,
+            spot.open.len()
+        );
+        section(&title, spot_check(spot, width));
+    }
+    text
+}
+
+fn counts(status: &Status) -> String {
+    let desks: Vec<String> = status
+        .pending_by_kind
+        .iter()
+        .map(|(kind, runs)| format!("{runs} on the desk of {kind}"))
+        .collect();
+    let desks = if desks.is_empty() {
+        String::new()
+    } else {
+        format!("  ({})", safe(&desks.join(", ")))
+    };
+    let mut text = format!(
+        "{}: {} runs, {} candidates\n\n  tier     judged  pending\n  expert  {:>7}  {:>7}{desks}\n  auto    {:>7}  {:>7}\n",
+        safe(&status.experiment),
+        status.runs,
+        status.candidates,
+        status.expert.judged,
+        status.expert.pending,
+        status.auto.judged,
+        status.auto.pending,
+    );
+    if status.failed > 0 {
+        let _ = write!(
+            text,
+            "\n  {} cells failed: the same collect tries them again\n",
+            status.failed
+        );
+    }
+    text
+}
+
+fn judges(status: &Status, width: usize) -> String {
+    let rows: Vec<Vec<String>> = status
+        .judges
+        .iter()
+        .map(|judge| {
+            vec![
+                judge.judge.clone(),
+                judge.tier.to_string(),
+                judge.verdicts.to_string(),
+                figure(judge.composite),
+                figure(judge.length_correlation),
+            ]
+        })
+        .collect();
+    let headings = [
+        ("judge", Align::Left),
+        ("tier", Align::Left),
+        ("verdicts", Align::Right),
+        ("composite", Align::Right),
+        ("r(length)", Align::Right),
+    ];
+    table(&headings, &rows, width)
+}
+
+fn agreement(pair: &PairAgreement, width: usize) -> String {
+    let criteria = pair.criteria.iter().map(|it| {
+        vec![
+            it.name.clone(),
+            percent(it.exact),
+            percent(it.within_one),
+            figure(it.kappa_linear),
+            figure(it.kappa_quadratic),
+            figure(it.alpha_ordinal),
+            String::new(),
+            format!("{:+.2}", it.bias),
+            figure(it.bias_p),
+        ]
+    });
+    let flags = pair.flags.iter().map(|it| {
+        let mut row = vec![String::new(); 9];
+        row[0].clone_from(&it.name);
+        row[1] = percent(it.exact);
+        row[6] = figure(it.gwet_ac1);
+        row
+    });
+    let rows: Vec<Vec<String>> = criteria.chain(flags).collect();
+    let headings = [
+        ("", Align::Left),
+        ("exact", Align::Right),
+        ("±1", Align::Right),
+        ("κ lin", Align::Right),
+        ("κ quad", Align::Right),
+        ("α", Align::Right),
+        ("AC1", Align::Right),
+        ("bias", Align::Right),
+        ("p", Align::Right),
+    ];
+    table(&headings, &rows, width) + "  bias above 0: the second is more generous\n"
+}
+
+fn sittings(status: &Status, width: usize) -> String {
+    let rows: Vec<Vec<String>> = status
+        .sittings
+        .iter()
+        .rev()
+        .take(SHOWN)
+        .map(|it| {
+            let (shift, ewma) = match &it.drift {
+                Some(drift) => (
+                    format!("{:+.2}", drift.mean_shift),
+                    format!("{:+.2} of ±{:.2}", drift.ewma, drift.limit),
+                ),
+                None => ("–".to_owned(), "–".to_owned()),
+            };
+            vec![
+                it.sitting.clone(),
+                it.judge.clone().unwrap_or_else(|| "–".to_owned()),
+                it.state.to_string(),
+                shift,
+                ewma,
+            ]
+        })
+        .collect();
+    let headings = [
+        ("sitting", Align::Left),
+        ("judge", Align::Left),
+        ("state", Align::Left),
+        ("shift", Align::Right),
+        ("drift", Align::Right),
+    ];
+    table(&headings, &rows, width) + &more(status.sittings.len())
+}
+
+fn disagreements(status: &Status, width: usize) -> String {
+    let rows: Vec<Vec<String>> = status
+        .disagreements
+        .iter()
+        .take(SHOWN)
+        .map(|it| {
+            vec![
+                it.item.run_id.chars().take(8).collect(),
+                it.item.candidate.to_string(),
+                it.item.scenario.clone(),
+                it.judge.clone(),
+                format!("{}", it.auto),
+                format!("{}", it.expert),
+            ]
+        })
+        .collect();
+    let headings = [
+        ("run", Align::Left),
+        ("no", Align::Right),
+        ("scenario", Align::Left),
+        ("judge", Align::Left),
+        ("auto", Align::Right),
+        ("expert", Align::Right),
+    ];
+    table(&headings, &rows, width) + &more(status.disagreements.len())
+}
+
+fn spot_check(spot: &SpotStatus, width: usize) -> String {
+    let rows: Vec<Vec<String>> = spot
+        .estimates
+        .iter()
+        .take(SHOWN)
+        .map(|it| {
+            vec![
+                format!("{} × {}", it.model, it.prompt),
+                it.cases.to_string(),
+                format!("{}/{}", it.judged, it.drawn),
+                format!("{:.2}", it.auto_mean),
+                match (it.mean, it.se) {
+                    (Some(mean), Some(se)) => format!("{mean:.2} ±{:.2}", 1.96 * se),
+                    _ => "–".to_owned(),
+                },
+            ]
+        })
+        .collect();
+    let headings = [
+        ("model × prompt", Align::Left),
+        ("cases", Align::Right),
+        ("checked", Align::Right),
+        ("auto", Align::Right),
+        ("both tiers", Align::Right),
+    ];
+    table(&headings, &rows, width) + &more(spot.estimates.len())
+}
+
+fn table(headings: &[(&str, Align)], rows: &[Vec<String>], width: usize) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    render(headings, rows, width)
+}
+
+fn more(all: usize) -> String {
+    if all > SHOWN {
+        format!("  … and {} more (--json has all)\n", all - SHOWN)
+    } else {
+        String::new()
+    }
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}

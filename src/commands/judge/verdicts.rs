@@ -1,0 +1,82 @@
+//! `assize judge amend`, `reopen` and `release`: second thoughts, with history.
+
+use assize_pipeline::judge::amend::{self, Amendment, ReopenOptions};
+
+use crate::Exit;
+use crate::cli::verdicts::{Amend, Reopen};
+use crate::environment;
+use crate::session::Session;
+
+pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
+    let name = args
+        .judged_by
+        .clone()
+        .or_else(|| session.environment.user());
+    let amendment = Amendment {
+        run: args.run.clone(),
+        candidate: args.candidate,
+        tier: args.tier,
+        scores: args.set.clone(),
+        reason: args.reason.clone(),
+        name: name.unwrap_or_else(|| "human".to_owned()),
+    };
+    let now = environment::now();
+    let amended = amend::amend(store.as_ref(), &amendment, &now, environment::entropy)?;
+    if session.output.json {
+        session.output.json_line(&amended)?;
+    }
+    session.output.say(&format!(
+        "Candidate {} of run {} ({} tier): composite {} → {}. The earlier verdict stays in the history.",
+        amended.candidate,
+        amended.run_id,
+        amended.tier,
+        amended.before.composite,
+        amended.after.composite
+    ));
+    Ok(Exit::Done)
+}
+
+pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
+    let rubric = if args.rubric {
+        Some(session.task()?.rubric)
+    } else {
+        None
+    };
+    let under = rubric.as_ref().map(|rubric| rubric.id.clone());
+    let options = ReopenOptions {
+        experiment: args.experiment.clone(),
+        runs: args.runs.clone(),
+        rubric,
+        tiers: vec![args.tier],
+    };
+    let reopened = amend::reopen(session.store(true)?.as_ref(), &options)?;
+    if session.output.json {
+        let report = serde_json::json!({"experiment": args.experiment, "reopened": reopened});
+        session.output.json_line(&report)?;
+    }
+    session.output.say(&match (reopened, under) {
+        (0, Some(rubric)) => format!("All runs are under {rubric} as the task has it already."),
+        (runs, Some(rubric)) => format!(
+            "{runs} runs are under {rubric} now and pending again; earlier verdicts stay in the history."
+        ),
+        (runs, None) => format!(
+            "{runs} runs are pending again for the {} tier; earlier verdicts stay in the history.",
+            args.tier
+        ),
+    });
+    Ok(Exit::Done)
+}
+
+pub fn release(session: &Session, sitting: &str) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
+    amend::release(store.as_ref(), sitting, &environment::now())?;
+    if session.output.json {
+        let report = serde_json::json!({"sitting": sitting, "state": "closed"});
+        session.output.json_line(&report)?;
+    }
+    session
+        .output
+        .say(&format!("Sitting {sitting} counts again."));
+    Ok(Exit::Done)
+}
