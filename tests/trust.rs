@@ -191,7 +191,7 @@ fn the_queue_mixes_anchors_in_and_notices_drift() {
 fn an_amended_verdict_counts_and_the_old_one_stays() {
     let scratch = Scratch::collected(1, 1);
     scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2)
+        score_all(case, 2);
     });
     let run = first_run(&scratch);
     let run_id = run["run_id"].as_str().expect("an id");
@@ -212,7 +212,7 @@ fn an_amended_verdict_counts_and_the_old_one_stays() {
 fn a_new_rubric_reopens_runs_and_regenerates_nothing() {
     let scratch = Scratch::collected(1, 2);
     scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2)
+        score_all(case, 2);
     });
     scratch.ok("init mine");
     let rubric = scratch.read("mine/rubric.md").replace("tip-v1", "tip-v2");
@@ -235,7 +235,7 @@ fn a_new_rubric_reopens_runs_and_regenerates_nothing() {
     // A file from before cannot be applied to what is under another rubric now.
     scratch.fails(2, "judge apply judge.json --judge-kind human");
     scratch.judge("e", "new.json", "--judge-kind human", |case| {
-        score_all(case, 5)
+        score_all(case, 5);
     });
     let board = scratch.board("e");
     assert_eq!(board["rubric"]["id"], "tip-v2");
@@ -254,7 +254,7 @@ fn a_new_rubric_reopens_runs_and_regenerates_nothing() {
 fn reopening_without_a_rubric_asks_for_new_verdicts() {
     let scratch = Scratch::collected(1, 1);
     scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2)
+        score_all(case, 2);
     });
     let run_id = first_run(&scratch)["run_id"]
         .as_str()
@@ -268,7 +268,7 @@ fn reopening_without_a_rubric_asks_for_new_verdicts() {
     let run = first_run(&scratch);
     assert_eq!(run["metrics"].get("composite"), Some(&Value::Null), "{run}");
     scratch.judge("e", "again.json", "--judge-kind human", |case| {
-        score_all(case, 4)
+        score_all(case, 4);
     });
     assert_eq!(
         first_run(&scratch)["verdicts"].as_array().map(Vec::len),
@@ -282,7 +282,7 @@ fn spot_checks_are_drawn_recorded_and_estimated() {
     let scratch = Scratch::collected(4, 5);
     // The automatic tier says 4 everywhere, the experts would say 3.
     scratch.judge("e", "auto.json", "--judge-kind haiku", |case| {
-        score_all(case, 4)
+        score_all(case, 4);
     });
     let export =
         "judge export --experiment e --out spot.json --spot-check --limit 40 --seed 5 --no-anchors";

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;
@@ -55,10 +56,14 @@ impl Scratch {
 
     /// Another connection to the store, as another process would have.
     pub fn store(&self) -> Arc<dyn Tracking> {
-        let path = self.file(".assize/assize.db");
-        let store = EmbeddedStore::open(&path, || START_MS, random_run_id).expect("a store");
-        Arc::new(store)
+        open_store(&self.file(".assize/assize.db"))
     }
+}
+
+/// Opens a store by its path.
+pub fn open_store(path: &Path) -> Arc<dyn Tracking> {
+    let store = EmbeddedStore::open(path, || START_MS, random_run_id).expect("a store");
+    Arc::new(store)
 }
 
 /// A person of this name at the queue of the experiment `e`.

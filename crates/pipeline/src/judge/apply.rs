@@ -85,19 +85,8 @@ pub fn apply(
         );
         return Err(wrong(at("/sitting", message)));
     };
-    let is_there = |run_id: &str| store.run_get(run_id).is_ok();
-    let Some((first_run, _)) = sitting.runs.iter().find(|(run_id, _)| is_there(run_id)) else {
-        let message = format!("'{id}' handed out no case whose run is still there");
-        return Err(wrong(at("/sitting", message)));
-    };
-    let first = store.run_get(first_run)?;
-    let current = first.tags.iter().find(|(key, _)| key == tag::RUBRIC_SHA256);
-    if current.is_some_and(|(_, sha256)| *sha256 != sitting.rubric.sha256) {
-        let message = "is not the rubric of these runs any more, because they were reopened: \
-                       export again";
-        return Err(wrong(at("/rubric/sha256", message.to_owned())));
-    }
-    let rubric = rubric_of(store, first_run, &sitting.rubric)?;
+    let first_run = first_of(store, &sitting).map_err(wrong)?;
+    let rubric = rubric_of(store, &first_run, &sitting.rubric)?;
     let mut checker = Checker::new(&rubric, known_cases(store, &sitting)?, options.partial);
     checker.head(&head);
     let mut scored = 0;
@@ -119,7 +108,7 @@ pub fn apply(
             problems: checker.problems,
         });
     }
-    let (judge, judge_assumed) = name_judge(store, options, &checker, first_run)?;
+    let (judge, judge_assumed) = name_judge(store, options, &checker, &first_run)?;
     let mut applied = Applied {
         experiment: sitting.experiment.clone(),
         sitting: sitting.id.clone(),
@@ -146,6 +135,32 @@ pub fn apply(
     let ended = drift::close(store, &sitting, judge, &rubric, now, complete)?;
     (applied.state, applied.drift) = (ended.state, ended.drift);
     Ok(applied)
+}
+
+/// The first run of the sitting that is still there, under the rubric of the sitting.
+fn first_of(store: &dyn Tracking, sitting: &Sitting) -> std::result::Result<String, FileProblem> {
+    let found = sitting
+        .runs
+        .iter()
+        .find_map(|(id, _)| store.run_get(id).ok());
+    let problem = |pointer: &str, message: String| FileProblem {
+        pointer: pointer.to_owned(),
+        message,
+    };
+    let Some(first) = found else {
+        let message = format!(
+            "'{}' handed out no case whose run is still there",
+            sitting.id
+        );
+        return Err(problem("/sitting", message));
+    };
+    let current = first.tags.iter().find(|(key, _)| key == tag::RUBRIC_SHA256);
+    if current.is_some_and(|(_, sha256)| *sha256 != sitting.rubric.sha256) {
+        let message = "is not the rubric of these runs any more, because they were reopened: \
+                       export again";
+        return Err(problem("/rubric/sha256", message.to_owned()));
+    }
+    Ok(first.run_id)
 }
 
 /// Goes over the file once more and hands each run's verdicts over as soon as they are all there.

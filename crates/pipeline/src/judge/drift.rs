@@ -106,12 +106,12 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
         };
         known.entry(key).or_insert(reference);
     }
-    let sittings: Vec<Vec<Option<f64>>> = scores
+    let charted: Vec<Vec<Option<f64>>> = scores
         .iter()
         .map(|scores| {
             let enough = scores.len() >= FEWEST;
             let score = |key: &&str| scores.get(*key).filter(|_| enough).map(|it| it.0);
-            known.keys().map(|key| score(key)).collect()
+            known.keys().map(score).collect()
         })
         .collect();
     let Some(last) = records.last() else {
@@ -122,7 +122,7 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
         ..DriftSettings::default()
     };
     let known: Vec<f64> = known.into_values().collect();
-    let points = drift(&known, &sittings, settings).map_err(|error| {
+    let points = drift(&known, &charted, settings).map_err(|error| {
         PipelineError::Invalid(format!("the anchors cannot be charted: {error}"))
     })?;
     let drift_of = |point: assize_stats::drift::DriftPoint| Drift {

@@ -128,7 +128,7 @@ fn contradicts_rules(ratings: &Ratings, judge: &Rater, item: usize) -> bool {
     };
     let is_against = |(name, flag): (&String, &f64)| {
         let weight = weight_of(name);
-        (weight > 0.0 && *flag == 0.0) || (weight < 0.0 && *flag == 1.0)
+        (weight > 0.0 && *flag < 0.5) || (weight < 0.0 && *flag > 0.5)
     };
     is_high && flags.into_iter().any(is_against)
 }
