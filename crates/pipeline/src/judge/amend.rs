@@ -89,6 +89,7 @@ pub fn amend(
         rubric,
         judged_at: now.rfc3339.clone(),
         verdicts: vec![after.clone()],
+        usage: None,
     };
     store.sitting_open(&sitting)?;
     store.sitting_commit(&[(run.run_id.clone(), file)], &full_rubric)?;
