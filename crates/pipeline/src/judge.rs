@@ -15,8 +15,8 @@ pub mod drift;
 pub mod export;
 mod prompt;
 pub mod queue;
-pub mod seat;
 pub mod ratings;
+pub mod seat;
 pub mod spot_check;
 pub mod status;
 
