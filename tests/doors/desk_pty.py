@@ -150,6 +150,15 @@ desk.type("2q")
 status, screen = desk.end()
 assert os.WEXITSTATUS(status) == 0 and b"5 cases judged" in screen, (status, screen[-500:])
 
+# A terminal that is closed ends the desk; it does not go on without anybody.
+desk = Desk(24, 80)
+desk.see("5 done")
+os.close(desk.terminal)
+deadline = time.monotonic() + 60
+while not os.waitpid(desk.pid, os.WNOHANG)[0]:
+    assert time.monotonic() < deadline, "the desk outlives its terminal"
+    time.sleep(0.1)
+
 # Nothing is left in the end, and the sitting is closed.
 desk = Desk(24, 80)
 desk.see("5 done")

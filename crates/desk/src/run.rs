@@ -53,6 +53,27 @@ pub fn run(
     ended
 }
 
+/// Waits for a key; says whether the terminal has been closed. Without that question first,
+/// reading from a closed terminal would never return.
+#[cfg(unix)]
+fn is_gone(at_most: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let keys = io::stdin();
+    let mut watched = [PollFd::new(&keys, PollFlags::IN)];
+    let wait = Timespec::try_from(at_most).ok();
+    // A signal ends the wait early, which does no harm.
+    let _ = poll(&mut watched, wait.as_ref());
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    watched[0].revents().intersects(gone)
+}
+
+#[cfg(not(unix))]
+fn is_gone(at_most: Duration) -> bool {
+    let _ = event::poll(at_most);
+    false
+}
+
 struct Desk<'a> {
     app: &'a mut App,
     source: &'a mut dyn Source,
@@ -75,7 +96,10 @@ impl Desk<'_> {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(Ended::Stopped);
                 }
-                if event::poll(TICK)? {
+                if is_gone(TICK) {
+                    return Ok(Ended::Stopped);
+                }
+                if event::poll(Duration::ZERO)? {
                     break self.take(&event::read()?);
                 }
                 if self.renewed.elapsed() >= RENEW {
