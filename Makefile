@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench setup build weights quick test-ollama stress injection
+.PHONY: demo test lint bench setup build weights quick test-ollama stress injection calibrate
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -31,6 +31,10 @@ bench: weights
 ## test-ollama: the grid against a real Ollama, which is installed where it can be had
 test-ollama: weights
 	@scripts/test-ollama.sh
+
+## calibrate: the promotion gate's error rates and power, by simulation
+calibrate:
+	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate
 
 ## stress: 200 kills during a collect, in the end exactly the grid
 stress: build

@@ -212,6 +212,8 @@ fn a_confirmation_that_is_missing_is_done_by_the_commands_that_are_named() {
     let scratch = scratch(ahead);
     collect(&scratch, "");
     judge(&scratch);
+    let shown = scratch.fails(3, PROMOTE);
+    insta::assert_snapshot!("gate_refused", format!("{}{}", shown.stdout, shown.stderr));
     let report = refused(&scratch, &[], "confirmation");
     let next: Vec<String> = report["next"]
         .as_array()

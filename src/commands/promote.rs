@@ -85,12 +85,13 @@ fn show(
     }
     output.data(&table(report, output.width, output.color))?;
     output.say(&format!("\n{}", sentence(report)));
+    if !assessment.next.is_empty() {
+        output.say("Next:");
+    }
     for step in &assessment.next {
         output.say(&match step {
-            Step::Words(words) => format!("Next: {words}"),
-            Step::Command { verb, flags } => {
-                format!("Next:\n{}", command_lines(verb, flags, output.width))
-            }
+            Step::Words(words) => format!("  {words}"),
+            Step::Command { verb, flags } => command_lines(verb, flags, output.width),
         });
     }
     match promotion {

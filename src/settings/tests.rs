@@ -1,3 +1,7 @@
+use assize_domain::task::TaskDefaults;
+use toml::{Table, Value};
+
+use super::layers::flatten;
 use super::*;
 
 fn layers() -> Layers {

@@ -9,8 +9,10 @@ use crate::figure;
 use crate::terminal::{MIN_WIDTH, Paint, painted};
 use crate::text::{clean, shell_word, shorten, width, wrap};
 
-/// Columns that the figures take.
-const FIGURES: usize = 33;
+/// Columns of a row beside what it is about.
+const FIGURES: usize = 38;
+/// Fewer columns than this do not hold a row.
+const NARROW: usize = 64;
 
 /// The table of checks. Ends with a line break.
 pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
@@ -24,25 +26,48 @@ pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
         lines.push(format!(" {role}  {}", painted(&name, Paint::Strong, color)));
     }
     lines.push(String::new());
-    let longest = report.checks.iter().map(|it| width(&clean(&it.about)));
-    let room = longest.max().unwrap_or(0).clamp(5, columns - FIGURES - 4);
-    let row = |mark: &str, about: &str, figure: &str, needs: &str, result: &str| {
-        let about = shorten(&clean(about), room);
-        let gap = " ".repeat(room - width(&about));
-        format!(" {mark}  {about}{gap}  {figure:>9}  {needs:<9}  {result}")
-    };
-    let heading = row(" ", "check", "figure", "needs", "result");
-    lines.push(painted(&heading, Paint::Faint, color));
+    let layout = Layout::new(report, columns);
+    if !layout.is_narrow {
+        let heading = layout.row(" ", "check", "figure", "needs", "result");
+        lines.push(painted(&heading, Paint::Faint, color));
+    }
     for check in &report.checks {
         let (mark, result, paint) = ending(check.outcome);
         let (figure, needs) = numbers(check);
-        let line = row(mark, &check.about, &figure, &needs, result);
-        lines.push(painted(&line, paint, color));
+        let row = layout.row(mark, &check.about, &figure, &needs, result);
+        lines.extend(row.lines().map(|line| painted(line, paint, color)));
         for line in wrap(&clean(check.why.as_deref().unwrap_or("")), columns - 6) {
             lines.push(format!("      {}", painted(&line, Paint::Faint, color)));
         }
     }
     lines.join("\n") + "\n"
+}
+
+/// Where the columns stand; a narrow terminal gets two lines a check.
+struct Layout {
+    about: usize,
+    is_narrow: bool,
+}
+
+impl Layout {
+    fn new(report: &GateReport, columns: usize) -> Self {
+        let is_narrow = columns < NARROW;
+        let room = columns - if is_narrow { 4 } else { FIGURES };
+        let longest = report.checks.iter().map(|it| width(&clean(&it.about)));
+        Self {
+            about: longest.max().unwrap_or(0).clamp(5, room),
+            is_narrow,
+        }
+    }
+
+    fn row(&self, mark: &str, about: &str, figure: &str, needs: &str, result: &str) -> String {
+        let about = shorten(&clean(about), self.about);
+        if self.is_narrow {
+            return format!(" {mark}  {about}\n      {figure}  {needs}  {result}");
+        }
+        let gap = " ".repeat(self.about - width(&about));
+        format!(" {mark}  {about}{gap}  {figure:>9}  {needs:<9}  {result}")
+    }
 }
 
 /// What the checks come to, in one sentence.
@@ -151,4 +176,86 @@ fn number(check: &Check, value: f64, more_decimals: usize) -> String {
         Quantity::Points => format!("{value:.*}", 2 + more_decimals),
     };
     text.replace('-', "−")
+}
+
+#[cfg(test)]
+mod tests {
+    use assize_domain::judge::Tier;
+    use assize_domain::leaderboard::Pair;
+
+    use super::*;
+
+    fn check(quantity: Quantity, relation: Relation, figure: f64, threshold: f64) -> Check {
+        Check {
+            name: "c".to_owned(),
+            about: "c".to_owned(),
+            quantity,
+            figure: Some(figure),
+            relation,
+            threshold,
+            outcome: Outcome::Failed,
+            why: None,
+        }
+    }
+
+    #[test]
+    fn a_near_miss_can_be_told_from_a_hit() {
+        let shown = |quantity, relation, figure, threshold| {
+            let (figure, needs) = numbers(&check(quantity, relation, figure, threshold));
+            format!("{figure} {needs}")
+        };
+        use Quantity::{Coefficient, Count, P, Points, Share};
+        use Relation::{Above, AtLeast, AtMost};
+        assert_eq!(shown(Points, AtLeast, 0.4996, 0.5), "+0.4996 ≥ +0.5000");
+        assert_eq!(shown(Points, AtLeast, 0.5, 0.5), "+0.50 ≥ +0.50");
+        assert_eq!(shown(Points, Above, -0.2, 0.0), "−0.20 > 0");
+        assert_eq!(shown(P, AtMost, 0.0504, 0.05), ".0504 ≤ .0500");
+        assert_eq!(shown(P, AtMost, 1e-9, 0.05), "<.001 ≤ .050");
+        assert_eq!(shown(Coefficient, AtLeast, 0.667, 0.8), "0.667 ≥ 0.800");
+        assert_eq!(shown(Share, AtLeast, -0.125, -0.1), "−12 % ≥ −10 %");
+        assert_eq!(shown(Count, AtLeast, 29.0, 30.0), "29 ≥ 30");
+    }
+
+    #[test]
+    fn hostile_names_stay_on_their_lines() {
+        let hostile = "a\x1b[31m\n\u{202e}".repeat(30);
+        let pair = |prompt: &str| Pair {
+            model: hostile.clone(),
+            prompt: prompt.to_owned(),
+        };
+        let mut long = check(Quantity::Points, Relation::Above, f64::NAN, 0.0);
+        long.about.clone_from(&hostile);
+        long.why = Some(hostile.clone());
+        let report = GateReport {
+            candidate: pair("p1"),
+            incumbent: pair("p2"),
+            tier: Tier::Expert,
+            passed: false,
+            checks: vec![long],
+        };
+        for columns in [0, 40, 80, 200] {
+            let text = table(&report, columns, false);
+            assert!(!text.contains(['\x1b', '\u{202e}']), "{text}");
+            let most = columns.clamp(MIN_WIDTH, 100);
+            assert!(text.lines().all(|line| width(line) <= most), "{text}");
+        }
+        assert!(!sentence(&report).contains('\x1b'));
+    }
+
+    #[test]
+    fn commands_survive_a_shell() {
+        let flags = [
+            ("--experiment", "my bench".to_owned()),
+            ("--models", "--evict".to_owned()),
+            ("--diversity", String::new()),
+        ];
+        assert_eq!(
+            command_line("collect", &flags),
+            "assize collect --experiment 'my bench' --models='--evict' --diversity"
+        );
+        assert_eq!(
+            command_lines("collect", &flags, 44),
+            "  assize collect --experiment 'my bench' \\\n     --models='--evict' --diversity"
+        );
+    }
 }

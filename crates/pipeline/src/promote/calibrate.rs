@@ -87,7 +87,8 @@ pub struct Coverage {
 }
 
 impl Design {
-    /// The difference that the paired one-sided test finds with 80 % power, as stated to users.
+    /// The difference between pairs of two models that the paired one-sided test finds with 80 %
+    /// power, as stated to users.
     pub fn detectable_effect(&self) -> Option<f64> {
         let by_scenario = self.model_by_scenario_sd.powi(2) + self.pair_by_scenario_sd.powi(2);
         // Scores are whole numbers: rounding adds a twelfth to the variance.

@@ -138,7 +138,8 @@ fn check_task(scores: &Scores, options: &PromoteOptions<'_>) -> Result<()> {
             "{experiment} has no runs of the selection split: run assize collect first"
         )));
     }
-    if scores.task != *task {
+    // Runs of older tools do not name their task.
+    if !scores.task.is_empty() && scores.task != *task {
         return Err(PipelineError::Invalid(format!(
             "{experiment} holds runs of the task '{}', not of '{task}': name its task with --task NAME|DIR",
             scores.task

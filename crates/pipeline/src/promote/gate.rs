@@ -15,13 +15,19 @@
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
-use assize_stats::agreement::{self, Metric, Scale};
+use assize_stats::agreement::Scale;
 use assize_stats::paired::{self, PairedDiff};
 use assize_stats::{MIN_TEST_BLOCKS, StatsError};
 
-use super::thresholds::{Tentative, Thresholds};
+use self::asked::Asked;
+use super::thresholds::Thresholds;
 use crate::compare::family;
 use crate::error::count;
+
+mod asked;
+mod judging;
+#[cfg(test)]
+mod tests;
 
 /// Everything that the gate looks at.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -101,7 +107,7 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
     checks.push(worst_scenario(evidence, &differences, thresholds));
     checks.extend(deciding.iter().flat_map(|it| flags(it, thresholds)));
     checks.extend(ranks(evidence, thresholds));
-    checks.extend(judges(evidence, thresholds));
+    checks.extend(judging::judges(evidence, thresholds));
     checks.push(coverage(tier, deciding, thresholds));
     let is_clear = checks.iter().all(|it| it.outcome != Outcome::Failed);
     checks.push(confirmation(evidence, thresholds, is_clear));
@@ -124,49 +130,6 @@ impl Evidence {
 fn compare(differences: &[Option<f64>], level: f64) -> Result<PairedDiff, StatsError> {
     let shared: Vec<f64> = differences.iter().flatten().copied().collect();
     paired::paired_diff(&shared, 1.0 - level)
-}
-
-/// A check before it is known how it ended.
-struct Asked {
-    name: String,
-    about: String,
-    quantity: Quantity,
-    relation: Relation,
-    threshold: f64,
-}
-
-impl Asked {
-    fn new(name: &str, about: &str, quantity: Quantity, relation: Relation, to: f64) -> Self {
-        Self {
-            name: name.to_owned(),
-            about: about.to_owned(),
-            quantity,
-            relation,
-            threshold: to,
-        }
-    }
-
-    fn ended(self, outcome: Outcome, figure: Option<f64>, why: Option<String>) -> Check {
-        Check {
-            name: self.name,
-            about: self.about,
-            quantity: self.quantity,
-            figure,
-            relation: self.relation,
-            threshold: self.threshold,
-            outcome,
-            why,
-        }
-    }
-
-    /// Passed or failed by the figure. A figure that cannot be had fails; `why` is for failures.
-    fn answered(self, figure: Option<f64>, why: Option<String>) -> Check {
-        if figure.is_some_and(|it| self.relation.holds(it, self.threshold)) {
-            self.ended(Outcome::Passed, figure, None)
-        } else {
-            self.ended(Outcome::Failed, figure, why)
-        }
-    }
 }
 
 fn significance(
@@ -315,99 +278,6 @@ fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
     required.iter().map(check).collect()
 }
 
-fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
-    let asked = Asked::new(
-        "double_scored",
-        "candidates that both tiers judged",
-        Quantity::Count,
-        Relation::AtLeast,
-        f64::from(thresholds.double_scored),
-    );
-    if !thresholds.require.contains(&Tier::Auto) {
-        let why = "Only experts are required, so nobody has to agree with them.";
-        return vec![asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))];
-    }
-    let both = |it: &DoubleScored| {
-        let scores = it.expert.iter().zip(&it.auto);
-        scores.filter(|(e, a)| e.is_some() && a.is_some()).count()
-    };
-    let items = evidence.criteria.iter().map(both).min().unwrap_or(0);
-    let is_enough = items >= thresholds.double_scored as usize;
-    let why = (!is_enough).then(|| "How far they agree is not looked at below that.".to_owned());
-    let mut checks = vec![asked.answered(Some(items as f64), why)];
-    if is_enough {
-        for criterion in &evidence.criteria {
-            checks.extend(criterion_checks(criterion, thresholds));
-        }
-    }
-    checks
-}
-
-fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2] {
-    let name = &scores.criterion;
-    let alpha = agreement::alpha(
-        &[scores.expert.clone(), scores.auto.clone()],
-        Metric::Ordinal,
-    );
-    let alpha = alpha.ok().flatten().map(|it| it.alpha);
-    let asked = Asked::new(
-        &format!("agreement.{name}"),
-        &format!("{name}: judges agree (α)"),
-        Quantity::Coefficient,
-        Relation::AtLeast,
-        thresholds.agreement,
-    );
-    let agreement = match alpha {
-        None => {
-            let why = "Both tiers gave every candidate the same score, so it separates nobody.";
-            asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))
-        }
-        Some(alpha)
-            if !Relation::AtLeast.holds(alpha, thresholds.agreement)
-                && Relation::AtLeast.holds(alpha, thresholds.agreement_tentative) =>
-        {
-            tentative(asked, alpha, thresholds)
-        }
-        alpha => asked.answered(alpha, None),
-    };
-    let bias = agreement::compare(&scores.expert, &scores.auto, scores.scale)
-        .ok()
-        .map(|it| it.bias);
-    let why = bias.map(|bias| {
-        let direction = if bias > 0.0 { "higher" } else { "lower" };
-        format!("The automatic tier scores {direction} than the experts.")
-    });
-    let bias = Asked::new(
-        &format!("bias.{name}"),
-        &format!("{name}: bias of auto"),
-        Quantity::Points,
-        Relation::AtMost,
-        thresholds.bias,
-    )
-    .answered(bias.map(f64::abs), why);
-    [agreement, bias]
-}
-
-fn tentative(asked: Asked, alpha: f64, thresholds: &Thresholds) -> Check {
-    let experts_decide = thresholds.deciding_tier() == Tier::Expert;
-    let between = format!(
-        "From {} to {} agreement is tentative",
-        thresholds.agreement_tentative, thresholds.agreement
-    );
-    let (outcome, why) = match thresholds.tentative {
-        Tentative::Warn if experts_decide => (
-            Outcome::Tentative,
-            "let through, because the experts' scores carry the tests",
-        ),
-        Tentative::Warn => (
-            Outcome::Failed,
-            "not enough where automatic scores alone carry the tests",
-        ),
-        Tentative::Block => (Outcome::Failed, "and tentative = \"block\" in [gate]"),
-    };
-    asked.ended(outcome, Some(alpha), Some(format!("{between}: {why}.")))
-}
-
 fn coverage(tier: Tier, deciding: Option<&TierEvidence>, thresholds: &Thresholds) -> Check {
     let missing = deciding.map(|it| it.missing_cells);
     let why = missing
@@ -466,6 +336,3 @@ fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) ->
         });
     asked.answered(p, None)
 }
-
-#[cfg(test)]
-mod tests;

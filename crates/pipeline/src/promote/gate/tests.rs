@@ -4,6 +4,7 @@ use assize_stats::bootstrap::bootstrap_mean_exact;
 use serde_json::Value;
 
 use super::*;
+use crate::promote::Tentative;
 
 /// Four challengers, of which the first is two points ahead; judges who agree.
 fn sound() -> Evidence {

@@ -1,0 +1,220 @@
+//! Merging the layers, key by key, with each value's origin.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use assize_domain::task::TaskDefaults;
+use toml::{Table, Value};
+
+use super::{BadSettings, DEFAULT_FILE, DEFAULTS, Settings};
+use crate::environment::Environment;
+
+/// Layers of settings, merged.
+#[derive(Debug)]
+pub struct Layers {
+    /// By key; `gate.margin` is `margin` of the table `[gate]`.
+    values: Table,
+    origins: BTreeMap<String, String>,
+}
+
+impl Layers {
+    /// Defaults, then the task's.
+    pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
+        let values: Table = DEFAULTS
+            .parse()
+            .map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
+        let mut layers = Self {
+            values: flatten(values),
+            origins: BTreeMap::new(),
+        };
+        let proposed =
+            Table::try_from(task).map_err(|error| BadSettings::one(error.to_string()))?;
+        for (key, value) in proposed {
+            layers.set(&key, value, "the task's defaults");
+        }
+        Ok(layers)
+    }
+
+    /// The configuration file: the one named, or `assize.toml` where there is one.
+    pub fn file(&mut self, named: Option<&Path>) -> Result<(), BadSettings> {
+        let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(error) => return Err(BadSettings::one(format!("{}: {error}", path.display()))),
+        };
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            BadSettings::one(format!("{}: {error}", path.display()))
+        })?;
+        for (key, value) in flatten(table) {
+            if !self.values.contains_key(&key) {
+                let message = format!(
+                    "{}: there is no setting '{key}'{}",
+                    path.display(),
+                    self.similar(&key)
+                );
+                return Err(BadSettings::one(message));
+            }
+            self.set(&key, value, &path.display().to_string());
+        }
+        Ok(())
+    }
+
+    /// `ASSIZE_N_TIPS` and the like.
+    pub fn environment(&mut self, environment: &Environment) -> Result<(), BadSettings> {
+        for (suffix, text) in environment.with_prefix("ASSIZE_") {
+            let name = suffix.to_lowercase();
+            let found = self
+                .values
+                .iter()
+                .find(|(key, _)| key.replace('.', "_") == name);
+            let Some((key, known)) = found.filter(|_| !text.is_empty()) else {
+                continue;
+            };
+            let key = key.clone();
+            let origin = format!("ASSIZE_{suffix}");
+            let value = from_text(known, text).ok_or_else(|| {
+                BadSettings::one(format!(
+                    "{origin} is '{text}', which is not {}",
+                    kind_of(known)
+                ))
+            })?;
+            self.set(&key, value, &origin);
+        }
+        Ok(())
+    }
+
+    /// A flag, where it was given.
+    pub fn flag<T: Into<Value>>(&mut self, key: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.set(key, value.into(), &format!("--{}", key.replace('_', "-")));
+        }
+    }
+
+    pub(super) fn set(&mut self, key: &str, value: Value, origin: &str) {
+        // A lone string is a list of one, and a whole number is a fine fraction.
+        let value = match (self.values.get(key), value) {
+            (Some(Value::Array(_)), Value::String(text)) => {
+                Value::Array(text.split(',').map(|it| Value::from(it.trim())).collect())
+            }
+            #[expect(clippy::cast_precision_loss, reason = "settings are small numbers")]
+            (Some(Value::Float(_)), Value::Integer(number)) => Value::Float(number as f64),
+            (_, value) => value,
+        };
+        self.values.insert(key.to_owned(), value);
+        self.origins.insert(key.to_owned(), origin.to_owned());
+    }
+
+    fn similar(&self, key: &str) -> String {
+        let folded = key.replace('-', "_");
+        let found = self
+            .values
+            .keys()
+            .find(|known| **known == folded || known.starts_with(&folded));
+        found.map_or_else(String::new, |known| format!(": did you mean '{known}'?"))
+    }
+
+    /// Checks everything.
+    pub fn finish(self) -> Result<Settings, BadSettings> {
+        let origin = |key: &str| {
+            let origin = self.origins.get(key);
+            origin.map_or_else(
+                || key.to_owned(),
+                |origin| {
+                    if origin.starts_with("--") {
+                        origin.clone()
+                    } else {
+                        format!("{key} (from {origin})")
+                    }
+                },
+            )
+        };
+        let mut settings: Settings = serde_path_to_error::deserialize(nest(self.values.clone()))
+            .map_err(|error| {
+                let path = error.path().to_string();
+                let key = path.split('[').next().unwrap_or_default().to_owned();
+                BadSettings::one(format!(
+                    "{}: {}",
+                    origin(&key),
+                    error.into_inner().message()
+                ))
+            })?;
+        dedupe(&mut settings.models);
+        dedupe(&mut settings.prompts);
+        let problems: Vec<String> = settings
+            .problems()
+            .into_iter()
+            .map(|(key, message)| format!("{} {message}", origin(&key)))
+            .collect();
+        if problems.is_empty() {
+            Ok(settings)
+        } else {
+            Err(BadSettings(problems))
+        }
+    }
+}
+
+/// One table of keys: what is in a table `[gate]` gets keys such as `gate.margin`.
+pub(super) fn flatten(table: Table) -> Table {
+    let mut flat = Table::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => flat.extend(
+                inner
+                    .into_iter()
+                    .map(|(name, value)| (format!("{key}.{name}"), value)),
+            ),
+            value => {
+                flat.insert(key, value);
+            }
+        }
+    }
+    flat
+}
+
+/// The opposite of [`flatten`].
+fn nest(flat: Table) -> Table {
+    let mut table = Table::new();
+    for (key, value) in flat {
+        let Some((outer, name)) = key.split_once('.') else {
+            table.insert(key, value);
+            continue;
+        };
+        let inner = table
+            .entry(outer)
+            .or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(inner) = inner {
+            inner.insert(name.to_owned(), value);
+        }
+    }
+    table
+}
+
+fn dedupe(items: &mut Vec<String>) {
+    let mut seen = std::collections::BTreeSet::new();
+    items.retain(|item| seen.insert(item.clone()));
+}
+
+fn from_text(like: &Value, text: &str) -> Option<Value> {
+    match like {
+        Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+        Value::Float(_) => text.trim().parse().ok().map(Value::Float),
+        Value::Boolean(_) => match text.trim() {
+            "1" | "true" | "yes" => Some(Value::Boolean(true)),
+            "0" | "false" | "no" => Some(Value::Boolean(false)),
+            _ => None,
+        },
+        _ => Some(Value::from(text)),
+    }
+}
+
+fn kind_of(like: &Value) -> &'static str {
+    match like {
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        _ => "a text",
+    }
+}
