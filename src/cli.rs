@@ -305,6 +305,9 @@ pub enum Judge {
         /// The judging model; ids as in collect
         #[arg(long, value_name = "MODEL")]
         judge: String,
+        /// Leave the task's calibration cases out
+        #[arg(long)]
+        no_anchors: bool,
         #[command(flatten)]
         spending: SpendingFlags,
         #[command(flatten)]

@@ -1,5 +1,6 @@
 //! `assize demo`: the main job on embedded defaults.
 
+use assize_domain::anchor::Anchors;
 use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::{CompareOptions, compare};
@@ -45,6 +46,8 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
             session,
             &args.experiment,
             EMBEDDED_DEFAULT,
+            // A judge that is noise is not worth calibrating.
+            Anchors::default(),
             &SpendingFlags::default(),
             &ProviderFlags::default(),
             &stop,

@@ -64,9 +64,13 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
         Judge::Auto {
             experiment,
             judge,
+            no_anchors,
             spending,
             provider,
-        } => auto::run(session, experiment, judge, spending, provider),
+        } => {
+            let anchors = anchors(session, *no_anchors)?;
+            auto::run(session, experiment, judge, anchors, spending, provider)
+        }
         Judge::Desk(args) => super::doors::desk::run(session, args),
         Judge::Agent(args) => super::doors::headless::run(session, args),
         Judge::Status { experiment, delta } => status::run(session, experiment, *delta),

@@ -1,5 +1,6 @@
 //! `assize collect --adaptive`: halving, round by round, and what comes after it.
 
+use assize_domain::anchor::Anchors;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
 use assize_pipeline::collect::Collection;
@@ -33,6 +34,8 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
             session,
             experiment,
             judge,
+            // Rounds only nominate; the gate decides on what is judged afterwards.
+            Anchors::default(),
             &SpendingFlags::default(),
             &args.provider,
             &stop,

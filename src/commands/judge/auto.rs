@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use assize_domain::anchor::Anchors;
 use assize_domain::judge::Judge;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
@@ -25,11 +26,12 @@ pub fn run(
     session: &Session,
     experiment: &str,
     judge: &str,
+    anchors: Anchors,
     spending: &SpendingFlags,
     flags: &ProviderFlags,
 ) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, spending, flags, &stop)?;
+    let summary = judge_automatically(session, experiment, judge, anchors, spending, flags, &stop)?;
     if session.output.json {
         session.output.json_line(&summary)?;
     }
@@ -49,6 +51,11 @@ pub fn run(
             "Stopped before --max-cost would be passed; the rest stays pending. The same command with \
              a higher cap goes on from here.",
         );
+        return Ok(Exit::Refused);
+    }
+    if let (true, Some(sitting)) = (summary.is_quarantined(), &summary.sitting) {
+        let shift = summary.drift.map_or(0.0, |drift| drift.mean_shift);
+        session.output.say(&super::quarantined(sitting, shift));
         return Ok(Exit::Refused);
     }
     if summary.left_pending > 0 {
@@ -71,7 +78,7 @@ fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary)
     };
     let sat = Sat {
         experiment,
-        sitting: None,
+        sitting: summary.sitting.as_deref(),
         judge: &judge,
         judged: summary.verdicts,
         left: summary.left_pending,
@@ -105,6 +112,7 @@ pub fn judge_automatically(
     session: &Session,
     experiment: &str,
     judge: &str,
+    anchors: Anchors,
     spending: &SpendingFlags,
     flags: &ProviderFlags,
     stop: &AtomicBool,
@@ -122,6 +130,7 @@ pub fn judge_automatically(
     let judge = AutoJudge {
         store: store.as_ref(),
         experiment,
+        anchors,
         model: &model,
         guard: &guard,
         jobs: settings.jobs,

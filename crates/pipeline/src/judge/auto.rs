@@ -20,6 +20,7 @@ use assize_providers::{Provider, ProviderError};
 use assize_store::Tracking;
 use assize_store::queue::{Closing, LeaseRequest, Leased};
 
+use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
 use super::{Entropy, draw, rubric_of};
 use crate::gate::Sized;
@@ -45,6 +46,8 @@ const EMBEDDED_BATCH: usize = 16;
 pub struct AutoJudge<'a> {
     pub store: &'a dyn Tracking,
     pub experiment: &'a str,
+    /// The task's calibration cases, which are left out where the rubric is not theirs.
+    pub anchors: Anchors,
     /// The judging model; admitted by the size gate where it holds weights here.
     pub model: &'a Sized,
     pub guard: &'a Guard,
@@ -65,6 +68,8 @@ pub struct AutoJudge<'a> {
 /// How judging went.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct AutoSummary {
+    /// The sitting's id; none where nothing waited.
+    pub sitting: Option<String>,
     /// Runs judged wholly now.
     pub judged: u64,
     /// Runs that stay pending, because of a candidate that could not be judged.
@@ -86,6 +91,16 @@ pub struct AutoSummary {
     pub gave_up: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// What the calibration cases say about this sitting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+}
+
+impl AutoSummary {
+    /// Whether the judge has drifted, so that this sitting's verdicts do not count.
+    pub fn is_quarantined(&self) -> bool {
+        self.drift.is_some_and(|drift| drift.alarm)
+    }
 }
 
 /// How far it has come.
@@ -115,6 +130,7 @@ impl AutoJudge<'_> {
             id: sitting_id(&now.rfc3339, self.entropy)?,
             experiment: self.experiment.to_owned(),
             tier: Tier::Auto,
+            anchors: self.anchors.clone().only_under(&newest.rubric.sha256),
             rubric: newest.rubric,
             opened_at: now.rfc3339,
             seed: self.seed,
@@ -122,20 +138,15 @@ impl AutoJudge<'_> {
             runs: Vec::new(),
             judge: Some(self.judge()),
             copies: 1,
-            anchors: Anchors::default(),
             inclusion: Vec::new(),
         };
         self.store.sitting_open(&sitting)?;
         let summary = self.sit(&sitting, &rubric, progress);
-        let closing = Closing {
-            state: SittingState::Closed,
-            at: (self.now)().rfc3339,
-            judge: Some(self.judge()),
-            drift: None,
-        };
-        let closed = self.store.sitting_close(&sitting.id, &closing);
-        let summary = summary?;
-        closed?;
+        let (judge, at) = (self.judge(), (self.now)().rfc3339);
+        let ended = drift::close(self.store, &sitting, &judge, &rubric, &at, true);
+        let mut summary = summary?;
+        summary.drift = ended?.drift;
+        summary.sitting = Some(sitting.id);
         Ok(summary)
     }
 

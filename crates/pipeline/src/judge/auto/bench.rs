@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Usage, Verdict, VerdictFile};
 use assize_store::queue::{Handed, Leased};
 use assize_store::{PendingRun, StoreError};
@@ -119,6 +120,7 @@ impl<'a> Bench<'a> {
     ) -> Result<AutoSummary> {
         let mut desk = Desk::new();
         self.hand_out(first, &work, &mut desk)?;
+        self.give(self.anchors(), &work, &mut desk);
         while desk.in_flight > 0 {
             match answers.recv_timeout(HAND_IN_EVERY) {
                 Ok(outcomes) => {
@@ -172,11 +174,30 @@ impl<'a> Bench<'a> {
         };
         let mut waiting = Vec::new();
         for run in leased.runs {
-            let pending = pending_of(run)?;
-            if let Some(run_id) = pending.first().map(|case| Arc::clone(&case.run_id)) {
-                desk.runs.entry(run_id).or_default().waiting += pending.len();
-            }
-            waiting.extend(pending);
+            waiting.extend(pending_of(run)?);
+        }
+        self.give(waiting, work, desk);
+        Ok(())
+    }
+
+    /// The sitting's calibration cases, which look like all others.
+    fn anchors(&self) -> Vec<Pending> {
+        let run_id = Arc::<str>::from(ANCHORS);
+        let anchors = (0..).zip(&self.asker.sitting.anchors.cases);
+        let pending = anchors.map(|(index, anchor)| Pending {
+            run_id: Arc::clone(&run_id),
+            index,
+            text: anchor.candidate.clone(),
+            flags: anchor.flags.clone(),
+            context: Arc::new(anchor.context.clone()),
+        });
+        pending.collect()
+    }
+
+    fn give(&self, waiting: Vec<Pending>, work: &Sender<Vec<Pending>>, desk: &mut Desk) {
+        for case in &waiting {
+            let run_id = Arc::clone(&case.run_id);
+            desk.runs.entry(run_id).or_default().waiting += 1;
         }
         let open = desk
             .runs
@@ -191,7 +212,6 @@ impl<'a> Bench<'a> {
                 desk.in_flight += 1;
             }
         }
-        Ok(())
     }
 
     fn take(&self, outcome: Outcome, desk: &mut Desk) {
@@ -252,15 +272,16 @@ impl<'a> Bench<'a> {
         let now = (self.judge.now)();
         let mut files = BTreeMap::new();
         for (run_id, mut run) in desk.complete.drain(..) {
-            if run.failed || run.waiting > 0 {
-                desk.summary.left_pending += 1;
-            } else {
-                desk.summary.judged += 1;
+            // Anchors belong to the sitting, and nothing of them waits.
+            if run_id.as_ref() != ANCHORS {
+                let is_whole = !run.failed && run.waiting == 0;
+                desk.summary.judged += u64::from(is_whole);
+                desk.summary.left_pending += u64::from(!is_whole);
+                desk.summary.verdicts += run.verdicts.len() as u64;
             }
             if run.verdicts.is_empty() {
                 continue;
             }
-            desk.summary.verdicts += run.verdicts.len() as u64;
             run.verdicts.sort_by_key(|verdict| verdict.candidate);
             let file = VerdictFile {
                 sitting: self.asker.sitting.id.clone(),
