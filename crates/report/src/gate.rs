@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn a_near_miss_can_be_told_from_a_hit() {
+        use Quantity::{Coefficient, Count, P, Points, Share};
+        use Relation::{Above, AtLeast, AtMost};
         let shown = |quantity, relation, figure, threshold| {
             let (figure, needs) = numbers(&check(quantity, relation, figure, threshold));
             format!("{figure} {needs}")
         };
-        use Quantity::{Coefficient, Count, P, Points, Share};
-        use Relation::{Above, AtLeast, AtMost};
         assert_eq!(shown(Points, AtLeast, 0.4996, 0.5), "+0.4996 ≥ +0.5000");
         assert_eq!(shown(Points, AtLeast, 0.5, 0.5), "+0.50 ≥ +0.50");
         assert_eq!(shown(Points, Above, -0.2, 0.0), "−0.20 > 0");
