@@ -289,3 +289,33 @@ fn tiers_have_queues_of_their_own() {
     let counts = store.judging_counts("e").expect("counts");
     assert_eq!((counts.auto_pending, counts.expert_pending), (0, 6));
 }
+
+#[test]
+fn a_file_leaves_out_what_a_judge_at_work_holds() {
+    const CENTURY_MS: i64 = 100 * 365 * 86_400_000;
+    let scratch = Scratch::collected(2, 2);
+    let export = "judge export --experiment e --out judge.json --no-anchors";
+    let options = SitOptions {
+        lease_ms: CENTURY_MS,
+        ..sit("ann")
+    };
+    let mut queue = open(&scratch.store(), options, &at(0));
+    queue.next(1, &at(1)).expect("cases");
+    let said = scratch.ok(export);
+    assert!(
+        said.stderr.contains("6 pending runs are left out"),
+        "{said}"
+    );
+    let cases = scratch.read_json("judge.json")["cases"].clone();
+    assert_eq!(cases.as_array().map(Vec::len), Some(12));
+    queue.next(24, &at(2)).expect("cases");
+    let refused = scratch.fails(2, export);
+    assert!(
+        refused.stderr.contains("in the hands of judges"),
+        "{refused}"
+    );
+    queue.finish(&at(3)).expect("it ends");
+    scratch.ok(export);
+    let cases = scratch.read_json("judge.json")["cases"].clone();
+    assert_eq!(cases.as_array().map(Vec::len), Some(24));
+}

@@ -13,7 +13,7 @@ use assize_domain::task::Task;
 use assize_pipeline::judge::queue::SitOptions;
 use desk::{at, open, scored, sit, submission};
 use serde_json::{Value, json};
-use support::{Scratch, score_all};
+use support::{Scratch, score_all, script};
 
 /// The known scores of the built-in anchors, by their texts.
 fn known() -> BTreeMap<String, BTreeMap<String, Value>> {
@@ -343,4 +343,40 @@ fn spot_checks_are_drawn_recorded_and_estimated() {
     for shown in ["κ quad", "r(length)", "both tiers", "Sittings"] {
         assert!(page.contains(shown), "{shown}\n{page}");
     }
+}
+
+#[test]
+fn an_automatic_judge_that_changes_is_quarantined() {
+    let scratch = Scratch::new();
+    let scripted = |score: u32| {
+        let verdict = format!(
+            "{{\"reason\":\"r\",\"relevance\":{score},\"actionability\":{score},\"tone\":{score}}}"
+        );
+        script(&[("a", &["Walk now."]), ("judge", &[&verdict])])
+    };
+    scratch.write("script.json", &scripted(4));
+    let collect = "collect --models scripted:a --script script.json --experiment e --n-tips 1";
+    let auto = "judge auto --experiment e --judge scripted:judge --script script.json --json";
+    scratch.ok(&format!("{collect} --n-scenarios 4"));
+    let first = scratch.ok(auto).json();
+    assert_eq!(
+        (&first["judged"], &first["verdicts"]),
+        (&json!(12), &json!(12))
+    );
+    assert_eq!(first["drift"]["anchors"], 16);
+    assert_eq!(first["drift"]["alarm"], false);
+    let board = scratch.board("e");
+    assert_eq!(board["rows"][0]["candidates"], 4, "anchors are not there");
+    scratch.write("script.json", &scripted(1));
+    scratch.ok(collect);
+    let second = scratch.fails(3, auto);
+    assert_eq!(second.json()["drift"]["alarm"], true);
+    assert!(second.stderr.contains("Quarantined"), "{second}");
+    let status = scratch.ok("judge status --experiment e --json").json();
+    assert_eq!(status["auto"]["pending"], 12);
+    let without = scratch.ok(&format!("{auto} --no-anchors")).json();
+    assert_eq!(
+        (&without["judged"], without.get("drift")),
+        (&json!(12), None)
+    );
 }

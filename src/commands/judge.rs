@@ -94,7 +94,7 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
     let exported = export::export(
         store.as_ref(),
         options,
-        &environment::now_rfc3339(),
+        &environment::now(),
         environment::entropy,
     )?;
     let Some(export) = exported else {
@@ -131,6 +131,12 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         session.output.say(&format!(
             "{} runs wait under an older rubric; export again once these are judged.",
             export.left_under_other_rubrics
+        ));
+    }
+    if export.held > 0 {
+        session.output.say(&format!(
+            "{} pending runs are left out: judges at work hold them.",
+            export.held
         ));
     }
     session.output.say(&format!(

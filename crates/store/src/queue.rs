@@ -86,6 +86,8 @@ pub struct SittingRecord {
     pub sitting: Sitting,
     pub state: SittingState,
     pub closed_at: Option<String>,
+    /// Until when its leases are good, in Unix milliseconds; 0 where it took none.
+    pub lives_until_ms: i64,
     /// Who sat, as far as it is known.
     pub judge: Option<Judge>,
     /// What the anchors said when it closed, as JSON.

@@ -12,14 +12,14 @@ use assize_domain::judge::Tier;
 use assize_domain::judge_file::{self, Case};
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, param};
-use assize_domain::sitting::{Inclusion, Sitting, case_id};
+use assize_domain::sitting::{Inclusion, Sitting, SittingState, case_id};
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
 use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
 use serde_json::{Map, Value};
 
 use super::{Entropy, anchors, artifact_parse, draw, ratings, rubric_of, spot_check};
-use crate::{PipelineError, Result};
+use crate::{Now, PipelineError, Result};
 
 /// What to export.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +48,8 @@ pub struct Export {
     pub cases: usize,
     /// Pending runs under older rubrics, which need a file of their own.
     pub left_under_other_rubrics: usize,
+    /// Pending runs that a judge at work holds.
+    pub held: usize,
     /// Numbers of the sitting's runs, by scenario.
     scenarios: Vec<Vec<usize>>,
 }
@@ -65,7 +67,7 @@ struct Waiting {
 pub fn export(
     store: &dyn Tracking,
     options: &ExportOptions,
-    now: &str,
+    now: &Now,
     entropy: Entropy,
 ) -> Result<Option<Export>> {
     let tier = Tier::Expert;
@@ -80,8 +82,15 @@ pub fn export(
         inclusion = spot_cases(store, options, seed)?;
         drawn_runs(store, &options.experiment, &inclusion)?
     } else {
-        pending_runs(store, options, tier)?
+        pending_runs(store, options, tier, now)?
     };
+    if chosen.runs.is_empty() && chosen.held > 0 {
+        return Err(PipelineError::Invalid(format!(
+            "everything that is pending in {} is in the hands of judges at work ({} runs): wait \
+             until they are done, see assize judge status --experiment {}",
+            options.experiment, chosen.held, options.experiment
+        )));
+    }
     let (Some(first), Some(rubric_ref)) = (chosen.runs.first(), chosen.rubric.take()) else {
         return Ok(None);
     };
@@ -92,11 +101,11 @@ pub fn export(
         by_scenario.entry(run.scenario).or_default().push(number);
     }
     let sitting = Sitting {
-        id: sitting_id(now, entropy)?,
+        id: sitting_id(&now.rfc3339, entropy)?,
         experiment: options.experiment.clone(),
         tier,
         rubric: rubric_ref,
-        opened_at: now.to_owned(),
+        opened_at: now.rfc3339.clone(),
         seed,
         salt: hex(&draw(entropy)?),
         runs: runs.into_iter().map(|run| (run.run_id, run.open)).collect(),
@@ -112,6 +121,7 @@ pub fn export(
         sitting,
         rubric,
         left_under_other_rubrics,
+        held: chosen.held,
         scenarios: by_scenario.into_values().collect(),
     }))
 }
@@ -121,17 +131,30 @@ struct Chosen {
     runs: Vec<Waiting>,
     rubric: Option<RubricRef>,
     left_under_other_rubrics: usize,
+    held: usize,
 }
 
-/// What waits for the tier, under one rubric: the newest that anything waits under.
-fn pending_runs(store: &dyn Tracking, options: &ExportOptions, tier: Tier) -> Result<Chosen> {
+/// What waits for the tier, under one rubric: the newest that anything waits under. Scenarios
+/// that a judge at work holds are theirs.
+fn pending_runs(
+    store: &dyn Tracking,
+    options: &ExportOptions,
+    tier: Tier,
+    now: &Now,
+) -> Result<Chosen> {
     let mut runs = Vec::new();
     let (mut scenarios, mut rubrics) = (Names::default(), Vec::new());
     let query = PendingQuery {
         tier,
         judge_kind: options.judge_kind.clone(),
     };
+    let theirs = held_scenarios(store, &options.experiment, tier, now)?;
+    let mut held = 0;
     store.pending_each(&options.experiment, &query, &mut |run| {
+        if theirs.contains(&run.scenario) {
+            held += 1;
+            return Ok(());
+        }
         runs.push(Waiting {
             scenario: scenarios.number(&run.scenario),
             rubric: number_of(&mut rubrics, &run.rubric),
@@ -147,7 +170,26 @@ fn pending_runs(store: &dyn Tracking, options: &ExportOptions, tier: Tier) -> Re
         left_under_other_rubrics: pending - runs.len(),
         runs: limit(runs, options.limit),
         rubric: rubrics.into_iter().nth(newest),
+        held,
     })
+}
+
+/// The scenarios of which a live sitting at the queue holds a run.
+fn held_scenarios(
+    store: &dyn Tracking,
+    experiment: &str,
+    tier: Tier,
+    now: &Now,
+) -> Result<BTreeSet<String>> {
+    let mut held = BTreeSet::new();
+    for record in store.sitting_list(experiment)? {
+        let is_live = record.state == SittingState::Open && record.lives_until_ms > now.ms;
+        if is_live && record.sitting.tier == tier {
+            let runs = store.lease_held(&record.sitting.id)?;
+            held.extend(runs.into_iter().map(|it| it.run.scenario));
+        }
+    }
+    Ok(held)
 }
 
 fn spot_cases(store: &dyn Tracking, options: &ExportOptions, seed: u64) -> Result<Vec<Inclusion>> {
@@ -182,6 +224,7 @@ fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Re
         runs,
         rubric: store.rubric_list(experiment)?.pop().map(|it| it.rubric),
         left_under_other_rubrics: 0,
+        held: 0,
     })
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting
 }
 
 /// The columns of a record, in the order in which [`read`] takes them.
-const COLUMNS: &str = "record, state, closed_at, judge, drift";
+const COLUMNS: &str = "record, state, closed_at, judge, drift, lives_until";
 
 /// A sitting with what has become of it.
 pub(crate) fn sitting_record(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
@@ -108,6 +108,7 @@ fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
         closed_at: row.get(2)?,
         judge: judge.or_else(|| sitting.judge.clone()),
         drift: row.get(4)?,
+        lives_until_ms: row.get(5)?,
         anchor_files: anchor_verdicts(conn, &sitting.id)?,
         sitting,
     })
