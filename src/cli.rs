@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod doors;
+mod judge;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
+pub use judge::{Judge, SpendingFlags};
 pub mod verdicts;
 
 /// Which (model, prompt) pair to ship, and the proof.
@@ -236,104 +238,6 @@ pub struct Collect {
     pub dry_run: bool,
     #[command(flatten)]
     pub provider: ProviderFlags,
-}
-
-const AUTO_EXAMPLES: &str = "Examples:
-  assize judge auto --experiment tip-bench --judge openai:haiku --base-url http://localhost:4000/v1 -j 16 --max-cost 2
-  assize judge auto --experiment tip-bench --judge ollama:qwen2.5:3b
-  assize judge auto --experiment tip-bench --judge embedded:smollm2-135m
-
-The same command again judges only what is missing. It ends with 3 where --max-cost stopped it,
-and with 4 where answers could not be used and cases stay pending.";
-
-/// What an automatic judge may cost.
-#[derive(Debug, Default, Args)]
-pub struct SpendingFlags {
-    /// Stop before this sitting costs more, in US dollars [default: no cap]
-    #[arg(long, value_name = "USD")]
-    pub max_cost: Option<f64>,
-    /// What a million tokens cost, for endpoints that do not report costs
-    #[arg(long, value_name = "IN,OUT")]
-    pub price_per_mtok: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Judge {
-    /// Write pending cases as a blind judge file
-    Export {
-        #[arg(long)]
-        experiment: String,
-        /// Where to write; - for stdout
-        #[arg(long, short)]
-        out: PathBuf,
-        /// At most so many cases, rounded up to whole scenarios
-        #[arg(long, default_value_t = 0, value_name = "N")]
-        limit: usize,
-        /// Only runs that wait on this kind's desk [default: every kind]
-        #[arg(long, value_name = "KIND")]
-        judge_kind: Option<String>,
-        /// Determines the order of cases [default: random]
-        #[arg(long, value_name = "N")]
-        seed: Option<u64>,
-        /// Leave the task's calibration cases out
-        #[arg(long)]
-        no_anchors: bool,
-        /// Draw from what only automatic judges have scored, with known probabilities (about
-        /// --limit cases, else 30)
-        #[arg(long)]
-        spot_check: bool,
-    },
-    /// Write the scores of a judge file: all of it or nothing
-    Apply {
-        /// The filled file; - for stdin
-        file: PathBuf,
-        /// Who judged: human, claude-code, … (people and agents are experts, others automatic)
-        #[arg(long, value_name = "KIND")]
-        judge_kind: Option<String>,
-        /// The judge's name
-        #[arg(long, value_name = "NAME")]
-        judged_by: Option<String>,
-        /// Take the scored cases and leave the rest pending
-        #[arg(long)]
-        partial: bool,
-    },
-    /// Let a model score what the automatic tier has not seen
-    #[command(after_help = AUTO_EXAMPLES)]
-    Auto {
-        #[arg(long)]
-        experiment: String,
-        /// The judging model; ids as in collect
-        #[arg(long, value_name = "MODEL")]
-        judge: String,
-        /// Leave the task's calibration cases out
-        #[arg(long)]
-        no_anchors: bool,
-        #[command(flatten)]
-        spending: SpendingFlags,
-        #[command(flatten)]
-        provider: Box<ProviderFlags>,
-    },
-    /// Judge at a desk in the terminal
-    Desk(Desk),
-    /// Let an agent's command line judge, with nobody at the keyboard
-    Agent(Headless),
-    /// How far judging has come, and how far the judges agree
-    Status {
-        #[arg(long)]
-        experiment: String,
-        /// List where an automatic judge and the experts differ by more than this many points
-        #[arg(long, value_name = "POINTS", default_value_t = 3.0)]
-        delta: f64,
-    },
-    /// Correct a verdict; the old one stays in the history
-    Amend(verdicts::Amend),
-    /// Make runs pending again, for example under a new rubric
-    Reopen(verdicts::Reopen),
-    /// Lift the quarantine of a sitting whose judge had drifted: its verdicts count again
-    Release {
-        /// The sitting's id, as judge status shows it
-        sitting: String,
-    },
 }
 
 #[derive(Debug, Args)]
