@@ -62,6 +62,11 @@ impl KnownCases {
         self.cases.extend(key(id).map(|key| (key, known)));
     }
 
+    /// Takes in what somebody else gathered.
+    pub fn merge(&mut self, more: Self) {
+        self.cases.extend(more.cases);
+    }
+
     /// A case whose run was deleted: it is passed over.
     pub fn add_gone(&mut self, id: &str) {
         let known = KnownCase {

@@ -6,6 +6,7 @@
 //! out is read from the store in the store's order and held as hashes.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Judge;
@@ -239,10 +240,32 @@ impl Bundle<'_> {
     }
 }
 
-/// Everything that the sitting handed out, and the cases whose run was deleted since.
+/// Everything that the sitting handed out, and the cases whose run was deleted since. Two
+/// threads share the work.
 fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
+    let half = sitting.runs.len() / 2;
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| cases_of(store, sitting, 0..half));
+        let second = cases_of(store, sitting, half..sitting.runs.len());
+        (first.join(), second)
+    });
+    let mut known = second?;
+    known.merge(first.map_err(|_| {
+        PipelineError::Invalid("reading the cases stopped halfway: apply again".to_owned())
+    })??);
+    let behind = u32::try_from(sitting.runs.len()).unwrap_or(u32::MAX);
+    for (place, anchor) in (0..).zip(&sitting.anchors.cases) {
+        let id = sitting.case_id(ANCHORS, place);
+        known.add(&id, behind, place, &anchor.candidate, &anchor.context);
+    }
+    Ok(known)
+}
+
+/// The cases of these of the sitting's runs.
+fn cases_of(store: &dyn Tracking, sitting: &Sitting, runs: Range<usize>) -> Result<KnownCases> {
     let mut known = KnownCases::default();
-    for (number, (run_id, handed_out)) in sitting.runs.iter().enumerate() {
+    for number in runs {
+        let (run_id, handed_out) = &sitting.runs[number];
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let id_of = |index: u32| case_id(&sitting.salt, run_id, index);
         let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
@@ -270,11 +293,6 @@ fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
                 known.add(&id_of(index), number, index, text, &context);
             }
         }
-    }
-    let behind = u32::try_from(sitting.runs.len()).unwrap_or(u32::MAX);
-    for (place, anchor) in (0..).zip(&sitting.anchors.cases) {
-        let id = sitting.case_id(ANCHORS, place);
-        known.add(&id, behind, place, &anchor.candidate, &anchor.context);
     }
     Ok(known)
 }

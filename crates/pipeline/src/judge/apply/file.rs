@@ -34,7 +34,8 @@ type Read<T> = std::result::Result<T, FileProblem>;
 pub(super) type VisitCase<'a> = &'a mut dyn FnMut(usize, &Value) -> bool;
 
 impl<'a> Source<'a> {
-    fn open(self) -> Result<Box<dyn BufRead + 'a>> {
+    /// One buffer outside, so that the parser's reading of single bytes is not a call each.
+    fn open(self) -> Result<BufReader<Box<dyn io::Read + 'a>>> {
         let unreadable = |error: io::Error| PipelineError::File {
             path: match self {
                 Self::Text(_) => "the judge file".to_owned(),
@@ -42,13 +43,11 @@ impl<'a> Source<'a> {
             },
             reason: error.to_string(),
         };
-        let mut reader: Box<dyn BufRead + 'a> = match self {
+        let content: Box<dyn io::Read + 'a> = match self {
             Self::Text(text) => Box::new(text.as_bytes()),
-            Self::File(path) => {
-                let file = File::open(path).map_err(unreadable)?;
-                Box::new(BufReader::with_capacity(BUFFER_BYTES, file))
-            }
+            Self::File(path) => Box::new(File::open(path).map_err(unreadable)?),
         };
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, content);
         let marked = reader
             .fill_buf()
             .map_err(unreadable)?
