@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use assize_domain::judge_file::check::FilledHead;
 use assize_domain::judge_file::{self, FileProblem};
@@ -14,6 +15,9 @@ use serde_json::Value;
 
 use crate::{PipelineError, Result};
 
+/// Cases that travel together, and how many such batches may wait.
+const BATCH: usize = 128;
+const BATCHES_AHEAD: usize = 4;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Some editors put it before the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -58,20 +62,47 @@ impl<'a> Source<'a> {
         Ok(reader)
     }
 
-    /// Visits every case; `false` where the file has no list of them.
+    /// Visits every case; `false` where the file has no list of them. One thread parses, this
+    /// one visits; a few batches of cases are on their way at most.
     pub(super) fn cases_each(self, visit: VisitCase<'_>) -> Result<Read<bool>> {
+        std::thread::scope(|scope| {
+            let (batches, parsed) = sync_channel(BATCHES_AHEAD);
+            let parsing = scope.spawn(move || self.parse(&batches));
+            let mut position = 0;
+            'cases: for batch in parsed {
+                for case in &batch {
+                    if !visit(position, case) {
+                        break 'cases;
+                    }
+                    position += 1;
+                }
+            }
+            parsing.join().unwrap_or_else(|_| {
+                let message = "reading the judge file stopped halfway: apply it again";
+                Err(PipelineError::Invalid(message.to_owned()))
+            })
+        })
+    }
+
+    /// Hands all cases on, until nobody takes them any more.
+    fn parse(self, batches: &SyncSender<Vec<Value>>) -> Result<Read<bool>> {
         let mut stopped = false;
         let mut found = false;
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut reader = serde_json::Deserializer::from_reader(self.open()?);
         let seed = Whole {
-            visit: &mut |position, case| {
-                let more = visit(position, case);
-                stopped |= !more;
-                more
+            take: &mut |case| {
+                batch.push(case);
+                if batch.len() == BATCH {
+                    let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                    stopped = batches.send(full).is_err();
+                }
+                !stopped
             },
             found: &mut found,
         };
-        let mut reader = serde_json::Deserializer::from_reader(self.open()?);
         let read = seed.deserialize(&mut reader).and_then(|()| reader.end());
+        let _ = batches.send(batch);
         Ok(match read {
             Err(error) if !stopped => Err(broken(&error)),
             _ => Ok(found),
@@ -158,8 +189,11 @@ impl<'de> Visitor<'de> for Head<'_> {
     }
 }
 
+/// Takes a case; `false` ends the reading.
+type TakeCase<'a> = &'a mut dyn FnMut(Value) -> bool;
+
 struct Whole<'a, 'v> {
-    visit: VisitCase<'v>,
+    take: TakeCase<'v>,
     found: &'a mut bool,
 }
 
@@ -188,7 +222,7 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
             } else if *self.found {
                 return Err(A::Error::custom("there are two lists of cases"));
             } else {
-                *self.found = map.next_value_seed(Cases(&mut *self.visit))?;
+                *self.found = map.next_value_seed(Cases(&mut *self.take))?;
             }
         }
         Ok(())
@@ -196,7 +230,7 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
 }
 
 /// The list of cases; `false` where it is something else.
-struct Cases<'v>(VisitCase<'v>);
+struct Cases<'v>(TakeCase<'v>);
 
 impl<'de> DeserializeSeed<'de> for Cases<'_> {
     type Value = bool;
@@ -217,12 +251,10 @@ impl<'de> Visitor<'de> for Cases<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<bool, A::Error> {
-        let mut position = 0;
         while let Some(case) = seq.next_element::<Value>()? {
-            if !(self.0)(position, &case) {
+            if !(self.0)(case) {
                 return Err(A::Error::custom(ENOUGH));
             }
-            position += 1;
         }
         Ok(true)
     }
