@@ -380,3 +380,42 @@ fn an_automatic_judge_that_changes_is_quarantined() {
         (&json!(12), None)
     );
 }
+
+#[test]
+fn the_same_file_again_leaves_a_released_sitting_and_its_judge_alone() {
+    let scratch = Scratch::collected(4, 1);
+    sitting(&scratch, 2, 3);
+    let status = || scratch.ok("judge status --experiment e --json").json();
+    let record = |status: &Value| status["sittings"][0].clone();
+    let id = record(&status())["sitting"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    scratch.ok(&format!("judge release {id}"));
+    let before = status();
+    scratch.ok("judge apply judge.json --judge-kind human --judged-by other");
+    assert_eq!(record(&status()), record(&before));
+    assert_eq!(status()["expert"], before["expert"]);
+}
+
+#[test]
+fn a_headless_agent_that_drifts_is_told() {
+    let scratch = Scratch::collected(4, 1);
+    scratch.write(
+        "fives.py",
+        "import json, sys\nfile = json.load(sys.stdin)\nfor case in file['cases']:\n    \
+         case['scores'].update(relevance=5, actionability=5, tone=5)\nprint(json.dumps(file))\n",
+    );
+    let refused = scratch.fails(
+        3,
+        &[
+            "judge",
+            "agent",
+            "--experiment",
+            "e",
+            "--cmd",
+            "python3 fives.py",
+        ],
+    );
+    assert!(refused.stderr.contains("Quarantined"), "{refused}");
+}

@@ -1,7 +1,7 @@
 //! The leaderboard as `JUnit` XML, which every CI system reads.
 //!
-//! One `<testcase>` a pair, a `<failure>` where the check fails it, `<skipped/>` where others were
-//! named. Only the elements and attributes that the readers of Jenkins, `GitLab` and `GitHub`'s
+//! One `<testcase>` a pair, a `<failure>` where the check fails it, `<skipped/>` where the
+//! pair does not count. Only the elements and attributes that the readers of Jenkins, `GitLab` and `GitHub`'s
 //! reporters have in common are used. Characters that XML cannot hold are replaced like hidden
 //! ones; everything else is escaped by [`Markup`].
 //!
@@ -85,7 +85,7 @@ fn case(page: &mut Markup, experiment: &str, board: &Leaderboard, row: &Row, out
         Outcome::Skipped => {
             page.empty(
                 "skipped",
-                &[("message", "another candidate was named".into())],
+                &[("message", "tried, and not what is shipped".into())],
             )
             .raw("\n");
         }

@@ -17,6 +17,7 @@ use assize_pipeline::judge::seat::{self, Seat};
 use super::{checked_judge, locks, sit_options, tell};
 use crate::Exit;
 use crate::cli::Desk;
+use crate::commands::judge;
 use crate::environment;
 use crate::session::Session;
 
@@ -70,10 +71,19 @@ fn leave(session: &Session, seat: Seat, ended: Ended) -> anyhow::Result<Exit> {
     if ended == Ended::Finished || (ended == Ended::Left && is_over) {
         let finished = seat.queue.finish(&environment::now())?;
         session.output.say(&format!(
-            "{} cases judged by {} in sitting {}, which is {}.\nNext: assize compare --experiment {}",
-            finished.done, finished.judge.name, finished.sitting, finished.state, finished.experiment
+            "{} cases judged by {} in sitting {}, which is {}.",
+            finished.done, finished.judge.name, finished.sitting, finished.state
         ));
         tell(session, &finished);
+        if finished.is_quarantined() {
+            let shift = finished.mean_shift();
+            session
+                .output
+                .say(&judge::quarantined(&finished.sitting, shift));
+            return Ok(Exit::Refused);
+        }
+        let next = format!("Next: assize compare --experiment {}", finished.experiment);
+        session.output.say(&next);
         return Ok(Exit::Done);
     }
     session.output.say(&format!(

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{checked_judge, kind_of_program, locks, sit_options, tell};
 use crate::Exit;
 use crate::cli::Headless;
+use crate::commands::judge;
 use crate::environment;
 use crate::output::progress::Counter;
 use crate::output::safe;
@@ -65,6 +66,7 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     }
     Ok(match &summary {
         it if it.interrupted => Exit::Interrupted,
+        _ if finished.as_ref().is_some_and(Finished::is_quarantined) => Exit::Refused,
         it if it.left_pending.is_empty() => Exit::Done,
         _ => Exit::CellsFailed,
     })
@@ -104,6 +106,8 @@ fn report(
     }
     let next = if summary.interrupted {
         "Interrupted; what was judged is kept. The same command continues.".to_owned()
+    } else if let Some(finished) = finished.filter(|it| it.is_quarantined()) {
+        judge::quarantined(&finished.sitting, finished.mean_shift())
     } else {
         format!("Next: assize compare --experiment {}", args.experiment)
     };

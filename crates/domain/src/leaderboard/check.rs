@@ -24,7 +24,7 @@ pub enum Outcome {
     Passed,
     /// Why, a sentence each.
     Failed(Vec<String>),
-    /// Others were named.
+    /// It does not count: it is neither named nor what the board says to ship.
     Skipped,
 }
 
@@ -36,8 +36,9 @@ impl Check {
 
     /// One outcome a row, in the board's order.
     pub fn outcomes(&self, board: &Leaderboard) -> Vec<Outcome> {
+        let counting = self.counting(board);
         let outcome = |row: &Row| {
-            if !self.candidates.is_empty() && !self.candidates.contains(&row.pair()) {
+            if !counting.contains(&row.pair()) {
                 return Outcome::Skipped;
             }
             let reasons: Vec<String> = [self.under(row), worse(row)]
@@ -58,12 +59,7 @@ impl Check {
         let mut objections = Vec::new();
         let winner = board.decision.as_ref().and_then(|it| it.winner.as_ref());
         if self.fail_under.is_some() || !self.candidates.is_empty() {
-            let shipped = winner.or(board.incumbent.as_ref()).cloned();
-            let counting = if self.candidates.is_empty() {
-                shipped.into_iter().collect()
-            } else {
-                self.candidates.clone()
-            };
+            let counting = self.counting(board);
             if counting.is_empty() {
                 objections.push("nothing is judged, so nothing can be checked".to_owned());
             }
@@ -82,6 +78,16 @@ impl Check {
             }
         }
         objections
+    }
+
+    /// The named candidates, else what the board says to ship.
+    fn counting(&self, board: &Leaderboard) -> Vec<Pair> {
+        if !self.candidates.is_empty() {
+            return self.candidates.clone();
+        }
+        let winner = board.decision.as_ref().and_then(|it| it.winner.as_ref());
+        let shipped = winner.or(board.incumbent.as_ref());
+        shipped.cloned().into_iter().collect()
     }
 
     fn objections_to(&self, board: &Leaderboard, pair: &Pair) -> Vec<String> {

@@ -12,6 +12,7 @@ use assize_domain::candidate::Candidate;
 use assize_domain::judge::Judge;
 use assize_domain::judge_file::FileProblem;
 use assize_domain::judge_file::check::{Checker, KnownCases, Scored};
+use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState, case_id};
 use assize_domain::verdict::{Verdict, VerdictFile};
@@ -132,10 +133,26 @@ pub fn apply(
     };
     let complete = checker.unscored == 0;
     applied.committed = commit(store, source, &mut checker, bundle)?;
-    let judge = &applied.judge;
-    let ended = drift::close(store, &sitting, judge, &rubric, now, complete)?;
+    let ended = close(store, &sitting, &applied, &rubric, now, complete)?;
     (applied.state, applied.drift) = (ended.state, ended.drift);
     Ok(applied)
+}
+
+/// Ends the sitting. Where the same file comes again, what was decided about it stands.
+fn close(
+    store: &dyn Tracking,
+    sitting: &Sitting,
+    applied: &Applied,
+    rubric: &Rubric,
+    now: &str,
+    complete: bool,
+) -> Result<drift::Ended> {
+    let record = store.sitting_record(&sitting.id)?;
+    let state = record.map_or(SittingState::Open, |it| it.state);
+    if state != SittingState::Open && applied.committed.runs_written == 0 {
+        return Ok(drift::Ended { state, drift: None });
+    }
+    drift::close(store, sitting, &applied.judge, rubric, now, complete)
 }
 
 /// The first run of the sitting that is still there, under the rubric of the sitting.

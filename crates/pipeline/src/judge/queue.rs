@@ -91,6 +91,18 @@ pub struct Finished {
     pub released: usize,
 }
 
+impl Finished {
+    /// Whether the judge has drifted, so that this sitting's verdicts do not count.
+    pub fn is_quarantined(&self) -> bool {
+        self.state == SittingState::Quarantined
+    }
+
+    /// How far the judge lies beside the anchors' known scores.
+    pub fn mean_shift(&self) -> f64 {
+        self.drift.map_or(0.0, |it| it.mean_shift)
+    }
+}
+
 /// An open sitting at the queue.
 #[derive(Debug)]
 pub struct Queue {
