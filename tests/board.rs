@@ -253,3 +253,18 @@ fn the_same_data_give_the_same_board_to_the_last_digit() {
         assert_eq!(scratch.ok("compare --experiment e --json").stdout, first);
     }
 }
+
+#[test]
+fn where_the_incumbent_is_shown_to_be_better_no_scenarios_are_asked_for() {
+    let scratch = judged(6, "scripted:a,scripted:b", 1);
+    let compare = "compare --experiment e --incumbent scripted:b/p1";
+    let board = scratch.ok(&format!("{compare} --json")).json();
+    assert!(board["decision"]["scenarios_needed"].is_null(), "{board}");
+    let shown = scratch.ok(compare).stdout;
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        shown.contains("More scenarios would not change that"),
+        "{shown}"
+    );
+    assert!(shown.contains("write another prompt"), "{shown}");
+}

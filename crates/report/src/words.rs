@@ -146,6 +146,12 @@ pub fn next(board: &Leaderboard, promote_exists: bool) -> Next {
         Next::Words("run the same assize collect again; it does only what is missing.")
     } else if board.rows.len() < 2 {
         Next::Words("collect another model or prompt into this experiment, and judge it.")
+    } else if board
+        .decision
+        .as_ref()
+        .is_some_and(|it| it.scenarios_needed.is_none())
+    {
+        Next::Words("write another prompt or try another model, collect it here, and judge it.")
     } else {
         Next::Words("add scenarios to the task, run the same assize collect again, and judge them.")
     }

@@ -69,11 +69,24 @@ pub fn decide(
         let tested = challengers.iter().filter(|row| is_tested(row)).count();
         return ship(winner, tested);
     }
+    if is_behind(best) {
+        let standing = standing(best, champion);
+        let reason = format!("{standing} More scenarios would not change that.");
+        return no_winner(&reason, None);
+    }
     let needed = incumbent.and_then(|incumbent| needed(best, means, incumbent, pairs));
     no_winner(
         &format!("{}{}", standing(best, champion), outlook(needed, scenarios)),
         needed.and_then(|needed| u32::try_from(needed).ok()),
     )
+}
+
+/// Whether the pair is shown to be worse than the incumbent.
+fn is_behind(row: &Row) -> bool {
+    let versus = row.vs_incumbent.as_ref().filter(|it| it.p.is_some());
+    versus
+        .and_then(|it| it.ci95)
+        .is_some_and(|[_, high]| high < 0.0)
 }
 
 /// Where the best challenger stands.
