@@ -4,10 +4,9 @@
 
 mod support;
 
-use std::path::Path;
 use std::process::Command;
 
-use support::Scratch;
+use support::{Scratch, drive};
 
 fn collected() -> Scratch {
     Scratch::pending("scripted:a", "p1", 4)
@@ -20,19 +19,9 @@ fn a_desk_that_is_killed_loses_the_case_on_its_screen_at_most() {
         return;
     }
     let scratch = collected();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doors/desk_pty.py");
-    let output = Command::new("python3")
-        .arg(program)
-        .arg(env!("CARGO_BIN_EXE_assize"))
-        .arg(scratch.path())
-        .output()
-        .expect("python runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.trim_end().ends_with("OK"),
-        "{said}\n{errors}"
-    );
+    let folder = scratch.path().display().to_string();
+    let words = [env!("CARGO_BIN_EXE_assize"), &folder];
+    drive("python3", "tests/doors/desk_pty.py", &words);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::Scratch;
+use support::{Scratch, drive};
 
 fn repo(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -23,20 +23,6 @@ fn set_up(script: &str, words: &[&str]) -> Result<String, String> {
     } else {
         Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
-}
-
-fn drive(python: &str, program: &str, words: &[&str]) {
-    let output = Command::new(python)
-        .arg(repo(program))
-        .args(words)
-        .output()
-        .expect("python runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && said.trim_end().ends_with("OK"),
-        "{said}\n{errors}"
-    );
 }
 
 #[test]

@@ -118,7 +118,6 @@ fn render(
             let style = Style {
                 width: session.output.width,
                 color,
-                promote_exists: true,
                 pareto: ask.pareto,
             };
             assize_report::terminal::table(board, style)

@@ -226,6 +226,20 @@ pub fn cells(outcome: &Outcome) -> Vec<Value> {
         .collect()
 }
 
+/// Runs a Python program of ours, whose last word is OK where all went well.
+pub fn drive(python: &str, program: &str, words: &[&str]) {
+    let output = Command::new(python)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(program))
+        .args(words)
+        .output()
+        .expect("python runs");
+    let outcome = Outcome::of(&output);
+    assert!(
+        outcome.code == 0 && outcome.stdout.trim_end().ends_with("OK"),
+        "{outcome}"
+    );
+}
+
 /// A script in which every model answers every cell with these texts.
 pub fn script(models: &[(&str, &[&str])]) -> String {
     let models: serde_json::Map<String, Value> = models

@@ -63,7 +63,7 @@ fn resident_bytes() -> Option<u64> {
 }
 
 #[test]
-#[ignore = "run in a process of its own by the tests below"]
+#[ignore = "a child: `cargo test -p assize-llama --test process` starts it by the tests below"]
 fn child_loads_and_unloads() {
     let Some(provider) = provider() else { return };
     // The first round leaves behind what is allocated once for the process.

@@ -101,7 +101,7 @@ fn header(page: &mut Markup, board: &Leaderboard) {
 /// What fills the page that has nothing to show.
 fn next_step(page: &mut Markup, board: &Leaderboard) {
     page.raw("<p>Next: ");
-    match words::next(board, false) {
+    match words::next(board) {
         Next::Command(parts) => page.leaf("code", &[], &parts.join(" ")),
         Next::Words(words) => page.text(words),
     };

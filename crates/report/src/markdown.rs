@@ -17,7 +17,7 @@ pub fn render(board: &Leaderboard) -> String {
     }
     if let Some(nothing) = words::nothing(board) {
         blocks.push(format!("**{}**", escape(&nothing)));
-        let next = match words::next(board, false) {
+        let next = match words::next(board) {
             Next::Command(parts) => escape(&parts.join(" ")),
             Next::Words(words) => escape(words),
         };

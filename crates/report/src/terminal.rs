@@ -24,14 +24,12 @@ pub(crate) const MIN_WIDTH: usize = 40;
 /// Sentences longer than this are hard to read.
 const MAX_TEXT_WIDTH: usize = 100;
 
-/// What the terminal can show, and what the program can do.
+/// What the terminal can show, and what was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// In columns; fewer than 40 are taken as 40.
     pub width: usize,
     pub color: bool,
-    /// Whether `assize promote` may be proposed as the next step.
-    pub promote_exists: bool,
     /// Whether quality against latency was asked for.
     pub pareto: bool,
 }
@@ -128,7 +126,7 @@ impl Page {
     /// Coverage and the next step, on one line where both fit.
     fn closing(&mut self, board: &Leaderboard) {
         let coverage = words::coverage(board).map_or_else(String::new, |it| it + " ");
-        match words::next(board, self.style.promote_exists) {
+        match words::next(board) {
             Next::Words(words) => self.sentence(&format!("{coverage}Next: {words}"), Paint::Plain),
             Next::Command(parts) => {
                 let command = parts.join(" ");

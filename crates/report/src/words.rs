@@ -114,7 +114,7 @@ pub fn nothing(board: &Leaderboard) -> Option<String> {
 }
 
 /// The sensible next step. Unjudged cells come first, because they can change everything else.
-pub fn next(board: &Leaderboard, promote_exists: bool) -> Next {
+pub fn next(board: &Leaderboard) -> Next {
     let experiment = format!("--experiment {}", shell_word(&board.experiment));
     let command = |verb: &str, rest: &[&str]| {
         let mut parts = vec![verb.to_owned(), experiment.clone()];
@@ -138,10 +138,8 @@ pub fn next(board: &Leaderboard, promote_exists: bool) -> Next {
         with_split("assize collect", &[])
     } else if it.pending > 0 || (board.tier == Tier::Auto && it.judged > 0) {
         command("assize judge export", &["--out judge.json"])
-    } else if winner && promote_exists {
-        command("assize promote", &[])
     } else if winner {
-        with_split("assize compare", &["-o report.html"])
+        command("assize promote", &[])
     } else if it.failed > 0 {
         Next::Words("run the same assize collect again; it does only what is missing.")
     } else if board.rows.len() < 2 {

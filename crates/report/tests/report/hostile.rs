@@ -12,7 +12,6 @@ fn outputs() -> Vec<(&'static str, String)> {
     let style = Style {
         width: 200,
         color: false,
-        promote_exists: true,
         pareto: false,
     };
     let cells: String = board
@@ -174,7 +173,6 @@ fn a_hostile_experiment_cannot_leave_its_quotes_in_the_next_command() {
     let style = Style {
         width: 200,
         color: false,
-        promote_exists: true,
         pareto: false,
     };
     let text = table(&board, style);

@@ -7,7 +7,6 @@ fn style(width: usize) -> Style {
     Style {
         width,
         color: false,
-        promote_exists: true,
         pareto: false,
     }
 }
@@ -116,15 +115,6 @@ fn the_next_step_depends_on_what_is_there() {
     assert!(next(failed.clone()).starts_with("run the same assize collect again"));
     failed.coverage.failed = 0;
     assert!(next(failed).starts_with("add scenarios"));
-    let without_promote = Style {
-        promote_exists: false,
-        ..style(200)
-    };
-    let text = table(&boards::winner(), without_promote);
-    assert!(
-        text.contains("Next: assize compare --experiment tip-bench -o report.html"),
-        "{text}"
-    );
     let mut spaced = boards::winner();
     spaced.experiment = "my bench".to_owned();
     assert_eq!(next(spaced), "assize promote --experiment 'my bench'");

@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
         let mut found = false;
         let mut batch = Vec::with_capacity(BATCH);
         let mut reader = serde_json::Deserializer::from_reader(self.open()?);
-        let seed = Whole {
+        let whole = Whole {
             take: &mut |case| {
                 batch.push(case);
                 if batch.len() == BATCH {
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
             },
             found: &mut found,
         };
-        let read = seed.deserialize(&mut reader).and_then(|()| reader.end());
+        let read = reader.deserialize_map(whole).and_then(|()| reader.end());
         let _ = batches.send(batch);
         Ok(match read {
             Err(error) if !stopped => Err(broken(&error)),
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
 pub(super) fn head_read(source: Source<'_>) -> Result<Read<FilledHead>> {
     let mut head = FilledHead::default();
     let mut reader = serde_json::Deserializer::from_reader(source.open()?);
-    let read = Head(&mut head).deserialize(&mut reader);
+    let read = reader.deserialize_map(Head(&mut head));
     Ok(match read {
         Err(error) if !is_complete(&head) => Err(broken(&error)),
         _ => Ok(head),
@@ -148,17 +148,6 @@ fn broken(error: &serde_json::Error) -> FileProblem {
 }
 
 struct Head<'a>(&'a mut FilledHead);
-
-impl<'de> DeserializeSeed<'de> for Head<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
 
 impl<'de> Visitor<'de> for Head<'_> {
     type Value = ();
@@ -195,17 +184,6 @@ type TakeCase<'a> = &'a mut dyn FnMut(Value) -> bool;
 struct Whole<'a, 'v> {
     take: TakeCase<'v>,
     found: &'a mut bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Whole<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
 }
 
 impl<'de> Visitor<'de> for Whole<'_, '_> {
