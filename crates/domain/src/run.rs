@@ -1,5 +1,6 @@
 //! Runs: the tracked record of one cell, in MLflow's terms.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ pub mod tag {
     pub const PROVENANCE: &str = "provenance";
     /// The sittings whose verdicts on this run are kept but do not count, separated by spaces.
     pub const SET_ASIDE: &str = "set_aside";
+    /// On a copy of a run without a cell key: the id of the run that it was copied from first.
+    pub const COPIED_FROM: &str = "copied_from";
     /// Why a failed cell failed.
     pub const ERROR: &str = "error";
 }
@@ -108,6 +111,7 @@ impl RunStatus {
 /// Texts are shared (`Arc`), because a grid's runs have most of them in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellRecord {
+    /// Empty only for copies of runs that older tools made.
     pub cell_key: String,
     /// `MODEL × PROMPT × SCENARIO`.
     pub name: String,
@@ -116,6 +120,6 @@ pub struct CellRecord {
     pub end_time_ms: i64,
     pub params: Vec<(Arc<str>, Arc<str>)>,
     pub tags: Vec<(Arc<str>, Arc<str>)>,
-    pub metrics: Vec<(&'static str, f64)>,
-    pub artifacts: Vec<(&'static str, Arc<str>)>,
+    pub metrics: Vec<(Cow<'static, str>, f64)>,
+    pub artifacts: Vec<(Cow<'static, str>, Arc<str>)>,
 }

@@ -26,14 +26,15 @@ use crate::queue::{
 };
 use crate::sqlite::{self, Attempt};
 use crate::{
-    BoardRun, Committed, ExperimentSummary, Give, JudgingCounts, KnownCell, PendingQuery,
-    PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts, KnownCell,
+    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
 };
 
 mod aside;
 mod board;
 mod cells;
 mod experiments;
+mod import;
 mod leases;
 mod pending;
 mod promotions;
@@ -157,6 +158,13 @@ impl Tracking for EmbeddedStore {
         let prepared = cells::prepare(cells);
         self.writer
             .write(move |session| cells::cells_record(session, &experiment, &prepared))
+    }
+
+    fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
+        let experiment = experiment.to_owned();
+        let incoming = import::prepare(runs);
+        self.writer
+            .write(move |session| import::runs_import(session, &experiment, &incoming))
     }
 
     fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {

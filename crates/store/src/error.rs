@@ -29,6 +29,10 @@ pub enum StoreError {
          run the command again to be compared with it"
     )]
     Superseded { task: String, champion: String },
+    /// A server that cannot be reached, or that keeps failing; what is asked again later may
+    /// well succeed.
+    #[error("the tracking server {uri} is away: {reason}")]
+    Away { uri: String, reason: String },
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
     Corrupt {
         run_id: String,

@@ -24,11 +24,13 @@ use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse
 
 pub mod embedded;
 mod error;
+mod import;
 pub mod queue;
 mod sqlite;
 pub mod state;
 
 pub use error::StoreError;
+pub use import::{Change, Imported, ImportedRun};
 
 /// Shorthand for what the store answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -50,6 +52,7 @@ pub struct ExperimentSummary {
 /// A cell that is tracked already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownCell {
+    /// Empty where the cell waits in this machine's journal for a server that is away.
     pub run_id: String,
     /// Nothing was generated; recording the cell again replaces this run's content.
     pub failed: bool,
@@ -58,9 +61,18 @@ pub struct KnownCell {
 /// What recording a cell did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
+    /// Empty where the cell waits in this machine's journal for a server that is away.
     pub run_id: String,
     /// `false` where the cell was there already and nothing was written.
     pub written: bool,
+}
+
+/// What became of the cells that a server had not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Delivery {
+    pub delivered: u64,
+    /// Cells that still wait in the journal.
+    pub waiting: u64,
 }
 
 /// A run with everything but its artifacts' contents.
@@ -193,6 +205,31 @@ pub trait Tracking: Send + Sync + Debug {
     /// Tracks these cells as runs; makes the experiment where there is none. A cell that is
     /// there already and did not fail is left alone.
     fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>>;
+
+    /// Copies runs of another store, all or none (over MLflow: each), in the order given. A run
+    /// is known by its cell key, else by its origin (its own id here, or its tag
+    /// [`assize_domain::run::tag::COPIED_FROM`]). One that is not here, or has failed here and
+    /// not there, is written as it is there. One that is here with the same candidates gets the
+    /// verdict files that it lacks, and what either side sets aside is set aside; its metrics
+    /// and tags are then derived anew. Nothing else of it changes.
+    fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
+        let _ = (experiment, runs);
+        let message = format!("runs cannot be copied to {} yet", self.uri());
+        Err(StoreError::Conflict(message))
+    }
+
+    /// Removes runs that no reader sees: of several runs of a cell, all but the first. Answers
+    /// how many. A store that keeps cells unique has none.
+    fn runs_tidy(&self, experiment: &str) -> Result<u64> {
+        let _ = experiment;
+        Ok(0)
+    }
+
+    /// Delivers the cells that wait in this machine's journal for a server that was away. A
+    /// store without a journal has none.
+    fn deliver(&self) -> Result<Delivery> {
+        Ok(Delivery::default())
+    }
 
     /// One page of an experiment's runs. An unknown experiment is an error.
     fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage>;

@@ -152,21 +152,25 @@ impl<'a> Writer<'a> {
             end_time_ms,
             params: self.params(cell),
             tags: self.tags(cell, error.as_deref()),
-            metrics: self.metrics(&done, failed_candidates, &candidates),
+            metrics: self
+                .metrics(&done, failed_candidates, &candidates)
+                .into_iter()
+                .map(|(name, value)| (name.into(), value))
+                .collect(),
             artifacts: vec![
-                (artifact::PROMPT, prompt_text(&cell.rendered)),
+                (artifact::PROMPT.into(), prompt_text(&cell.rendered)),
                 (
-                    artifact::CONTEXT,
+                    artifact::CONTEXT.into(),
                     cell.scenario.judge_context().to_string().into(),
                 ),
                 (
-                    artifact::CANDIDATES,
+                    artifact::CANDIDATES.into(),
                     serde_json::to_string(&candidates)
                         .unwrap_or_default()
                         .into(),
                 ),
-                (artifact::RAW, raw.into()),
-                (artifact::RUBRIC, Arc::clone(&self.rubric_text)),
+                (artifact::RAW.into(), raw.into()),
+                (artifact::RUBRIC.into(), Arc::clone(&self.rubric_text)),
             ],
         };
         Made {

@@ -98,22 +98,25 @@ impl Grid {
                 (text("mlflow.user"), text("somebody")),
                 (text("mlflow.runName"), text(&format!("{model} {prompt}"))),
             ],
-            metrics: metrics(number),
+            metrics: metrics(number)
+                .into_iter()
+                .map(|(name, value)| (name.into(), value))
+                .collect(),
             artifacts: vec![
                 (
-                    artifact::PROMPT,
+                    artifact::PROMPT.into(),
                     text(&format!("{prompt} {scenario} ").repeat(60)),
                 ),
                 (
-                    artifact::CONTEXT,
+                    artifact::CONTEXT.into(),
                     text(&format!(
                         "{{\"persona\":\"{scenario}\",\"tasks\":[\"{}\"]}}",
                         "walk the dog, ".repeat(20)
                     )),
                 ),
-                (artifact::CANDIDATES, candidates(number)),
-                (artifact::RAW, text(&raw_text(number).repeat(5))),
-                (artifact::RUBRIC, self.rubric_text.clone()),
+                (artifact::CANDIDATES.into(), candidates(number)),
+                (artifact::RAW.into(), text(&raw_text(number).repeat(5))),
+                (artifact::RUBRIC.into(), self.rubric_text.clone()),
             ],
             cell_key,
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use assize_domain::hash::hex;
 use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
-use rusqlite::{Connection, OptionalExtension, Statement};
+use rusqlite::{Connection, OptionalExtension, Row, Statement};
 use sha2::{Digest, Sha256};
 
 use super::experiments::{experiment_find, experiment_touch};
@@ -18,7 +18,7 @@ const FIND: &str = "SELECT id, run_id, status FROM runs WHERE experiment = ?1 AN
 
 /// A cell on its way to the writer, hashed by the thread that brings it.
 pub(crate) struct Prepared {
-    record: CellRecord,
+    pub record: CellRecord,
     /// In the order of the artifacts; `None` for what belongs to this run alone.
     digests: Vec<Option<[u8; 32]>>,
 }
@@ -51,21 +51,27 @@ pub(crate) fn is_shareable(path: &str) -> bool {
     path != artifact::CANDIDATES && path != artifact::RAW && !path.starts_with(artifact::VERDICTS)
 }
 
-struct Found {
-    id: i64,
-    run_id: [u8; 16],
-    failed: bool,
+/// A run that is tracked already.
+pub(crate) struct Found {
+    pub id: i64,
+    pub run_id: [u8; 16],
+    pub failed: bool,
 }
 
-fn find(conn: &Connection, experiment: i64, cell_key: &str) -> Attempt<Option<Found>> {
-    let mut find = conn.prepare_cached(FIND)?;
-    let found = find.query_row((experiment, cell_key), |row| {
-        Ok(Found {
+impl Found {
+    /// From the columns `id`, `run_id` and `status`.
+    pub fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
             id: row.get(0)?,
             run_id: row.get(1)?,
             failed: row.get::<_, i64>(2)? == status_number(RunStatus::Failed),
         })
-    });
+    }
+}
+
+pub(crate) fn find(conn: &Connection, experiment: i64, cell_key: &str) -> Attempt<Option<Found>> {
+    let mut find = conn.prepare_cached(FIND)?;
+    let found = find.query_row((experiment, cell_key), Found::read);
     Ok(found.optional()?)
 }
 
@@ -112,7 +118,7 @@ pub(crate) fn cells_record(
     recorded.collect()
 }
 
-fn create(session: &mut Session, experiment: i64, cell: &Prepared) -> Attempt<[u8; 16]> {
+pub(crate) fn create(session: &mut Session, experiment: i64, cell: &Prepared) -> Attempt<[u8; 16]> {
     let run_id = session.run_id_make()?;
     let record = &cell.record;
     let run = session
@@ -128,14 +134,14 @@ fn create(session: &mut Session, experiment: i64, cell: &Prepared) -> Attempt<[u
             status_number(record.status),
             record.start_time_ms,
             record.end_time_ms,
-            &record.cell_key,
+            Some(&record.cell_key).filter(|it| !it.is_empty()),
         ))?;
     fill(session, run, cell)?;
     Ok(run_id)
 }
 
 /// Puts new content into a run that failed before.
-fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
+pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
     let conn = &session.conn;
     conn.prepare_cached(
         "DELETE FROM blobs WHERE sha256 IS NULL
@@ -172,8 +178,9 @@ fn fill(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
     session.insert_rows("params", 3, &params, |it, at, row| {
         bind_entry(it, at, run, row)
     })?;
-    let cell_key = (tag::CELL_KEY, record.cell_key.as_str());
-    let tags = stored(session, [cell_key].into_iter().chain(pairs(&record.tags)))?;
+    let cell_key = Some((tag::CELL_KEY, record.cell_key.as_str()));
+    let cell_key = cell_key.filter(|(_, key)| !key.is_empty());
+    let tags = stored(session, cell_key.into_iter().chain(pairs(&record.tags)))?;
     session.insert_rows("tags", 3, &tags, |it, at, row| bind_entry(it, at, run, row))?;
     let mut metrics = Vec::with_capacity(record.metrics.len());
     for (name, value) in &record.metrics {

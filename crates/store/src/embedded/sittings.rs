@@ -226,7 +226,7 @@ fn latest<'a>(kept: &'a [VerdictFile], sitting: &str, candidate: u32) -> Option<
 }
 
 /// `verdicts/SITTING.json`, or the next part of it.
-fn free_path(taken: &[String], sitting: &str) -> String {
+pub(crate) fn free_path(taken: &[String], sitting: &str) -> String {
     let folder = artifact::VERDICTS;
     let mut path = format!("{folder}{sitting}.json");
     let mut part = 1;
@@ -237,7 +237,12 @@ fn free_path(taken: &[String], sitting: &str) -> String {
     path
 }
 
-fn file_keep(session: &mut Session, run: &RunKey, path: &str, file: &VerdictFile) -> Attempt<()> {
+pub(crate) fn file_keep(
+    session: &mut Session,
+    run: &RunKey,
+    path: &str,
+    file: &VerdictFile,
+) -> Attempt<()> {
     let content = serde_json::to_vec(file).map_err(|error| corrupt(run, path, &error))?;
     let blob = session.blob_own(&content)?;
     let path = session.text(path)?;

@@ -78,7 +78,7 @@ fn a_run_reads_as_it_was_recorded() {
     assert_eq!(value(&run.tags, tag::CELL_KEY), Some("k1"));
     assert_eq!(run.metrics.len(), 3);
     for (path, content) in &cell.artifacts {
-        assert!(run.artifacts.contains(&(*path).to_owned()));
+        assert!(run.artifacts.contains(&path.to_string()));
         let kept = store.artifact_get(&run_id, path).unwrap();
         assert_eq!(kept.as_deref(), Some(&**content));
     }

@@ -87,19 +87,19 @@ pub fn cell_with(key: &str, model: &str, scenario: &str, candidates: &[Candidate
             (tag::CELL_KEY, key),
         ]),
         metrics: vec![
-            (metric::N_CANDIDATES, candidates.len() as f64),
-            (metric::LATENCY_MS, 40.0),
-            (metric::TOKENS_PER_S, 88.5),
+            (metric::N_CANDIDATES.into(), candidates.len() as f64),
+            (metric::LATENCY_MS.into(), 40.0),
+            (metric::TOKENS_PER_S.into(), 88.5),
         ],
         artifacts: vec![
-            (artifact::PROMPT, text("Give a tip.")),
-            (artifact::CONTEXT, text("{\"persona\":\"nurse\"}")),
+            (artifact::PROMPT.into(), text("Give a tip.")),
+            (artifact::CONTEXT.into(), text("{\"persona\":\"nurse\"}")),
             (
-                artifact::CANDIDATES,
+                artifact::CANDIDATES.into(),
                 text(&serde_json::to_string(candidates).unwrap()),
             ),
-            (artifact::RAW, text("Walk.\nRest.")),
-            (artifact::RUBRIC, text(&rubric.text)),
+            (artifact::RAW.into(), text("Walk.\nRest.")),
+            (artifact::RUBRIC.into(), text(&rubric.text)),
         ],
     }
 }

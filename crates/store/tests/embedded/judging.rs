@@ -325,11 +325,10 @@ fn counts_and_lists_agree_with_what_happened() {
     );
 }
 
-#[test]
-fn a_sitting_is_kept_as_it_was_opened() {
-    let desk = desk();
-    let sitting = Sitting {
-        id: "s-1".to_owned(),
+/// A sitting to which one run was handed out.
+pub fn sitting(id: &str, run: &str) -> Sitting {
+    Sitting {
+        id: id.to_owned(),
         experiment: "e".to_owned(),
         tier: Tier::Expert,
         rubric: RubricRef {
@@ -339,12 +338,18 @@ fn a_sitting_is_kept_as_it_was_opened() {
         opened_at: "2026-05-01T10:00:00Z".to_owned(),
         seed: u64::MAX,
         salt: "salt".to_owned(),
-        runs: vec![(desk.runs[0].clone(), vec![0, 1])],
+        runs: vec![(run.to_owned(), vec![0, 1])],
         judge: None,
         copies: 1,
         anchors: Anchors::default(),
         inclusion: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn a_sitting_is_kept_as_it_was_opened() {
+    let desk = desk();
+    let sitting = sitting("s-1", &desk.runs[0]);
     desk.store.sitting_open(&sitting).unwrap();
     desk.store.sitting_open(&sitting).unwrap();
     let other = Sitting {

@@ -6,6 +6,7 @@ mod board;
 mod cells;
 mod common;
 mod files;
+mod import;
 mod judging;
 mod others;
 mod promotions;

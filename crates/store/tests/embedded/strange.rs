@@ -73,11 +73,11 @@ fn nan_and_infinities_are_numbers_like_others() {
     let store = open(&dir.path().join("assize.db"));
     let mut cell = cell("k", "m", "s");
     cell.metrics = vec![
-        ("n_candidates", f64::NAN),
-        ("latency_ms", f64::INFINITY),
-        ("load_ms", f64::NEG_INFINITY),
-        ("tiny", 5e-324),
-        ("negative_zero", -0.0),
+        ("n_candidates".into(), f64::NAN),
+        ("latency_ms".into(), f64::INFINITY),
+        ("load_ms".into(), f64::NEG_INFINITY),
+        ("tiny".into(), 5e-324),
+        ("negative_zero".into(), -0.0),
     ];
     let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
     let metrics = store.run_get(&run_id).unwrap().metrics;
@@ -98,7 +98,7 @@ fn the_first_of_several_values_counts() {
     let mut cell = cell("k", "m", "s");
     cell.params
         .push(("model".into(), "a scenario's own".into()));
-    cell.metrics.push(("latency_ms", 1.0));
+    cell.metrics.push(("latency_ms".into(), 1.0));
     let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
     let run = store.run_get(&run_id).unwrap();
     assert!(run.params.contains(&("model".to_owned(), "m".to_owned())));

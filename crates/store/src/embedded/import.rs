@@ -1,0 +1,178 @@
+//! Taking in runs of another store.
+//!
+//! A run that is not here is written as it is there. A run that is here gets what it lacks and
+//! loses nothing: verdict files are immutable and named by sitting, so both sides' files add
+//! up, and a sitting that is set aside on either side is set aside. Importing the same runs
+//! again therefore changes nothing.
+
+use assize_domain::candidate::Candidate;
+use assize_domain::hash::hex;
+use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
+use assize_domain::verdict::VerdictFile;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::aside::aside_keep;
+use super::cells::{self, Found, Prepared};
+use super::experiments::experiment_touch;
+use super::rows::{RunKey, artifact_text, candidates_read, corrupt, set_aside, verdicts_read};
+use super::session::{Session, lookup, text_find};
+use super::sittings::{file_keep, free_path, tag_keep};
+use crate::sqlite::Attempt;
+use crate::{Change, Imported, ImportedRun};
+
+/// A run on its way to the writer.
+pub(crate) struct Incoming {
+    run: ImportedRun,
+    cell: Prepared,
+}
+
+/// Hashes what runs share, and puts the parts of each sitting's verdicts in order.
+pub(crate) fn prepare(runs: &[ImportedRun]) -> Vec<Incoming> {
+    let mut records: Vec<CellRecord> = runs.iter().map(|run| run.record.clone()).collect();
+    for (record, run) in records.iter_mut().zip(runs) {
+        let order: Vec<&str> = run.verdict_files().iter().map(|(path, _)| *path).collect();
+        let place = |path: &str| order.iter().position(|known| *known == path);
+        record.artifacts.sort_by_key(|(path, _)| place(path));
+    }
+    runs.iter()
+        .cloned()
+        .zip(cells::prepare(&records))
+        .map(|(run, cell)| Incoming { run, cell })
+        .collect()
+}
+
+/// Takes these runs in, all or none.
+pub(crate) fn runs_import(
+    session: &mut Session,
+    experiment: &str,
+    runs: &[Incoming],
+) -> Attempt<Vec<Imported>> {
+    let experiment = experiment_touch(session, experiment)?;
+    let imported = runs.iter().map(|incoming| {
+        let cell = &incoming.cell;
+        let (run_id, change) = match find(&session.conn, experiment, incoming)? {
+            None => (cells::create(session, experiment, cell)?, Change::Created),
+            Some(found) if found.failed && cell.record.status != RunStatus::Failed => {
+                cells::replace(session, found.id, cell)?;
+                (found.run_id, Change::Created)
+            }
+            Some(found) => (found.run_id, merge(session, &found, &incoming.run)?),
+        };
+        Ok(Imported {
+            run_id: hex(&run_id),
+            change,
+        })
+    });
+    imported.collect()
+}
+
+fn find(conn: &Connection, experiment: i64, incoming: &Incoming) -> Attempt<Option<Found>> {
+    let cell_key = &incoming.cell.record.cell_key;
+    if !cell_key.is_empty() {
+        return cells::find(conn, experiment, cell_key);
+    }
+    let mut by_id = conn.prepare_cached(
+        "SELECT id, run_id, status FROM runs
+         WHERE run_id = unhex(?2) AND experiment = ?1 AND lifecycle_stage = 'active'",
+    )?;
+    let itself = by_id.query_row((experiment, &incoming.run.origin), Found::read);
+    if let Some(found) = itself.optional()? {
+        return Ok(Some(found));
+    }
+    let Some(key) = text_find(conn, tag::COPIED_FROM)? else {
+        return Ok(None);
+    };
+    let Some(origin) = lookup(conn, key, &incoming.run.origin)? else {
+        return Ok(None);
+    };
+    let mut by_tag = conn.prepare_cached(
+        "SELECT r.id, r.run_id, r.status FROM runs r JOIN tags t ON t.run = r.id AND t.key = ?2
+         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active' AND r.cell_key IS NULL
+             AND t.value = ?3",
+    )?;
+    let copy = by_tag.query_row((experiment, key, origin), Found::read);
+    Ok(copy.optional()?)
+}
+
+/// Adds to a run what it lacks.
+fn merge(session: &mut Session, found: &Found, theirs: &ImportedRun) -> Attempt<Change> {
+    let run = RunKey {
+        id: found.id,
+        run_id: hex(&found.run_id),
+    };
+    let mut aside = set_aside(&session.conn, run.id)?;
+    let known_aside = aside.len();
+    for sitting in theirs.set_aside() {
+        if !aside.iter().any(|known| known == sitting) {
+            aside.push(sitting.to_owned());
+        }
+    }
+    let files = verdict_files(&run, theirs)?;
+    if files.is_empty() && aside.len() == known_aside {
+        return Ok(Change::Unchanged);
+    }
+    let kept = verdicts_read(&session.conn, &run)?;
+    let lacking: Vec<&(String, VerdictFile)> = files
+        .iter()
+        .filter(|(_, file)| !kept.iter().any(|(_, known)| known == file))
+        .collect();
+    if lacking.is_empty() && aside.len() == known_aside {
+        return Ok(Change::Unchanged);
+    }
+    if !same_candidates(&session.conn, &run, &theirs.record)? {
+        return Ok(Change::Differs);
+    }
+    let mut taken: Vec<String> = kept.into_iter().map(|(path, _)| path).collect();
+    for (path, file) in lacking {
+        let path = if taken.contains(path) {
+            free_path(&taken, &file.sitting)
+        } else {
+            path.clone()
+        };
+        file_keep(session, &run, &path, file)?;
+        taken.push(path);
+    }
+    derive(session, &run, &aside)?;
+    Ok(Change::Merged)
+}
+
+/// Brings the run's metrics and tags up to date; a run without a rubric has none of them.
+fn derive(session: &mut Session, run: &RunKey, aside: &[String]) -> Attempt<()> {
+    let path = artifact::RUBRIC;
+    let number = text_find(&session.conn, path)?.unwrap_or_default();
+    if artifact_text(&session.conn, run, path, number)?.is_some() {
+        return aside_keep(session, run, aside);
+    }
+    if aside.is_empty() {
+        return Ok(());
+    }
+    tag_keep(session, run.id, tag::SET_ASIDE, &aside.join(" "))
+}
+
+/// The verdict files that come with a run, with their paths.
+fn verdict_files(run: &RunKey, theirs: &ImportedRun) -> Attempt<Vec<(String, VerdictFile)>> {
+    let files = theirs.verdict_files().into_iter();
+    files
+        .map(|(path, content)| {
+            let file = serde_json::from_str(content).map_err(|error| corrupt(run, path, &error))?;
+            Ok((path.to_owned(), file))
+        })
+        .collect()
+}
+
+/// Whether what was said about one run's candidates is true of the other's.
+fn same_candidates(conn: &Connection, run: &RunKey, theirs: &CellRecord) -> Attempt<bool> {
+    let path = artifact::CANDIDATES;
+    let content = theirs.artifacts.iter().find(|(known, _)| known == path);
+    let theirs: Vec<Candidate> = match content {
+        Some((_, content)) => {
+            serde_json::from_str(content).map_err(|error| corrupt(run, path, &error))?
+        }
+        None => Vec::new(),
+    };
+    let ours = candidates_read(conn, run)?.unwrap_or_default();
+    let texts = |list: &[Candidate]| -> Vec<(u32, Option<String>)> {
+        list.iter().map(|it| (it.index, it.text.clone())).collect()
+    };
+    Ok(texts(&ours) == texts(&theirs))
+}
