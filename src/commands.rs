@@ -24,6 +24,7 @@ pub mod judge;
 pub mod models;
 pub mod promote;
 pub mod runs;
+pub mod serve;
 pub mod task;
 
 /// How many problems are listed before the rest is only counted.

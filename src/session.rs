@@ -84,6 +84,11 @@ impl Session {
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
+        Ok(self.embedded_store(must_exist)?)
+    }
+
+    /// The store in a file of ours, which can also be served.
+    pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
         let uri = self.tracking_uri();
         let Some(path) = store_path(uri) else {
             let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";

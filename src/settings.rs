@@ -51,6 +51,8 @@ pub struct Settings {
     pub fast: bool,
     pub max_cost: f64,
     pub price_per_mtok: String,
+    pub serve_token: String,
+    pub serve_open_loopback: bool,
     /// What `assize promote` asks for.
     pub gate: Thresholds,
     pub webhook: WebhookSettings,

@@ -47,7 +47,7 @@ fn files_stay_readable() {
 
 #[test]
 fn crates_point_one_way() {
-    let allowed: [(&str, &[&str]); 9] = [
+    let allowed: [(&str, &[&str]); 10] = [
         ("domain", &[]),
         ("stats", &[]),
         ("store", &["domain"]),
@@ -57,6 +57,7 @@ fn crates_point_one_way() {
         ("pipeline", &["domain", "providers", "stats", "store"]),
         ("desk", &["domain", "report"]),
         ("mcp", &["domain", "pipeline", "store"]),
+        ("server", &["domain", "store"]),
     ];
     for (name, allowed) in allowed {
         let manifest: toml::Table =

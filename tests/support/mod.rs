@@ -15,6 +15,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+pub mod server;
+
 /// A scratch folder with the binary beside it.
 pub struct Scratch {
     folder: tempfile::TempDir,

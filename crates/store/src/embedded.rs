@@ -5,7 +5,7 @@
 //! use the file at once. A cell is recorded once because a unique index says so, and a
 //! sitting is committed whole because it is one transaction.
 //!
-//! It deliberately knows no HTTP and no query language; both stand on the same tables.
+//! [`mlflow`] is the same tables for anybody's runs, by MLflow's verbs. Nothing here knows HTTP.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ mod cells;
 mod experiments;
 mod import;
 mod leases;
+pub mod mlflow;
 mod pending;
 mod promotions;
 mod records;
@@ -95,6 +96,11 @@ impl EmbeddedStore {
             readers: Mutex::new(Vec::new()),
             writer: writer::Writer::start(path.to_owned(), session)?,
         })
+    }
+
+    /// The same tables by MLflow's verbs.
+    pub fn mlflow(&self) -> mlflow::Mlflow<'_> {
+        mlflow::Mlflow { store: self }
     }
 
     /// Reads on one snapshot.

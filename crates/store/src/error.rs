@@ -33,6 +33,14 @@ pub enum StoreError {
     /// well succeed.
     #[error("the tracking server {uri} is away: {reason}")]
     Away { uri: String, reason: String },
+    /// Something that was asked for by its MLflow name or id is not there.
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// A value that cannot be kept or a search that cannot be read.
+    #[error("{0}")]
+    Invalid(String),
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
     Corrupt {
         run_id: String,
@@ -50,6 +58,9 @@ impl StoreError {
                 | Self::NoRun { .. }
                 | Self::LeaseLost { .. }
                 | Self::Conflict(_)
+                | Self::NotFound(_)
+                | Self::AlreadyExists(_)
+                | Self::Invalid(_)
         )
     }
 }

@@ -25,6 +25,7 @@ use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse
 pub mod embedded;
 mod error;
 mod import;
+pub mod mlflow;
 pub mod queue;
 mod sqlite;
 pub mod state;

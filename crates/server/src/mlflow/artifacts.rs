@@ -1,0 +1,327 @@
+//! Artifacts: through the proxy by `EXPERIMENT/RUN/artifacts/PATH`, and by run.
+//!
+//! Bodies stream both ways. What is uploaded waits in an unnamed file until it is whole, so
+//! that a slow or broken upload holds nothing up and leaves nothing.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use assize_store::embedded::mlflow::Mlflow;
+use assize_store::mlflow::FileInfo;
+use assize_store::mlflow::limits::{self, ARTIFACT_BYTES};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::fields::RunRef;
+use super::request::blocking;
+use super::{Answer, ApiError};
+use crate::App;
+
+/// Parts of a download that wait for a slow reader at most.
+const AHEAD: usize = 4;
+/// What MLflow's own page may upload at once.
+const LARGEST_UPLOAD: u64 = 10 << 20;
+
+/// Who an artifact belongs to, and its path there.
+#[derive(Debug, Clone)]
+struct Place {
+    owner: Owner,
+    path: String,
+}
+
+#[derive(Debug, Clone)]
+enum Owner {
+    Run(String),
+    Trace(String),
+}
+
+impl Place {
+    /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run, or of
+    /// `EXPERIMENT/traces/TRACE/artifacts/PATH`.
+    fn of(path: &str) -> Answer<Self> {
+        let path = path.trim_matches('/');
+        limits::artifact_path(path)?;
+        let parts: Vec<&str> = path.split('/').collect();
+        if let [_, "traces", trace_id, "artifacts", rest @ ..] = parts.as_slice() {
+            return Ok(Self {
+                owner: Owner::Trace((*trace_id).to_owned()),
+                path: rest.join("/"),
+            });
+        }
+        let is_run = |part: &str| part.len() == 32 && part.bytes().all(|it| it.is_ascii_hexdigit());
+        let at = parts
+            .windows(2)
+            .position(|pair| is_run(pair[0]) && pair[1] == "artifacts");
+        let Some(at) = at else {
+            return Err(ApiError::new(
+                StatusCode::NOT_FOUND,
+                "RESOURCE_DOES_NOT_EXIST",
+                format!("'{path}' is no place for artifacts: use EXPERIMENT/RUN/artifacts/PATH"),
+            ));
+        };
+        Ok(Self {
+            owner: Owner::Run(parts[at].to_owned()),
+            path: parts[at + 2..].join("/"),
+        })
+    }
+
+    /// The run, where it is one; the files of traces are only written and read.
+    fn run_id(&self) -> Answer<&str> {
+        match &self.owner {
+            Owner::Run(run_id) => Ok(run_id),
+            Owner::Trace(_) => Err(ApiError::not_served(
+                "the files of traces are not listed or deleted",
+            )),
+        }
+    }
+}
+
+pub(crate) async fn proxy_get(State(app): State<App>, Path(path): Path<String>) -> Response {
+    respond(async { download(app, Place::of(&path)?).await }).await
+}
+
+pub(crate) async fn proxy_put(
+    State(app): State<App>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Response {
+    respond(async {
+        let place = Place::of(&path)?;
+        upload(app, place, request.into_body(), ARTIFACT_BYTES).await
+    })
+    .await
+}
+
+pub(crate) async fn proxy_delete(State(app): State<App>, Path(path): Path<String>) -> Response {
+    respond(async {
+        let place = Place::of(&path)?;
+        blocking(app, move |mlflow| {
+            Ok(mlflow.artifact_delete(place.run_id()?, &place.path)?)
+        })
+        .await?;
+        Ok(empty())
+    })
+    .await
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListAsk {
+    #[serde(flatten)]
+    run: RunRef,
+    #[serde(default)]
+    path: String,
+}
+
+/// Paths are relative to the folder that is listed.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a handler owns what it was asked"
+)]
+pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
+    let place = Place::of(&ask.path)?;
+    let mut files = mlflow.artifact_list(place.run_id()?, &place.path)?;
+    for file in &mut files {
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        file.path = name.to_owned();
+    }
+    Ok(listed(&files))
+}
+
+/// Paths are relative to the run's root.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "a handler owns what it was asked"
+)]
+pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
+    let run_id = ask.run.id()?;
+    let root = mlflow.run_get(run_id)?.info.artifact_uri;
+    let mut answer = listed(&mlflow.artifact_list(run_id, &ask.path)?);
+    answer["root_uri"] = root.into();
+    Ok(answer)
+}
+
+fn listed(files: &[FileInfo]) -> Value {
+    if files.is_empty() {
+        json!({})
+    } else {
+        json!({"files": files})
+    }
+}
+
+pub(crate) async fn run_get(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    respond(async { download(app, named(query)?).await }).await
+}
+
+pub(crate) async fn run_upload(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    respond(async {
+        // Pages of other sites can send forms and plain text without asking.
+        let kind = request.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if kind.is_empty() || kind.starts_with("text/plain") || kind.contains("form") {
+            return Err(ApiError::invalid(
+                "Content-Type must be application/octet-stream",
+            ));
+        }
+        upload(app, named(query)?, request.into_body(), LARGEST_UPLOAD).await
+    })
+    .await
+}
+
+/// The artifact that a query names.
+fn named(query: Option<String>) -> Answer<Place> {
+    let query = query.unwrap_or_default();
+    let value = |names: &[&str]| {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs
+            .find(|(key, _)| names.contains(&key.as_ref()))
+            .map(|(_, value)| value.into_owned())
+            .ok_or_else(|| {
+                ApiError::invalid(format!(
+                    "Missing value for required parameter '{}'",
+                    names[0]
+                ))
+            })
+    };
+    let path = value(&["path"])?;
+    limits::artifact_path(&path)?;
+    Ok(Place {
+        owner: Owner::Run(value(&["run_id", "run_uuid"])?),
+        path,
+    })
+}
+
+async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
+    outcome
+        .await
+        .unwrap_or_else(axum::response::IntoResponse::into_response)
+}
+
+fn empty() -> Response {
+    let mut response = "{}".into_response();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A body whose parts come from a thread that reads the store.
+struct Parts(mpsc::Receiver<Bytes>);
+
+impl http_body::Body for Parts {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.0
+            .poll_recv(context)
+            .map(|part| part.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+async fn download(app: App, place: Place) -> Answer<Response> {
+    let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut response = match place.owner {
+        Owner::Run(run_id) => stream(app, run_id, place.path).await?,
+        Owner::Trace(trace_id) => {
+            let read =
+                move |mlflow: Mlflow<'_>| Ok(mlflow.trace_file_read(&trace_id, &place.path)?);
+            Response::new(Body::from(blocking(app, read).await?))
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    let plain: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() && c != '"' && c != '\\' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"")) {
+        headers.insert(CONTENT_DISPOSITION, disposition);
+    }
+    Ok(response)
+}
+
+/// A run's artifact, part by part.
+async fn stream(app: App, run_id: String, path: String) -> Answer<Response> {
+    let asked = (run_id.clone(), path.clone());
+    let size = blocking(app.clone(), move |mlflow| {
+        Ok(mlflow.artifact_size(&asked.0, &asked.1)?)
+    })
+    .await?;
+    let (parts, waiting) = mpsc::channel(AHEAD);
+    tokio::task::spawn_blocking(move || {
+        // A failure halfway shows as a body that is shorter than announced.
+        let mlflow = app.store.mlflow();
+        let _ = mlflow.artifact_read(&run_id, &path, &mut |part| {
+            parts.blocking_send(Bytes::copy_from_slice(part)).is_ok()
+        });
+    });
+    let mut response = Response::new(Body::new(Parts(waiting)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    Ok(response)
+}
+
+async fn upload(app: App, place: Place, mut body: Body, limit: u64) -> Answer<Response> {
+    limits::artifact_path(&place.path)?;
+    let failed = |error: io::Error| ApiError::internal(format!("the upload cannot wait: {error}"));
+    let mut file = tempfile::tempfile().map_err(failed)?;
+    let mut size = 0_u64;
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::invalid(format!("the upload broke off: {error}")))?;
+        let Ok(part) = frame.into_data() else {
+            continue;
+        };
+        size += u64::try_from(part.len()).unwrap_or(u64::MAX);
+        if size > limit {
+            return Err(ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "INVALID_PARAMETER_VALUE",
+                format!("the artifact is larger than {limit} bytes, which is the limit"),
+            ));
+        }
+        // The page cache takes this; it blocks no longer than a copy.
+        file.write_all(&part).map_err(failed)?;
+    }
+    blocking(app, move |mlflow| keep(mlflow, &place, file)).await?;
+    Ok(empty())
+}
+
+fn keep(mlflow: Mlflow<'_>, place: &Place, mut file: File) -> Answer<()> {
+    match &place.owner {
+        Owner::Run(run_id) => mlflow.artifact_write(run_id, &place.path, file)?,
+        Owner::Trace(trace_id) => {
+            let mut content = Vec::new();
+            let read = file.rewind().and_then(|()| file.read_to_end(&mut content));
+            read.map_err(|error| ApiError::internal(error.to_string()))?;
+            mlflow.trace_file_write(trace_id, &place.path, content)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! What is not served, said clearly.
+
+#![expect(clippy::unused_async, reason = "handlers are async")]
+
+use axum::extract::OriginalUri;
+use axum::http::{Method, StatusCode};
+
+use super::ApiError;
+
+/// Part of MLflow's API, or looks like it, and not served here.
+pub(crate) async fn not_served(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+    ApiError::not_served(&format!("{method} {} is not served", uri.path()))
+}
+
+pub(crate) async fn not_found(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "ENDPOINT_NOT_FOUND",
+        format!("there is no {method} {}", uri.path()),
+    )
+}
+
+pub(crate) async fn wrong_method(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "ENDPOINT_NOT_FOUND",
+        format!("{} does not answer to {method}", uri.path()),
+    )
+}

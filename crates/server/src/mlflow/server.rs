@@ -1,0 +1,32 @@
+//! What the server says of itself.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "handlers look alike"
+)]
+
+use assize_store::embedded::mlflow::Mlflow;
+use serde_json::{Value, json};
+
+use super::Answer;
+use super::fields::Nothing;
+
+/// Our own: newer clients send spans as OTLP to servers that say 3.4 or later, and as an artifact to
+/// others.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn info(_: Mlflow<'_>, _: Nothing) -> Answer<Value> {
+    Ok(json!({
+        "store_type": "SqlStore",
+        "workspaces_enabled": false,
+        "artifact_serving_enabled": true,
+        "server": "assize",
+    }))
+}
+
+/// The client asks for these before it downloads a run's artifacts. None are ever kept: what
+/// would create one is answered with a 501.
+pub(crate) fn no_logged_models(_: Mlflow<'_>, _: Nothing) -> Answer<Value> {
+    Ok(json!({}))
+}

@@ -1,0 +1,152 @@
+//! All routes, on one page.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing;
+
+use crate::mlflow::request::{delete, get, get_or_post, patch, post};
+use crate::mlflow::{artifacts, experiments, missing, registry, runs, server, traces};
+use crate::{App, access};
+
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/health", routing::get(async || "OK"))
+        .route("/version", routing::get(async || server::VERSION))
+        .route("/get-artifact", routing::get(artifacts::run_get))
+        .route("/v1/traces", routing::any(missing::not_served))
+        .merge(both("/api"))
+        .merge(both("/ajax-api"))
+        .fallback(missing::not_found)
+        .method_not_allowed_fallback(missing::wrong_method)
+        .layer(from_fn_with_state(app.clone(), access::check))
+        .with_state(app)
+}
+
+/// MLflow answers the same under `/api` and, for its own pages, under `/ajax-api`.
+fn both(root: &str) -> Router<App> {
+    Router::new()
+        .nest(&format!("{root}/2.0/mlflow"), mlflow())
+        .nest(&format!("{root}/3.0/mlflow"), mlflow_3())
+        .nest(&format!("{root}/2.0/mlflow-artifacts"), proxy())
+}
+
+fn mlflow() -> Router<App> {
+    Router::new()
+        .route("/experiments/create", post(experiments::create))
+        .route("/experiments/get", get(experiments::get))
+        .route("/experiments/get-by-name", get(experiments::get_by_name))
+        .route("/experiments/search", get_or_post(experiments::search))
+        .route("/experiments/update", post(experiments::update))
+        .route("/experiments/delete", post(experiments::delete))
+        .route("/experiments/restore", post(experiments::restore))
+        .route(
+            "/experiments/set-experiment-tag",
+            post(experiments::tag_set),
+        )
+        .route(
+            "/experiments/delete-experiment-tag",
+            post(experiments::tag_delete),
+        )
+        .route("/runs/create", post(runs::create))
+        .route("/runs/get", get(runs::get))
+        .route("/runs/update", post(runs::update))
+        .route("/runs/delete", post(runs::delete))
+        .route("/runs/restore", post(runs::restore))
+        .route("/runs/log-parameter", post(runs::log_parameter))
+        .route("/runs/log-metric", post(runs::log_metric))
+        .route("/runs/set-tag", post(runs::set_tag))
+        .route("/runs/delete-tag", post(runs::delete_tag))
+        .route("/runs/log-batch", post(runs::log_batch))
+        .route("/runs/log-inputs", post(runs::log_inputs))
+        .route("/runs/search", post(runs::search))
+        .route("/metrics/get-history", get(runs::metric_history))
+        .route("/artifacts/list", get(artifacts::run_list))
+        .route("/upload-artifact", routing::post(artifacts::run_upload))
+        .route("/logged-models/search", post(server::no_logged_models))
+        .merge(registered_models())
+        .merge(model_versions())
+        .route(
+            "/traces/{trace_id}/tags",
+            patch(traces::tag_set).merge(delete(traces::tag_delete)),
+        )
+        .fallback(missing::not_served)
+}
+
+fn registered_models() -> Router<App> {
+    Router::new()
+        .route("/registered-models/create", post(registry::create))
+        .route("/registered-models/get", get(registry::get))
+        .route("/registered-models/search", get_or_post(registry::search))
+        .route("/registered-models/update", patch(registry::update))
+        .route("/registered-models/rename", post(registry::rename))
+        .route("/registered-models/delete", delete(registry::delete))
+        .route(
+            "/registered-models/get-latest-versions",
+            get_or_post(registry::latest),
+        )
+        .route("/registered-models/set-tag", post(registry::tag_set))
+        .route(
+            "/registered-models/delete-tag",
+            delete(registry::tag_delete),
+        )
+        .route(
+            "/registered-models/alias",
+            get(registry::alias_get)
+                .merge(post(registry::alias_set))
+                .merge(delete(registry::alias_delete)),
+        )
+}
+
+fn model_versions() -> Router<App> {
+    Router::new()
+        .route("/model-versions/create", post(registry::version_create))
+        .route("/model-versions/get", get(registry::version_get))
+        .route(
+            "/model-versions/search",
+            get_or_post(registry::version_search),
+        )
+        .route("/model-versions/update", patch(registry::version_update))
+        .route("/model-versions/delete", delete(registry::version_delete))
+        .route(
+            "/model-versions/get-download-uri",
+            get(registry::version_source),
+        )
+        .route("/model-versions/set-tag", post(registry::version_tag_set))
+        .route(
+            "/model-versions/delete-tag",
+            delete(registry::version_tag_delete),
+        )
+}
+
+fn mlflow_3() -> Router<App> {
+    Router::new()
+        .route("/server-info", get(server::info))
+        .route("/traces", post(traces::start))
+        .route("/traces/search", post(traces::search))
+        // Without these, `get` would be taken for the id of a trace.
+        .route("/traces/get", routing::any(missing::not_served))
+        .route("/traces/batchGet", routing::any(missing::not_served))
+        .route("/traces/batchGetInfos", routing::any(missing::not_served))
+        .route("/traces/metrics", routing::any(missing::not_served))
+        .route("/traces/{trace_id}", get(traces::get))
+        .route("/traces/{trace_id}/assessments", post(traces::assess))
+        .route(
+            "/traces/{trace_id}/assessments/{assessment_id}",
+            get(traces::assessment_get)
+                .merge(patch(traces::assessment_update))
+                .merge(delete(traces::assessment_delete)),
+        )
+        .fallback(missing::not_served)
+}
+
+fn proxy() -> Router<App> {
+    Router::new()
+        .route("/artifacts", get(artifacts::proxy_list))
+        .route(
+            "/artifacts/{*path}",
+            routing::get(artifacts::proxy_get)
+                .put(artifacts::proxy_put)
+                .delete(artifacts::proxy_delete),
+        )
+        .fallback(missing::not_served)
+}

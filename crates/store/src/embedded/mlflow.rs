@@ -1,0 +1,253 @@
+//! MLflow's verbs over the embedded store: anybody's experiments and runs.
+//!
+//! The runs that Assize collects are ordinary runs here, and runs that other programs log can
+//! be judged and compared. Each verb does all of what it says or nothing. What comes in is
+//! checked first ([`limits`]), so that what is accepted is read back as it was.
+//!
+//! A run's name is a column; the tag `mlflow.runName` is that column by another name. A tag
+//! `cell_key` makes the run the tracked record of that cell, unless another run is it already.
+
+use std::fs::File;
+
+use assize_domain::hash::hex;
+use assize_domain::run::RunStatus;
+use assize_domain::verdict::VerdictFile;
+
+use super::EmbeddedStore;
+use crate::mlflow::{
+    Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, NewRun, Page, Point, RunChange,
+    RunInfo, Search, Slice, limits,
+};
+use crate::{Result, Tracking};
+
+mod artifacts;
+mod conditions;
+mod entries;
+mod experiments;
+mod names;
+mod orders;
+mod read;
+mod registry;
+mod runs;
+mod schema;
+mod search;
+mod traces;
+mod verbs;
+mod versions;
+
+pub(super) use schema::V4;
+
+/// The store by MLflow's verbs.
+#[derive(Debug, Clone, Copy)]
+pub struct Mlflow<'a> {
+    pub(super) store: &'a EmbeddedStore,
+}
+
+impl Mlflow<'_> {
+    pub fn experiment_create(
+        &self,
+        name: &str,
+        artifact_location: Option<&str>,
+        tags: &[Entry],
+    ) -> Result<String> {
+        limits::experiment_name(name)?;
+        tags.iter().try_for_each(limits::experiment_tag)?;
+        let name = name.to_owned();
+        let location = artifact_location
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned);
+        let tags = tags.to_vec();
+        self.store
+            .writer
+            .write(move |session| experiments::create(session, &name, location.as_deref(), &tags))
+    }
+
+    pub fn experiment_get(&self, experiment_id: &str) -> Result<Experiment> {
+        self.store
+            .read(|conn| experiments::get(conn, experiment_id))
+    }
+
+    pub fn experiment_get_by_name(&self, name: &str) -> Result<Experiment> {
+        self.store.read(|conn| experiments::get_by_name(conn, name))
+    }
+
+    pub fn experiment_search(&self, search: &Search) -> Result<Page<Experiment>> {
+        self.store.read(|conn| experiments::search(conn, search))
+    }
+
+    pub fn experiment_rename(&self, experiment_id: &str, name: &str) -> Result<()> {
+        limits::experiment_name(name)?;
+        let (id, name) = (experiment_id.to_owned(), name.to_owned());
+        self.store
+            .writer
+            .write(move |session| experiments::rename(session, &id, &name))
+    }
+
+    /// Deletes an experiment with its runs, or brings both back.
+    pub fn experiment_set_deleted(&self, experiment_id: &str, deleted: bool) -> Result<()> {
+        let id = experiment_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| experiments::set_deleted(session, &id, deleted))
+    }
+
+    /// Sets a tag of an experiment, or takes it away.
+    pub fn experiment_tag(
+        &self,
+        experiment_id: &str,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<()> {
+        let tag = Entry {
+            key: key.to_owned(),
+            value: value.unwrap_or_default().to_owned(),
+        };
+        limits::experiment_tag(&tag)?;
+        let (id, is_kept) = (experiment_id.to_owned(), value.is_some());
+        self.store
+            .writer
+            .write(move |session| experiments::tag(session, &id, &tag, is_kept))
+    }
+
+    pub fn run_create(&self, new: NewRun) -> Result<LoggedRun> {
+        new.tags.iter().try_for_each(limits::tag)?;
+        if let Some(name) = &new.name {
+            limits::length("the run's name", name, limits::RUN_NAME)?;
+        }
+        self.store
+            .writer
+            .write(move |session| runs::create(session, &new))
+    }
+
+    pub fn run_get(&self, run_id: &str) -> Result<LoggedRun> {
+        self.store.read(|conn| {
+            let run = runs::find(conn, run_id)?;
+            read::run(conn, run.id)
+        })
+    }
+
+    pub fn run_update(&self, run_id: &str, change: RunChange) -> Result<RunInfo> {
+        if let Some(name) = &change.name {
+            limits::length("the run's name", name, limits::RUN_NAME)?;
+        }
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| runs::update(session, &run_id, &change))
+    }
+
+    /// Deletes a run or brings it back; doing so twice changes nothing.
+    pub fn run_set_deleted(&self, run_id: &str, deleted: bool) -> Result<()> {
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| runs::set_deleted(session, &run_id, deleted))
+    }
+
+    pub fn run_log(&self, run_id: &str, batch: Batch) -> Result<()> {
+        limits::batch(&batch)?;
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| entries::log(session, &run_id, &batch))
+    }
+
+    pub fn run_tag_delete(&self, run_id: &str, key: &str) -> Result<()> {
+        let (run_id, key) = (run_id.to_owned(), key.to_owned());
+        self.store
+            .writer
+            .write(move |session| entries::tag_delete(session, &run_id, &key))
+    }
+
+    pub fn run_inputs_log(&self, run_id: &str, inputs: Vec<DatasetInput>) -> Result<()> {
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| entries::inputs_log(session, &run_id, &inputs))
+    }
+
+    /// All points of a metric, by time, step and value.
+    pub fn metric_history(&self, run_id: &str, key: &str, slice: Slice) -> Result<Page<Point>> {
+        self.store
+            .read(|conn| read::history(conn, run_id, key, slice))
+    }
+
+    pub fn run_search(
+        &self,
+        experiment_ids: &[String],
+        search: &Search,
+    ) -> Result<Page<LoggedRun>> {
+        self.store
+            .read(|conn| search::runs(conn, experiment_ids, search))
+    }
+
+    /// What a folder of a run's artifacts holds; the empty path is the run's root.
+    pub fn artifact_list(&self, run_id: &str, folder: &str) -> Result<Vec<FileInfo>> {
+        self.store
+            .read(|conn| artifacts::list(conn, run_id, folder))
+    }
+
+    /// The size of an artifact in bytes.
+    pub fn artifact_size(&self, run_id: &str, path: &str) -> Result<u64> {
+        self.store.read(|conn| artifacts::size(conn, run_id, path))
+    }
+
+    /// Visits an artifact's content in parts, as long as the visitor wants more.
+    pub fn artifact_read(
+        &self,
+        run_id: &str,
+        path: &str,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.store
+            .read(|conn| artifacts::read(conn, run_id, path, visit))
+    }
+
+    /// Keeps the content of a file, from its start, as an artifact.
+    pub fn artifact_write(&self, run_id: &str, path: &str, mut content: File) -> Result<()> {
+        limits::artifact_path(path)?;
+        let (run_id, path) = (run_id.to_owned(), path.to_owned());
+        self.store
+            .writer
+            .write(move |session| artifacts::write(session, &run_id, &path, &mut content))
+    }
+
+    /// The text of an artifact of a run that is not deleted.
+    pub fn artifact_text(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        Tracking::artifact_get(self.store, run_id, path)
+    }
+
+    /// The verdict files of a run that is not deleted.
+    pub fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
+        Tracking::verdicts_get(self.store, run_id)
+    }
+
+    /// A fresh id of 32 hex digits, and the time in Unix milliseconds.
+    pub fn stamp(&self) -> Result<(String, i64)> {
+        self.store.writer.write(|session| {
+            let id = session.run_id_make()?;
+            Ok((hex(&id), session.now_ms()))
+        })
+    }
+
+    /// Deletes an artifact, or a folder of them.
+    pub fn artifact_delete(&self, run_id: &str, path: &str) -> Result<()> {
+        limits::artifact_path(path)?;
+        let (run_id, path) = (run_id.to_owned(), path.to_owned());
+        self.store
+            .writer
+            .write(move |session| artifacts::delete(session, &run_id, &path))
+    }
+}
+
+/// The state of a run by its name in the protocol.
+pub fn status(name: &str) -> Result<RunStatus> {
+    RunStatus::parse(name).map_or_else(
+        || {
+            limits::invalid(format!(
+                "'{name}' is no status of a run: use RUNNING, SCHEDULED, FINISHED, FAILED or KILLED"
+            ))
+        },
+        Ok,
+    )
+}

@@ -1,0 +1,236 @@
+//! Artifacts of runs: listing, reading and writing them in parts.
+//!
+//! What Assize recorded itself is kept safe: a file of verdicts is written once, must be one,
+//! and is never changed or deleted.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write as _};
+
+use assize_domain::run::artifact::VERDICTS;
+use assize_domain::verdict::VerdictFile;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::runs::{find, living_run};
+use crate::StoreError;
+use crate::embedded::experiments::count;
+use crate::embedded::session::{Session, text_find};
+use crate::mlflow::FileInfo;
+use crate::mlflow::limits::{ARTIFACT_BYTES, artifact_path, shown};
+use crate::sqlite::Attempt;
+
+/// How much is read or copied at once.
+const PART: usize = 256 << 10;
+
+pub(super) fn list(conn: &Connection, run_id: &str, folder: &str) -> Attempt<Vec<FileInfo>> {
+    let folder = folder.trim_end_matches('/');
+    if !folder.is_empty() {
+        artifact_path(folder)?;
+    }
+    let run = find(conn, run_id)?;
+    let mut list = conn.prepare_cached(
+        "SELECT p.text, length(b.content) FROM artifacts a
+         JOIN texts p ON p.id = a.path JOIN blobs b ON b.id = a.blob WHERE a.run = ?1",
+    )?;
+    let mut rows = list.query([run.id])?;
+    let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let path: String = row.get(0)?;
+        let below = if folder.is_empty() {
+            Some(path.as_str())
+        } else {
+            path.strip_prefix(folder)
+                .and_then(|it| it.strip_prefix('/'))
+        };
+        let Some(below) = below else { continue };
+        let start = path.len() - below.len();
+        match below.split_once('/') {
+            Some((child, _)) => {
+                found.insert(path[..start + child.len()].to_owned(), None);
+            }
+            None => {
+                let size = count(row.get(1)?);
+                found.insert(path, Some(size));
+            }
+        }
+    }
+    let files = found.into_iter().map(|(path, file_size)| FileInfo {
+        path,
+        is_dir: file_size.is_none(),
+        file_size,
+    });
+    Ok(files.collect())
+}
+
+fn blob_of(conn: &Connection, run: i64, path: &str) -> Attempt<Option<i64>> {
+    let Some(number) = text_find(conn, path)? else {
+        return Ok(None);
+    };
+    let mut find =
+        conn.prepare_cached("SELECT blob FROM artifacts WHERE run = ?1 AND path = ?2")?;
+    Ok(find.query_row((run, number), |row| row.get(0)).optional()?)
+}
+
+fn blob_need(conn: &Connection, run_id: &str, path: &str) -> Attempt<i64> {
+    artifact_path(path)?;
+    let run = find(conn, run_id)?;
+    blob_of(conn, run.id, path)?.ok_or_else(|| {
+        StoreError::NotFound(format!(
+            "the run {run_id} has no artifact '{}'",
+            shown(path)
+        ))
+        .into()
+    })
+}
+
+pub(super) fn size(conn: &Connection, run_id: &str, path: &str) -> Attempt<u64> {
+    let blob = blob_need(conn, run_id, path)?;
+    let size = conn
+        .prepare_cached("SELECT length(content) FROM blobs WHERE id = ?1")?
+        .query_row([blob], |row| row.get(0))?;
+    Ok(count(size))
+}
+
+pub(super) fn read(
+    conn: &Connection,
+    run_id: &str,
+    path: &str,
+    visit: &mut dyn FnMut(&[u8]) -> bool,
+) -> Attempt<()> {
+    let blob = blob_need(conn, run_id, path)?;
+    let mut content = conn.blob_open("main", "blobs", "content", blob, true)?;
+    let mut part = vec![0; PART.min(content.len().max(1))];
+    loop {
+        let length = content.read(&mut part).map_err(broken)?;
+        if length == 0 || !visit(&part[..length]) {
+            return Ok(());
+        }
+    }
+}
+
+/// Copying between a file and the database failed.
+fn broken(error: io::Error) -> StoreError {
+    StoreError::Unusable {
+        path: "an artifact".to_owned(),
+        reason: format!("it could not be copied ({error}): try again"),
+    }
+}
+
+pub(super) fn write(
+    session: &mut Session,
+    run_id: &str,
+    path: &str,
+    content: &mut File,
+) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    let size = content.seek(io::SeekFrom::End(0)).map_err(broken)?;
+    content.rewind().map_err(broken)?;
+    if size > ARTIFACT_BYTES {
+        return Err(StoreError::Invalid(format!(
+            "the artifact '{}' has {size} bytes, and the limit is {ARTIFACT_BYTES}",
+            shown(path)
+        ))
+        .into());
+    }
+    let old = blob_of(&session.conn, run, path)?;
+    if path.starts_with(VERDICTS) {
+        verdicts_check(content, path)?;
+        if let Some(old) = old {
+            return verdicts_same(session, old, content, path);
+        }
+    }
+    let blob = session
+        .conn
+        .prepare_cached("INSERT INTO blobs (content) VALUES (zeroblob(?1))")?
+        .insert([i64::try_from(size).unwrap_or(i64::MAX)])?;
+    let mut kept = session
+        .conn
+        .blob_open("main", "blobs", "content", blob, false)?;
+    io::copy(content, &mut kept).map_err(broken)?;
+    kept.flush().map_err(broken)?;
+    drop(kept);
+    let number = session.text(path)?;
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)
+             ON CONFLICT (run, path) DO UPDATE SET blob = excluded.blob",
+        )?
+        .execute((run, number, blob))?;
+    forget_blob(session, old)
+}
+
+/// Drops content that nobody refers to any more; what is shared stays.
+fn forget_blob(session: &Session, blob: Option<i64>) -> Attempt<()> {
+    session
+        .conn
+        .prepare_cached("DELETE FROM blobs WHERE id = ?1 AND sha256 IS NULL")?
+        .execute([blob])?;
+    Ok(())
+}
+
+fn text_of(content: &mut File) -> Attempt<Vec<u8>> {
+    let mut bytes = Vec::new();
+    content.rewind().map_err(broken)?;
+    content.read_to_end(&mut bytes).map_err(broken)?;
+    content.rewind().map_err(broken)?;
+    Ok(bytes)
+}
+
+fn verdicts_check(content: &mut File, path: &str) -> Attempt<()> {
+    let parsed: Result<VerdictFile, _> = serde_json::from_slice(&text_of(content)?);
+    parsed.map(|_| ()).map_err(|error| {
+        StoreError::Invalid(format!(
+            "'{}' is no file of verdicts ({error}), and {VERDICTS} holds nothing else: choose \
+             another folder",
+            shown(path)
+        ))
+        .into()
+    })
+}
+
+fn verdicts_same(session: &Session, old: i64, content: &mut File, path: &str) -> Attempt<()> {
+    let same: bool = session
+        .conn
+        .prepare_cached("SELECT content = ?2 FROM blobs WHERE id = ?1")?
+        .query_row((old, text_of(content)?), |row| row.get(0))?;
+    if same {
+        return Ok(());
+    }
+    Err(immutable(path).into())
+}
+
+fn immutable(path: &str) -> StoreError {
+    StoreError::Invalid(format!(
+        "'{}' holds verdicts, which are never changed or deleted: judge again instead",
+        shown(path)
+    ))
+}
+
+pub(super) fn delete(session: &Session, run_id: &str, path: &str) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    let mut list = session.conn.prepare_cached(
+        "SELECT a.path, p.text, a.blob FROM artifacts a JOIN texts p ON p.id = a.path
+         WHERE a.run = ?1 AND (p.text = ?2 OR substr(p.text, 1, length(?2) + 1) = ?2 || '/')",
+    )?;
+    let found: Vec<(i64, String, i64)> = list
+        .query_map((run, path), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    if found.is_empty() {
+        let message = format!("the run {run_id} has no artifact '{}'", shown(path));
+        return Err(StoreError::NotFound(message).into());
+    }
+    for (number, text, blob) in found {
+        if text.starts_with(VERDICTS) {
+            return Err(immutable(&text).into());
+        }
+        session
+            .conn
+            .prepare_cached("DELETE FROM artifacts WHERE run = ?1 AND path = ?2")?
+            .execute((run, number))?;
+        forget_blob(session, Some(blob))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Writing params, tags, metrics and inputs of a run.
+
+use std::collections::HashMap;
+
+use super::runs::living_run;
+use crate::StoreError;
+use crate::embedded::cells::metric_columns;
+use crate::embedded::rows::entry;
+use crate::embedded::schema::known;
+use crate::embedded::session::{Session, text_find};
+use crate::mlflow::limits::{self, shown};
+use crate::mlflow::{Batch, DATASET_CONTEXT_TAG, DatasetInput, Entry, Point, RUN_NAME_TAG};
+use crate::sqlite::Attempt;
+
+/// Logs all of a batch or nothing.
+pub(super) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    params_log(session, run, &batch.params)?;
+    let tags: Vec<&Entry> = batch.tags.iter().collect();
+    tags_set(session, run, &tags)?;
+    for point in &batch.metrics {
+        point_log(session, run, point)?;
+    }
+    Ok(())
+}
+
+/// A param is written once; the same value again changes nothing.
+fn params_log(session: &mut Session, run: i64, params: &[Entry]) -> Attempt<()> {
+    let mut batch: HashMap<&str, &str> = HashMap::new();
+    for param in params {
+        match batch.insert(&param.key, &param.value) {
+            Some(other) if other == param.value => continue,
+            Some(_) => {
+                return Err(StoreError::Invalid(format!(
+                    "the param '{}' is in the batch twice, with different values",
+                    param.key
+                ))
+                .into());
+            }
+            None => {}
+        }
+        let key = session.text(&param.key)?;
+        let value = session.value(key, &param.value)?;
+        let written = session
+            .conn
+            .prepare_cached(
+                "INSERT INTO params (run, key, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            )?
+            .execute((run, key, value))?;
+        if written > 0 {
+            continue;
+        }
+        let kept = entry(&session.conn, "params", run, key)?.unwrap_or_default();
+        if kept != param.value {
+            return Err(StoreError::Invalid(format!(
+                "the param '{}' is '{}' already and cannot become '{}': params are written once, \
+                 so use another key or a tag",
+                param.key,
+                shown(&kept),
+                shown(&param.value)
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn tags_set(session: &mut Session, run: i64, tags: &[&Entry]) -> Attempt<()> {
+    for tag in tags {
+        if tag.key == RUN_NAME_TAG {
+            limits::length("the run's name", &tag.value, limits::RUN_NAME)?;
+            session
+                .conn
+                .prepare_cached("UPDATE runs SET name = ?2 WHERE id = ?1")?
+                .execute((run, &tag.value))?;
+            continue;
+        }
+        let key = session.text(&tag.key)?;
+        let value = session.value(key, &tag.value)?;
+        session
+            .conn
+            .prepare_cached(
+                "INSERT INTO tags (run, key, value) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (run, key) DO UPDATE SET value = excluded.value",
+            )?
+            .execute((run, key, value))?;
+        if key == known::CELL_KEY {
+            session
+                .conn
+                .prepare_cached("UPDATE OR IGNORE runs SET cell_key = ?2 WHERE id = ?1")?
+                .execute((run, &tag.value))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    if key == RUN_NAME_TAG {
+        let message = format!("{RUN_NAME_TAG} is the run's name, and a run has one: change it");
+        return Err(StoreError::Invalid(message).into());
+    }
+    let deleted = match text_find(&session.conn, key)? {
+        Some(number) => session
+            .conn
+            .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
+            .execute((run, number))?,
+        None => 0,
+    };
+    if deleted == 0 {
+        return Err(
+            StoreError::NotFound(format!("the run {run_id} has no tag '{}'", shown(key))).into(),
+        );
+    }
+    if text_find(&session.conn, key)? == Some(known::CELL_KEY) {
+        session
+            .conn
+            .prepare_cached("UPDATE runs SET cell_key = NULL WHERE id = ?1")?
+            .execute([run])?;
+    }
+    Ok(())
+}
+
+/// The point with the greatest step, then time, then value is the latest; the others are the
+/// history. A point that is there already changes nothing.
+fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
+    let key = session.text(&point.key)?;
+    let (value, is_nan) = metric_columns(point.value);
+    let conn = &session.conn;
+    let row = (run, key, value, is_nan, point.timestamp, point.step);
+    let first = conn
+        .prepare_cached(
+            "INSERT INTO latest_metrics (run, key, value, is_nan, timestamp, step)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+        )?
+        .execute(row)?;
+    if first > 0 {
+        return Ok(());
+    }
+    let superseded = conn
+        .prepare_cached(
+            "INSERT INTO earlier_metrics (run, key, timestamp, step, value, is_nan)
+             SELECT run, key, timestamp, step, value, is_nan FROM latest_metrics
+             WHERE run = ?1 AND key = ?2
+               AND (step, timestamp, value, is_nan) < (?6, ?5, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute(row)?;
+    let sql = if superseded > 0 {
+        "UPDATE latest_metrics SET value = ?3, is_nan = ?4, timestamp = ?5, step = ?6
+         WHERE run = ?1 AND key = ?2"
+    } else {
+        "INSERT INTO earlier_metrics (run, key, timestamp, step, value, is_nan)
+         SELECT ?1, ?2, ?5, ?6, ?3, ?4 FROM latest_metrics
+         WHERE run = ?1 AND key = ?2
+           AND (step, timestamp, value, is_nan) > (?6, ?5, ?3, ?4)
+         ON CONFLICT DO NOTHING"
+    };
+    conn.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+pub(super) fn inputs_log(session: &Session, run_id: &str, inputs: &[DatasetInput]) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    for input in inputs {
+        let context = input.tags.iter().find(|tag| tag.key == DATASET_CONTEXT_TAG);
+        let record = serde_json::to_string(input)
+            .map_err(|error| StoreError::Invalid(format!("a dataset cannot be kept: {error}")))?;
+        session
+            .conn
+            .prepare_cached(
+                "INSERT INTO inputs (run, name, digest, context, record) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (run, name, digest) DO UPDATE
+                 SET context = excluded.context, record = excluded.record",
+            )?
+            .execute((
+                run,
+                &input.dataset.name,
+                &input.dataset.digest,
+                context.map(|tag| &tag.value),
+                record,
+            ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! Reading runs as MLflow shows them, many at a time.
+//!
+//! Rows hold numbers of texts, and runs share most texts, so each text is looked up once.
+
+use std::collections::HashMap;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use super::experiments::{location, stage};
+use super::runs::find;
+use crate::embedded::rows::{metric_value, status_of};
+use crate::embedded::session::text_find;
+use crate::mlflow::{
+    DatasetInput, Entry, LoggedRun, Page, Point, RUN_NAME_TAG, RunData, RunInfo, RunInputs, Slice,
+};
+use crate::sqlite::Attempt;
+use assize_domain::hash::hex;
+
+pub(super) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun> {
+    Texts::new(conn).run(id)
+}
+
+pub(super) fn runs(conn: &Connection, ids: &[i64]) -> Attempt<Vec<LoggedRun>> {
+    let mut texts = Texts::new(conn);
+    ids.iter().map(|id| texts.run(*id)).collect()
+}
+
+pub(super) fn info(conn: &Connection, id: i64) -> Attempt<RunInfo> {
+    let mut find = conn.prepare_cached(
+        "SELECT r.run_id, r.name, r.experiment, r.user_id, r.status, r.start_time, r.end_time,
+                r.lifecycle_stage, e.artifact_location
+         FROM runs r JOIN experiments e ON e.experiment_id = r.experiment WHERE r.id = ?1",
+    )?;
+    Ok(find.query_row([id], info_row)?)
+}
+
+fn info_row(row: &Row<'_>) -> rusqlite::Result<RunInfo> {
+    let run_id = hex(&row.get::<_, [u8; 16]>(0)?);
+    let experiment: i64 = row.get(2)?;
+    let root = location(experiment, row.get(8)?);
+    Ok(RunInfo {
+        artifact_uri: format!("{}/{run_id}/artifacts", root.trim_end_matches('/')),
+        run_uuid: run_id.clone(),
+        run_id,
+        run_name: row.get(1)?,
+        experiment_id: experiment.to_string(),
+        user_id: row.get(3)?,
+        status: status_of(row.get(4)?),
+        start_time: row.get(5)?,
+        end_time: row.get(6)?,
+        lifecycle_stage: stage(&row.get::<_, String>(7)?),
+    })
+}
+
+/// Texts by their numbers, as far as they were needed.
+struct Texts<'a> {
+    conn: &'a Connection,
+    seen: HashMap<i64, String>,
+}
+
+impl<'a> Texts<'a> {
+    fn new(conn: &'a Connection) -> Self {
+        Self {
+            conn,
+            seen: HashMap::new(),
+        }
+    }
+
+    fn text(&mut self, number: i64) -> rusqlite::Result<String> {
+        if let Some(text) = self.seen.get(&number) {
+            return Ok(text.clone());
+        }
+        let text: String = self
+            .conn
+            .prepare_cached("SELECT text FROM texts WHERE id = ?1")?
+            .query_row([number], |row| row.get(0))?;
+        self.seen.insert(number, text.clone());
+        Ok(text)
+    }
+
+    fn run(&mut self, id: i64) -> Attempt<LoggedRun> {
+        let info = info(self.conn, id)?;
+        let mut tags = self.entries("SELECT key, value FROM tags WHERE run = ?1", id)?;
+        tags.push(Entry {
+            key: RUN_NAME_TAG.to_owned(),
+            value: info.run_name.clone(),
+        });
+        Ok(LoggedRun {
+            info,
+            data: RunData {
+                metrics: self.metrics(id)?,
+                params: self.entries("SELECT key, value FROM params WHERE run = ?1", id)?,
+                tags,
+            },
+            inputs: inputs(self.conn, id)?,
+        })
+    }
+
+    fn entries(&mut self, sql: &str, id: i64) -> Attempt<Vec<Entry>> {
+        let conn = self.conn;
+        let mut list = conn.prepare_cached(sql)?;
+        let mut rows = list.query([id])?;
+        let mut entries = Vec::new();
+        while let Some(row) = rows.next()? {
+            let value = match row.get_ref(1)? {
+                ValueRef::Integer(number) => self.text(number)?,
+                _ => row.get(1)?,
+            };
+            entries.push(Entry {
+                key: self.text(row.get(0)?)?,
+                value,
+            });
+        }
+        Ok(entries)
+    }
+
+    fn metrics(&mut self, id: i64) -> Attempt<Vec<Point>> {
+        let conn = self.conn;
+        let mut list = conn.prepare_cached(
+            "SELECT key, value, is_nan, timestamp, step FROM latest_metrics WHERE run = ?1",
+        )?;
+        let mut rows = list.query([id])?;
+        let mut points = Vec::new();
+        while let Some(row) = rows.next()? {
+            points.push(Point {
+                key: self.text(row.get(0)?)?,
+                value: metric_value(row, 1)?,
+                timestamp: row.get(3)?,
+                step: row.get(4)?,
+            });
+        }
+        Ok(points)
+    }
+}
+
+fn inputs(conn: &Connection, run: i64) -> Attempt<RunInputs> {
+    let mut list =
+        conn.prepare_cached("SELECT record FROM inputs WHERE run = ?1 ORDER BY name, digest")?;
+    let records = list.query_map([run], |row| row.get::<_, String>(0))?;
+    let mut dataset_inputs = Vec::new();
+    for record in records {
+        // What this program wrote as JSON reads as JSON.
+        if let Ok(input) = serde_json::from_str::<DatasetInput>(&record?) {
+            dataset_inputs.push(input);
+        }
+    }
+    Ok(RunInputs { dataset_inputs })
+}
+
+/// All points of a metric, by time, step and value.
+pub(super) fn history(
+    conn: &Connection,
+    run_id: &str,
+    key: &str,
+    slice: Slice,
+) -> Attempt<Page<Point>> {
+    let run = find(conn, run_id)?;
+    let Some(number) = text_find(conn, key)? else {
+        return Ok(Page {
+            items: Vec::new(),
+            next_offset: None,
+        });
+    };
+    let mut list = conn.prepare_cached(
+        "SELECT value, is_nan, timestamp, step FROM latest_metrics WHERE run = ?1 AND key = ?2
+         UNION ALL
+         SELECT value, is_nan, timestamp, step FROM earlier_metrics WHERE run = ?1 AND key = ?2
+         ORDER BY timestamp, step, value LIMIT ?3 OFFSET ?4",
+    )?;
+    let limit = i64::from(slice.max_results) + 1;
+    let offset = i64::try_from(slice.offset).unwrap_or(i64::MAX);
+    let points = list.query_map((run.id, number, limit, offset), |row| {
+        Ok(Point {
+            key: key.to_owned(),
+            value: metric_value(row, 0)?,
+            timestamp: row.get(2)?,
+            step: row.get(3)?,
+        })
+    })?;
+    Ok(super::experiments::page(
+        points.collect::<rusqlite::Result<_>>()?,
+        slice,
+    ))
+}

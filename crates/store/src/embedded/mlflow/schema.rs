@@ -1,0 +1,48 @@
+//! What anybody's runs need of the database beyond ours.
+
+/// Columns and tables for MLflow's API.
+pub(crate) const V4: &str = "
+ALTER TABLE runs ADD COLUMN user_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN artifact_location TEXT;
+
+CREATE TABLE inputs (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    context TEXT,
+    record TEXT NOT NULL,
+    PRIMARY KEY (run, name, digest)
+) WITHOUT ROWID;
+
+-- A trace belongs to an experiment, and its assessments to it; both are kept as they came.
+CREATE TABLE traces (
+    trace_id TEXT PRIMARY KEY,
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment_id),
+    request_time INTEGER NOT NULL,
+    info TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX traces_by_experiment ON traces (experiment, request_time);
+CREATE TABLE trace_tags (
+    trace_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (trace_id, key)
+) WITHOUT ROWID;
+CREATE TABLE trace_files (
+    trace_id TEXT NOT NULL,
+    path TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (trace_id, path)
+);
+CREATE TABLE assessments (
+    number INTEGER PRIMARY KEY,
+    trace_id TEXT NOT NULL,
+    assessment_id TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+);
+CREATE INDEX assessments_by_trace ON assessments (trace_id);
+
+ALTER TABLE registered_models ADD COLUMN next_version INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE model_versions ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE model_versions ADD COLUMN run_link TEXT NOT NULL DEFAULT '';
+";

@@ -1,0 +1,262 @@
+//! MLflow's nouns, in the shape of its REST API, and the rules for what a store may keep.
+//!
+//! [`Tracking`](crate::Tracking) is about our nouns; this is about anybody's runs: the types
+//! here serialise to MLflow's wire, [`filter`] is its search grammar, [`limits`] is what it
+//! accepts. Where MLflow silently cuts or zeroes a value, [`limits`] rejects it and names the
+//! limit. The verbs are on [`Mlflow`](crate::embedded::mlflow::Mlflow).
+//!
+//! It deliberately knows no SQL (that is `embedded::mlflow`) and no HTTP (that is the server).
+
+use assize_domain::run::RunStatus;
+use serde::{Deserialize, Serialize, Serializer};
+
+pub mod filter;
+pub mod limits;
+
+/// The tag that mirrors a run's name, both ways.
+pub const RUN_NAME_TAG: &str = "mlflow.runName";
+/// The tag of a dataset that says what it was used for.
+pub const DATASET_CONTEXT_TAG: &str = "mlflow.data.context";
+
+/// A key and its value: a param, a tag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub key: String,
+    #[serde(default)]
+    pub value: String,
+}
+
+/// One point of a metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    pub key: String,
+    #[serde(serialize_with = "number")]
+    pub value: f64,
+    /// Unix milliseconds.
+    pub timestamp: i64,
+    pub step: i64,
+}
+
+/// JSON has no NaN and no infinities; MLflow's protocol writes them as texts.
+fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.is_nan() {
+        serializer.serialize_str("NaN")
+    } else if value.is_infinite() {
+        serializer.serialize_str(if *value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        })
+    } else {
+        serializer.serialize_f64(*value)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Experiment {
+    pub experiment_id: String,
+    pub name: String,
+    pub artifact_location: String,
+    pub lifecycle_stage: &'static str,
+    pub creation_time: i64,
+    pub last_update_time: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunInfo {
+    pub run_id: String,
+    pub run_uuid: String,
+    pub run_name: String,
+    pub experiment_id: String,
+    pub user_id: String,
+    pub status: RunStatus,
+    pub start_time: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<i64>,
+    pub artifact_uri: String,
+    pub lifecycle_stage: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RunData {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Point>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Entry>,
+}
+
+/// What a dataset was and how it was used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatasetInput {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Entry>,
+    pub dataset: Dataset,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dataset {
+    pub name: String,
+    pub digest: String,
+    #[serde(default)]
+    pub source_type: String,
+    #[serde(default)]
+    pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RunInputs {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dataset_inputs: Vec<DatasetInput>,
+}
+
+/// A run with all that was logged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoggedRun {
+    pub info: RunInfo,
+    pub data: RunData,
+    pub inputs: RunInputs,
+}
+
+/// What a run is created with.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NewRun {
+    pub experiment_id: String,
+    pub user_id: String,
+    pub name: Option<String>,
+    /// Unix milliseconds; the clock's where there is none.
+    pub start_time: Option<i64>,
+    pub tags: Vec<Entry>,
+}
+
+/// What a run is changed to; `None` leaves it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunChange {
+    pub name: Option<String>,
+    pub status: Option<RunStatus>,
+    pub end_time: Option<i64>,
+}
+
+/// What is logged at once, all or nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    pub metrics: Vec<Point>,
+    pub params: Vec<Entry>,
+    pub tags: Vec<Entry>,
+}
+
+/// Which of the living and the deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    #[default]
+    Active,
+    Deleted,
+    All,
+}
+
+/// Which part of a long answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    pub max_results: u32,
+    pub offset: u64,
+}
+
+/// A part of a long answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next part starts, if there is one.
+    pub next_offset: Option<u64>,
+}
+
+/// A search in MLflow's own words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Search {
+    pub filter: String,
+    pub order_by: Vec<String>,
+    pub view: View,
+    pub slice: Slice,
+}
+
+/// A file or folder among a run's artifacts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileInfo {
+    /// From the run's root.
+    pub path: String,
+    pub is_dir: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<u64>,
+}
+
+/// A name for one version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Alias {
+    pub alias: String,
+    pub version: String,
+}
+
+/// A registered model; with the tag `mlflow.prompt.is_prompt`, a prompt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RegisteredModel {
+    pub name: String,
+    pub creation_timestamp: i64,
+    pub last_updated_timestamp: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latest_versions: Vec<ModelVersion>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Alias>,
+}
+
+/// A version of a registered model; of a prompt, with its template as a tag.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelVersion {
+    pub name: String,
+    pub version: String,
+    pub creation_timestamp: i64,
+    pub last_updated_timestamp: i64,
+    pub current_stage: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    pub source: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run_id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run_link: String,
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+}
+
+/// What a version is created with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewVersion {
+    pub name: String,
+    pub source: String,
+    pub description: String,
+    pub run_id: String,
+    pub run_link: String,
+    pub tags: Vec<Entry>,
+}
+
+/// What is kept of a trace, in JSON that the store does not look into.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    pub trace_id: String,
+    /// `None` where nobody logged a trace with this id.
+    pub info: Option<String>,
+    pub tags: Vec<Entry>,
+    pub assessments: Vec<String>,
+}

@@ -1,0 +1,175 @@
+//! Which entities, keys, operators and values go together, for each thing that is searched.
+
+use super::{Comparison, Identifier, Literal, Operator, Order, bad};
+use crate::Result;
+
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    Runs,
+    Experiments,
+    RegisteredModels,
+    ModelVersions,
+}
+
+/// What a comparison or an order is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Field {
+    Metric(String),
+    Param(String),
+    Tag(String),
+    /// `name`, `digest` or `context`.
+    Dataset(&'static str),
+    Text(&'static str),
+    Number(&'static str),
+}
+
+/// What a field is compared with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Compared {
+    Number(f64),
+    Text(String),
+    List(Vec<String>),
+    Nothing,
+}
+
+/// How.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test {
+    pub operator: Operator,
+    pub with: Compared,
+}
+
+/// A comparison that makes sense.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    pub field: Field,
+    pub test: Test,
+}
+
+impl Subject {
+    const fn texts(self) -> &'static [&'static str] {
+        match self {
+            Self::Runs => &["run_id", "run_name", "status", "user_id", "artifact_uri"],
+            Self::Experiments | Self::RegisteredModels => &["name"],
+            Self::ModelVersions => &["name", "run_id", "source_path"],
+        }
+    }
+
+    const fn numbers(self) -> &'static [&'static str] {
+        match self {
+            Self::Runs => &["start_time", "end_time"],
+            Self::Experiments => &["creation_time", "last_update_time"],
+            Self::RegisteredModels => &[],
+            Self::ModelVersions => &["version_number"],
+        }
+    }
+
+    /// Keys that can be ordered by and not searched.
+    const fn order_only(self) -> &'static [&'static str] {
+        match self {
+            Self::Runs => &[],
+            Self::Experiments => &["experiment_id"],
+            Self::RegisteredModels | Self::ModelVersions => {
+                &["timestamp", "last_updated_timestamp", "creation_timestamp"]
+            }
+        }
+    }
+
+    fn attribute(self, key: &str, to_order: bool) -> Result<Field> {
+        let known = match (self, key) {
+            (Self::Runs, "run name" | "Run name" | "Run Name") => "run_name",
+            (Self::Runs, "Created" | "created") => "start_time",
+            _ => key,
+        };
+        let find = |keys: &'static [&'static str]| keys.iter().find(|it| **it == known);
+        if let Some(text) = find(self.texts()) {
+            return Ok(Field::Text(text));
+        }
+        if let Some(number) = find(self.numbers()) {
+            return Ok(Field::Number(number));
+        }
+        if let Some(number) = find(self.order_only()).filter(|_| to_order) {
+            return Ok(Field::Number(number));
+        }
+        let valid = [self.texts(), self.numbers()].concat().join(", ");
+        bad(format!("there is no attribute '{key}': use one of {valid}"))
+    }
+
+    fn field(self, identifier: &Identifier, to_order: bool) -> Result<Field> {
+        let key = identifier.key.clone();
+        let Some(entity) = identifier.entity.as_deref() else {
+            return self.attribute(&key, to_order);
+        };
+        match (self, entity) {
+            (Self::Runs, "metric" | "metrics") => Ok(Field::Metric(key)),
+            (Self::Runs, "param" | "params" | "parameter" | "parameters") => Ok(Field::Param(key)),
+            (_, "tag" | "tags") => Ok(Field::Tag(key)),
+            (_, "attribute" | "attributes" | "attr" | "run") => self.attribute(&key, to_order),
+            (Self::Runs, "dataset" | "datasets") if !to_order => {
+                let keys = ["name", "digest", "context"];
+                match keys.into_iter().find(|it| *it == key) {
+                    Some(key) => Ok(Field::Dataset(key)),
+                    None => bad(format!(
+                        "there is no dataset attribute '{key}': use one of {}",
+                        keys.join(", ")
+                    )),
+                }
+            }
+            _ => bad(format!(
+                "'{entity}' cannot be used here: it is no entity that is kept"
+            )),
+        }
+    }
+
+    /// What an order is by.
+    pub fn order(self, order: &Order) -> Result<Field> {
+        self.field(&order.by, true)
+    }
+
+    /// The comparison, if it makes sense here.
+    pub fn condition(self, comparison: Comparison) -> Result<Condition> {
+        let field = self.field(&comparison.left, false)?;
+        let operator = comparison.operator;
+        let with = match (&field, comparison.right) {
+            (Field::Tag(_) | Field::Param(_), Literal::Nothing) => Compared::Nothing,
+            (_, Literal::Nothing) => {
+                return bad("IS NULL and IS NOT NULL are for tags and params only".to_owned());
+            }
+            (Field::Metric(_) | Field::Number(_), Literal::Number(number))
+                if operator.sign().is_some() =>
+            {
+                Compared::Number(number)
+            }
+            (Field::Metric(_) | Field::Number(_), _) => {
+                return bad(format!(
+                    "'{}' is a number: compare it by = != < <= > >= with a number without quotes",
+                    comparison.left.key
+                ));
+            }
+            (Field::Text("run_id") | Field::Dataset(_), Literal::List(list))
+                if matches!(operator, Operator::In | Operator::NotIn) =>
+            {
+                Compared::List(list)
+            }
+            (_, Literal::Text(text)) if is_for_texts(operator) => Compared::Text(text),
+            _ => {
+                return bad(format!(
+                    "'{}' is a text: compare it by = != LIKE ILIKE with a text in quotes{}",
+                    comparison.left.key, " (only run_id and datasets can be IN a list)"
+                ));
+            }
+        };
+        Ok(Condition {
+            field,
+            test: Test { operator, with },
+        })
+    }
+}
+
+fn is_for_texts(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Equal | Operator::NotEqual | Operator::Like | Operator::Ilike
+    )
+}

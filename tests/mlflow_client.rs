@@ -1,0 +1,93 @@
+//! MLflow's own Python client against a real `assize serve`.
+
+use std::path::Path;
+use std::process::Command;
+
+mod support;
+
+use support::server::{Served, TOKEN};
+use support::{Scratch, cells, collect, score_all, script};
+
+/// A Python with MLflow's client; `None`, loudly, where it cannot be had.
+fn python() -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/mlflow-venv.sh");
+    let made = Command::new(script).output().expect("a shell");
+    if made.status.success() {
+        return Some(String::from_utf8_lossy(&made.stdout).trim().to_owned());
+    }
+    eprintln!(
+        "SKIPPED: MLflow's Python client cannot be had here: {}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    None
+}
+
+/// Runs a script of `tests/mlflow` against a server of its own.
+fn run(script: &str, words: &[&str]) {
+    let Some(python) = python() else { return };
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
+    run_against(&python, &served, &scratch, script, words);
+    assert_eq!(served.stop(), Some(0));
+}
+
+fn run_against(python: &str, served: &Served, scratch: &Scratch, script: &str, words: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let outcome = Command::new(python)
+        .arg(root.join("tests/mlflow").join(script))
+        .args(words)
+        .current_dir(scratch.path())
+        .env("MLFLOW_TRACKING_URI", &served.url)
+        .env("MLFLOW_TRACKING_TOKEN", TOKEN)
+        .env("MLFLOW_DISABLE_TELEMETRY", "true")
+        .env("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        .output()
+        .expect("Python runs");
+    assert!(
+        outcome.status.success(),
+        "{script}\n{}\n{}",
+        String::from_utf8_lossy(&outcome.stdout),
+        String::from_utf8_lossy(&outcome.stderr)
+    );
+}
+
+#[test]
+fn a_notebook_s_runs_and_artifacts() {
+    run("runs.py", &[]);
+}
+
+#[test]
+fn every_filter_has_the_answer_of_a_real_server() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let data = root.join("tests/data/mlflow/filters.txt");
+    run("filters.py", &[data.to_str().expect("a path")]);
+}
+
+#[test]
+fn the_prompt_registry_s_round_trip() {
+    run("prompts.py", &[]);
+}
+
+#[test]
+fn verdicts_are_assessments_and_feedback_stands_beside_them() {
+    let Some(python) = python() else { return };
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("good", &["A tip.", "Another."])]));
+    let made = scratch.ok(&collect(
+        "scripted:good",
+        "--prompts v1 --n-scenarios 1 --n-tips 2",
+    ));
+    let run_id = cells(&made)[0]["run_id"].clone();
+    scratch.judge(
+        "e",
+        "judge.json",
+        "--judge-kind human --judged-by ada",
+        |case| {
+            score_all(case, 4);
+            case["rationale"] = "because é".into();
+        },
+    );
+    let served = Served::start(&scratch);
+    let run_id = run_id.as_str().expect("an id");
+    run_against(&python, &served, &scratch, "feedback.py", &[run_id]);
+}

@@ -1,0 +1,155 @@
+//! A running `assize serve` on a free port, and requests to it, byte by byte.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::Scratch;
+
+pub const TOKEN: &str = "a-token-for-the-tests";
+
+/// A server that ends with the test.
+pub struct Served {
+    pub url: String,
+    child: Child,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn code(&self) -> String {
+        self.json()["error_code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+impl Served {
+    pub fn start(scratch: &Scratch) -> Self {
+        Self::start_with(scratch, "serve --port 0 --json", Some(TOKEN))
+    }
+
+    pub fn start_with(scratch: &Scratch, words: &str, token: Option<&str>) -> Self {
+        let mut command = scratch.command(words);
+        if let Some(token) = token {
+            command.env("ASSIZE_SERVE_TOKEN", token);
+        }
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        stdout.read_line(&mut line).expect("a line");
+        let announced: Value = serde_json::from_str(&line).expect("one line of JSON");
+        Self {
+            url: announced["url"].as_str().expect("an address").to_owned(),
+            child,
+        }
+    }
+
+    pub fn authority(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Sends a request with exactly these header lines.
+    pub fn raw(&self, line: &str, headers: &[&str], body: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(self.authority()).expect("a connection");
+        let mut head = format!("{line} HTTP/1.1\r\nConnection: close\r\n");
+        for header in headers {
+            head.push_str(&format!("{header}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        // A server that refuses early may close before it has read everything.
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no answer to {line}"));
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let mut body = answer[end + 4..].to_vec();
+        if head.to_lowercase().contains("transfer-encoding: chunked") {
+            body = unchunk(&body);
+        }
+        Reply {
+            status: head[9..12].parse().expect("a status"),
+            head,
+            body,
+        }
+    }
+
+    /// Sends a request as a well-behaved client would.
+    pub fn send(&self, line: &str, body: &[u8]) -> Reply {
+        let host = format!("Host: {}", self.authority());
+        let token = format!("Authorization: Bearer {TOKEN}");
+        self.raw(
+            line,
+            &[&host, &token, "Content-Type: application/json"],
+            body,
+        )
+    }
+
+    /// Posts JSON to MLflow's API.
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        let line = format!("POST /api/2.0/mlflow/{path}");
+        self.send(&line, body.to_string().as_bytes())
+    }
+
+    pub fn get(&self, path: &str) -> Reply {
+        self.send(&format!("GET {path}"), b"")
+    }
+
+    /// A new run in the default experiment.
+    pub fn run_new(&self) -> String {
+        let reply = self.post("runs/create", &serde_json::json!({"experiment_id": "0"}));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let run = reply.json();
+        run["run"]["info"]["run_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
+    }
+
+    /// Asks the server to end, and waits for that.
+    pub fn stop(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn unchunk(mut rest: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = rest.windows(2).position(|it| it == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).expect("a size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        if size == 0 {
+            break;
+        }
+        whole.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 4 + size..];
+    }
+    whole
+}
