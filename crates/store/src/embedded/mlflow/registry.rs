@@ -11,7 +11,7 @@ use super::experiments::{limits_of, page};
 use super::versions;
 use crate::StoreError;
 use crate::embedded::session::Session;
-use crate::mlflow::filter::{Field, Subject, parse, parse_order};
+use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Alias, Entry, Page, RegisteredModel, Search};
 use crate::sqlite::Attempt;
@@ -238,6 +238,9 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Registe
     for comparison in parse(&search.filter)? {
         let condition = Subject::RegisteredModels.condition(comparison)?;
         match &condition.field {
+            // The client asks for models this way, which have no such tag.
+            Field::Tag(key)
+                if key == IS_PROMPT && condition.test.operator == Operator::NotEqual => {}
             Field::Tag(key) => {
                 asks_for_prompts |= key == IS_PROMPT;
                 let join = "x.model = m.id";

@@ -7,7 +7,7 @@ use super::experiments::{limits_of, page};
 use super::registry::{IS_PROMPT, entry, model_need, touch};
 use crate::StoreError;
 use crate::embedded::session::Session;
-use crate::mlflow::filter::{Field, Subject, parse, parse_order};
+use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, ModelVersion, NewVersion, Page, Search};
 use crate::sqlite::Attempt;
@@ -252,6 +252,7 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<ModelVe
         let condition = Subject::ModelVersions.condition(comparison)?;
         let test = &condition.test;
         match &condition.field {
+            Field::Tag(key) if key == IS_PROMPT && test.operator == Operator::NotEqual => {}
             Field::Tag(key) => {
                 asks_for_prompts |= key == IS_PROMPT;
                 let join = "x.model = v.model AND x.version = v.version";
