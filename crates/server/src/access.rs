@@ -78,17 +78,15 @@ fn host_of(authority: &str) -> &str {
 
 /// Lets a request pass or answers it.
 pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    match refusal(&app.access, request.uri().path(), request.headers()) {
-        Some(error) => error.into_response(),
-        None => {
-            let mut response = next.run(request).await;
-            let nosniff = HeaderValue::from_static("nosniff");
-            response
-                .headers_mut()
-                .insert("x-content-type-options", nosniff);
-            response
-        }
+    if let Some(error) = refusal(&app.access, request.uri().path(), request.headers()) {
+        return error.into_response();
     }
+    let mut response = next.run(request).await;
+    let nosniff = HeaderValue::from_static("nosniff");
+    response
+        .headers_mut()
+        .insert("x-content-type-options", nosniff);
+    response
 }
 
 fn refusal(access: &Access, path: &str, headers: &HeaderMap) -> Option<ApiError> {

@@ -38,6 +38,10 @@ pub struct Point {
 }
 
 /// JSON has no NaN and no infinities; MLflow's protocol writes them as texts.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
 fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_nan() {
         serializer.serialize_str("NaN")

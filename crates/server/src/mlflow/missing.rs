@@ -1,7 +1,5 @@
 //! What is not served, said clearly.
 
-#![expect(clippy::unused_async, reason = "handlers are async")]
-
 use axum::extract::OriginalUri;
 use axum::http::{Method, StatusCode};
 

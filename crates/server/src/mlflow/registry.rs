@@ -118,25 +118,25 @@ pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> 
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Alias {
+pub(crate) struct AliasAsk {
     name: String,
     alias: String,
     #[serde(default)]
     version: Option<Id>,
 }
 
-pub(crate) fn alias_set(mlflow: Mlflow<'_>, ask: Alias) -> Answer<Value> {
+pub(crate) fn alias_set(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
     let version = ask.version.unwrap_or_default().0;
     mlflow.model_alias(&ask.name, &ask.alias, Some(&version))?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_delete(mlflow: Mlflow<'_>, ask: Alias) -> Answer<Value> {
+pub(crate) fn alias_delete(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
     mlflow.model_alias(&ask.name, &ask.alias, None)?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_get(mlflow: Mlflow<'_>, ask: Alias) -> Answer<Value> {
+pub(crate) fn alias_get(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
     let found = mlflow.version_by_alias(&ask.name, &ask.alias)?;
     Ok(json!({"model_version": found}))
 }
@@ -175,29 +175,29 @@ pub(crate) fn version_create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Version {
+pub(crate) struct VersionAsk {
     name: String,
     version: Id,
     #[serde(default)]
     description: String,
 }
 
-pub(crate) fn version_get(mlflow: Mlflow<'_>, ask: Version) -> Answer<Value> {
+pub(crate) fn version_get(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
     let found = mlflow.version_get(&ask.name, &ask.version.0)?;
     Ok(json!({"model_version": found}))
 }
 
-pub(crate) fn version_update(mlflow: Mlflow<'_>, ask: Version) -> Answer<Value> {
+pub(crate) fn version_update(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
     let changed = mlflow.version_update(&ask.name, &ask.version.0, &ask.description)?;
     Ok(json!({"model_version": changed}))
 }
 
-pub(crate) fn version_delete(mlflow: Mlflow<'_>, ask: Version) -> Answer<Value> {
+pub(crate) fn version_delete(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
     mlflow.version_delete(&ask.name, &ask.version.0)?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_source(mlflow: Mlflow<'_>, ask: Version) -> Answer<Value> {
+pub(crate) fn version_source(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
     let found = mlflow.version_get(&ask.name, &ask.version.0)?;
     Ok(json!({"artifact_uri": found.source}))
 }

@@ -1,10 +1,6 @@
 //! What the server says of itself.
 
-#![expect(
-    clippy::needless_pass_by_value,
-    clippy::unnecessary_wraps,
-    reason = "handlers look alike"
-)]
+#![expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
 
 use assize_store::embedded::mlflow::Mlflow;
 use serde_json::{Value, json};

@@ -44,14 +44,11 @@ pub(super) fn list(conn: &Connection, run_id: &str, folder: &str) -> Attempt<Vec
         };
         let Some(below) = below else { continue };
         let start = path.len() - below.len();
-        match below.split_once('/') {
-            Some((child, _)) => {
-                found.insert(path[..start + child.len()].to_owned(), None);
-            }
-            None => {
-                let size = count(row.get(1)?);
-                found.insert(path, Some(size));
-            }
+        if let Some((child, _)) = below.split_once('/') {
+            found.insert(path[..start + child.len()].to_owned(), None);
+        } else {
+            let size = count(row.get(1)?);
+            found.insert(path, Some(size));
         }
     }
     let files = found.into_iter().map(|(path, file_size)| FileInfo {
@@ -101,7 +98,7 @@ pub(super) fn read(
     let mut content = conn.blob_open("main", "blobs", "content", blob, true)?;
     let mut part = vec![0; PART.min(content.len().max(1))];
     loop {
-        let length = content.read(&mut part).map_err(broken)?;
+        let length = content.read(&mut part).map_err(|error| broken(&error))?;
         if length == 0 || !visit(&part[..length]) {
             return Ok(());
         }
@@ -109,7 +106,7 @@ pub(super) fn read(
 }
 
 /// Copying between a file and the database failed.
-fn broken(error: io::Error) -> StoreError {
+fn broken(error: &io::Error) -> StoreError {
     StoreError::Unusable {
         path: "an artifact".to_owned(),
         reason: format!("it could not be copied ({error}): try again"),
@@ -123,8 +120,10 @@ pub(super) fn write(
     content: &mut File,
 ) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
-    let size = content.seek(io::SeekFrom::End(0)).map_err(broken)?;
-    content.rewind().map_err(broken)?;
+    let size = content
+        .seek(io::SeekFrom::End(0))
+        .map_err(|error| broken(&error))?;
+    content.rewind().map_err(|error| broken(&error))?;
     if size > ARTIFACT_BYTES {
         return Err(StoreError::Invalid(format!(
             "the artifact '{}' has {size} bytes, and the limit is {ARTIFACT_BYTES}",
@@ -146,8 +145,8 @@ pub(super) fn write(
     let mut kept = session
         .conn
         .blob_open("main", "blobs", "content", blob, false)?;
-    io::copy(content, &mut kept).map_err(broken)?;
-    kept.flush().map_err(broken)?;
+    io::copy(content, &mut kept).map_err(|error| broken(&error))?;
+    kept.flush().map_err(|error| broken(&error))?;
     drop(kept);
     let number = session.text(path)?;
     session
@@ -171,9 +170,11 @@ fn forget_blob(session: &Session, blob: Option<i64>) -> Attempt<()> {
 
 fn text_of(content: &mut File) -> Attempt<Vec<u8>> {
     let mut bytes = Vec::new();
-    content.rewind().map_err(broken)?;
-    content.read_to_end(&mut bytes).map_err(broken)?;
-    content.rewind().map_err(broken)?;
+    content.rewind().map_err(|error| broken(&error))?;
+    content
+        .read_to_end(&mut bytes)
+        .map_err(|error| broken(&error))?;
+    content.rewind().map_err(|error| broken(&error))?;
     Ok(bytes)
 }
 

@@ -72,15 +72,15 @@ pub(super) fn text_test(sql: &mut Sql, expression: &str, test: &Test) {
 }
 
 fn text_condition(expression: &str, test: &Test) -> (String, Vec<Value>) {
-    let text = |text: &str| vec![Value::Text(text.to_owned())];
+    let one = |value: &str| vec![Value::Text(value.to_owned())];
     match (&test.with, test.operator) {
         (Compared::Text(value), Operator::Like) => {
-            (format!("{expression} GLOB ?"), text(&glob(value)))
+            (format!("{expression} GLOB ?"), one(&glob(value)))
         }
-        (Compared::Text(value), Operator::Ilike) => (format!("{expression} LIKE ?"), text(value)),
+        (Compared::Text(value), Operator::Ilike) => (format!("{expression} LIKE ?"), one(value)),
         (Compared::Text(value), operator) => {
             let sign = operator.sign().unwrap_or("=");
-            (format!("{expression} {sign} ?"), text(value))
+            (format!("{expression} {sign} ?"), one(value))
         }
         (Compared::List(list), operator) => {
             let not = if operator == Operator::NotIn {
@@ -175,15 +175,15 @@ fn entry(conn: &Connection, sql: &mut Sql, table: &str, key: &str, test: &Test) 
     match (test.operator, &test.with) {
         (Operator::IsNull, _) => sql.push(format!("NOT {exists})"), [number]),
         (Operator::IsNotNull, _) => sql.push(format!("{exists})"), [number]),
-        (Operator::Equal | Operator::NotEqual, Compared::Text(text)) => {
+        (Operator::Equal | Operator::NotEqual, Compared::Text(wanted)) => {
             let known = match &number {
-                Value::Integer(key) => lookup(conn, *key, text)?,
+                Value::Integer(key) => lookup(conn, *key, wanted)?,
                 _ => None,
             };
             // A text that nothing has is equal to nothing.
             let value = match known {
                 Some(Stored::Number(number)) => Value::Integer(number),
-                Some(Stored::Text(text)) => Value::Text(text.to_owned()),
+                Some(Stored::Text(kept)) => Value::Text(kept.to_owned()),
                 None => Value::Integer(-1),
             };
             let sign = test.operator.sign().unwrap_or("=");
@@ -203,7 +203,7 @@ fn entry(conn: &Connection, sql: &mut Sql, table: &str, key: &str, test: &Test) 
 /// Ids are kept as bytes, which an index finds.
 fn run_id(sql: &mut Sql, test: &Test) {
     let wanted: Vec<&String> = match &test.with {
-        Compared::Text(text) if test.operator == Operator::Equal => vec![text],
+        Compared::Text(id) if test.operator == Operator::Equal => vec![id],
         Compared::List(list) if test.operator == Operator::In => list.iter().collect(),
         _ => return text_test(sql, RUN_ID, test),
     };

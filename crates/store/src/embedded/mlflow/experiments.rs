@@ -250,13 +250,11 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Experim
     let mut orders = Vec::new();
     for clause in &search.order_by {
         let order = parse_order(clause)?;
-        let column = match Subject::Experiments.order(&order)? {
-            Field::Number(column) | Field::Text(column) => column,
-            _ => {
-                let message = "experiments are ordered by name, creation_time, last_update_time or \
-                               experiment_id";
-                return Err(StoreError::Invalid(message.to_owned()).into());
-            }
+        let (Field::Number(column) | Field::Text(column)) = Subject::Experiments.order(&order)?
+        else {
+            let message = "experiments are ordered by name, creation_time, last_update_time or \
+                           experiment_id";
+            return Err(StoreError::Invalid(message.to_owned()).into());
         };
         orders.push(format!(
             "e.{column}{}",
