@@ -6,10 +6,13 @@ name=$1
 shift
 venv="${ASSIZE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/assize}/python/$name"
 made="$venv/.made-with"
+mkdir -p "$(dirname "$venv")"
+# Tests run side by side: one makes the environment, the others wait for it.
+exec 9>"$venv.lock"
+if command -v flock >/dev/null; then flock 9; fi
 if [ "$(cat "$made" 2>/dev/null)" != "$*" ]; then
   command -v python3 >/dev/null || { echo "there is no python3" >&2; exit 1; }
   rm -rf "$venv"
-  mkdir -p "$(dirname "$venv")"
   { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@"; } >&2 ||
     { rm -rf "$venv"; echo "cannot install $*" >&2; exit 1; }
   echo "$*" >"$made"

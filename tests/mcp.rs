@@ -2,28 +2,7 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use support::{Scratch, drive};
-
-fn repo(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// What a set-up script prints, or why it cannot.
-fn set_up(script: &str, words: &[&str]) -> Result<String, String> {
-    let output = Command::new("bash")
-        .arg(repo(script))
-        .args(words)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    }
-}
+use support::{Scratch, drive, set_up};
 
 #[test]
 fn the_python_client_drives_whole_sittings() {

@@ -6,25 +6,13 @@ use std::process::Command;
 mod support;
 
 use support::server::{Served, TOKEN};
-use support::{Scratch, cells, collect, score_all, script};
-
-/// A Python with MLflow's client; `None`, loudly, where it cannot be had.
-fn python() -> Option<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/mlflow-venv.sh");
-    let made = Command::new(script).output().expect("a shell");
-    if made.status.success() {
-        return Some(String::from_utf8_lossy(&made.stdout).trim().to_owned());
-    }
-    eprintln!(
-        "SKIPPED: MLflow's Python client cannot be had here: {}",
-        String::from_utf8_lossy(&made.stderr)
-    );
-    None
-}
+use support::{Scratch, cells, collect, mlflow_python, score_all, script};
 
 /// Runs a script of `tests/mlflow` against a server of its own.
 fn run(script: &str, words: &[&str]) {
-    let Some(python) = python() else { return };
+    let Some(python) = mlflow_python() else {
+        return;
+    };
     let scratch = Scratch::new();
     let served = Served::start(&scratch);
     run_against(&python, &served, &scratch, script, words);
@@ -70,7 +58,9 @@ fn the_prompt_registry_s_round_trip() {
 
 #[test]
 fn verdicts_are_assessments_and_feedback_stands_beside_them() {
-    let Some(python) = python() else { return };
+    let Some(python) = mlflow_python() else {
+        return;
+    };
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("good", &["A tip.", "Another."])]));
     let made = scratch.ok(&collect(

@@ -127,84 +127,34 @@ fn limits_are_named_and_nothing_is_cut() {
     assert!(data.get("metrics").is_none(), "{data}");
 }
 
+/// A request line, its body, and the status and code of the answer.
+const UNANSWERABLE: &str = r#"
+GET /nowhere||404|ENDPOINT_NOT_FOUND
+GET /api/2.0/mlflow/gateway-proxy||501|NOT_IMPLEMENTED
+POST /api/2.0/mlflow/logged-models|{}|501|NOT_IMPLEMENTED
+POST /v1/traces||501|NOT_IMPLEMENTED
+GET /api/2.0/mlflow/runs/create||405|ENDPOINT_NOT_FOUND
+GET /api/2.0/mlflow/runs/get?run_id=nope||404|RESOURCE_DOES_NOT_EXIST
+GET /api/2.0/mlflow/runs/get||400|INVALID_PARAMETER_VALUE
+POST /api/2.0/mlflow/runs/create|{|400|INVALID_PARAMETER_VALUE
+POST /api/2.0/mlflow/runs/create|[]|400|INVALID_PARAMETER_VALUE
+POST /api/2.0/mlflow/runs/create|{"experiment_id": "77"}|404|RESOURCE_DOES_NOT_EXIST
+POST /api/2.0/mlflow/experiments/search|{}|400|INVALID_PARAMETER_VALUE
+POST /api/2.0/mlflow/experiments/delete|{"experiment_id": "5"}|404|RESOURCE_DOES_NOT_EXIST
+GET /api/3.0/mlflow/traces/tr-1||404|RESOURCE_DOES_NOT_EXIST
+"#;
+
 #[test]
 fn what_cannot_be_answered_says_so() {
     let scratch = Scratch::new();
     let served = Served::start(&scratch);
-    let cases = [
-        ("GET /nowhere", "", 404, "ENDPOINT_NOT_FOUND"),
-        (
-            "GET /api/2.0/mlflow/gateway-proxy",
-            "",
-            501,
-            "NOT_IMPLEMENTED",
-        ),
-        (
-            "POST /api/2.0/mlflow/logged-models",
-            "{}",
-            501,
-            "NOT_IMPLEMENTED",
-        ),
-        ("POST /v1/traces", "", 501, "NOT_IMPLEMENTED"),
-        (
-            "GET /api/2.0/mlflow/runs/create",
-            "",
-            405,
-            "ENDPOINT_NOT_FOUND",
-        ),
-        (
-            "GET /api/2.0/mlflow/runs/get?run_id=nope",
-            "",
-            404,
-            "RESOURCE_DOES_NOT_EXIST",
-        ),
-        (
-            "GET /api/2.0/mlflow/runs/get",
-            "",
-            400,
-            "INVALID_PARAMETER_VALUE",
-        ),
-        (
-            "POST /api/2.0/mlflow/runs/create",
-            "{",
-            400,
-            "INVALID_PARAMETER_VALUE",
-        ),
-        (
-            "POST /api/2.0/mlflow/runs/create",
-            "[]",
-            400,
-            "INVALID_PARAMETER_VALUE",
-        ),
-        (
-            "POST /api/2.0/mlflow/runs/create",
-            "{\"experiment_id\": \"77\"}",
-            404,
-            "RESOURCE_DOES_NOT_EXIST",
-        ),
-        (
-            "POST /api/2.0/mlflow/experiments/search",
-            "{}",
-            400,
-            "INVALID_PARAMETER_VALUE",
-        ),
-        (
-            "POST /api/2.0/mlflow/experiments/delete",
-            "{\"experiment_id\": \"5\"}",
-            404,
-            "RESOURCE_DOES_NOT_EXIST",
-        ),
-        (
-            "GET /api/3.0/mlflow/traces/tr-1",
-            "",
-            404,
-            "RESOURCE_DOES_NOT_EXIST",
-        ),
-    ];
-    for (line, body, status, code) in cases {
+    for case in UNANSWERABLE.trim().lines() {
+        let [line, body, status, code] = case.splitn(4, '|').collect::<Vec<_>>()[..] else {
+            panic!("not a case: {case}");
+        };
         let reply = served.send(line, body.as_bytes());
         assert_eq!(
-            (reply.status, reply.code().as_str()),
+            (reply.status.to_string().as_str(), reply.code().as_str()),
             (status, code),
             "{line} {reply:?}"
         );

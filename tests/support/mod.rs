@@ -6,6 +6,7 @@
 #![allow(
     dead_code,
     clippy::panic,
+    clippy::print_stderr,
     clippy::needless_pass_by_value,
     reason = "every test binary uses its own part of this, and fails by panicking"
 )]
@@ -226,6 +227,32 @@ pub fn cells(outcome: &Outcome) -> Vec<Value> {
         .into_iter()
         .filter(|line| line["event"] == "cell")
         .collect()
+}
+
+/// What a set-up script prints, or why it cannot.
+pub fn set_up(script: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new("bash")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+        .args(words)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+/// A Python with MLflow, its client and its server; `None`, loudly, where it cannot be had.
+pub fn mlflow_python() -> Option<String> {
+    let packages = ["mlflow", "mlflow", "scikit-learn", "Flask-WTF"];
+    match set_up("scripts/python-env.sh", &packages) {
+        Ok(python) => Some(python),
+        Err(reason) => {
+            eprintln!("SKIPPED: MLflow cannot be had here: {reason}");
+            None
+        }
+    }
 }
 
 /// Runs a Python program of ours, whose last word is OK where all went well.
