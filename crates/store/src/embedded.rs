@@ -20,10 +20,11 @@ use assize_domain::sitting::Sitting;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
-use self::sittings::{Changed, Given};
+use self::sittings::Given;
 use crate::queue::{
     Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,
 };
+use crate::rules::Changed;
 use crate::sqlite::{self, Attempt};
 use crate::{
     BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts, KnownCell,

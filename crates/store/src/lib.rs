@@ -27,6 +27,7 @@ mod error;
 mod import;
 pub mod mlflow;
 pub mod queue;
+pub mod rules;
 mod sqlite;
 pub mod state;
 

@@ -5,11 +5,9 @@
 //! anew. A metric that nothing supports any more becomes NaN, because a tracking server can
 //! append to a metric and not delete it.
 
-use assize_domain::judge::Tier;
 use assize_domain::rubric::Rubric;
-use assize_domain::run::{artifact, metric, tag};
+use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::Sitting;
-use assize_domain::verdict::summarise;
 
 use super::rows::{
     RunKey, artifact_text, candidates_read, corrupt, run_find, set_aside, verdicts_counting,
@@ -18,6 +16,7 @@ use super::rows::{
 use super::session::{Session, text_find};
 use super::sittings::{summary_keep, tag_keep};
 use crate::StoreError;
+use crate::rules::{derive_anew, judgeable};
 use crate::sqlite::{Attempt, Fault};
 
 /// The verdicts of this sitting no longer count, on any run.
@@ -76,7 +75,6 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
         corrupt(run, path, &first)
     })?;
     let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
-    let judgeable = candidates.iter().filter(|it| it.text.is_some()).count();
     // The list itself decides what counts, so it goes first.
     if aside.is_empty() {
         tag_drop(session, run.id, tag::SET_ASIDE)?;
@@ -84,26 +82,12 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
         tag_keep(session, run.id, tag::SET_ASIDE, &aside.join(" "))?;
     }
     let files = verdicts_counting(&session.conn, run)?;
-    let mut summary = summarise(&files, &rubric, judgeable);
-    for name in rubric.score_names().chain([metric::COMPOSITE]) {
-        let plain = [name.to_owned()];
-        let of_tiers = Tier::ALL.map(|tier| format!("{tier}.{name}"));
-        for gone in plain.into_iter().chain(of_tiers) {
-            let supported = summary.metrics.iter().any(|(known, _)| *known == gone);
-            if !supported && has_metric(session, run.id, &gone)? {
-                summary.metrics.push((gone, f64::NAN));
-            }
-        }
-    }
-    for gone in [
-        tag::JUDGED_BY,
-        tag::JUDGED_AT,
-        tag::AUTO_JUDGED_BY,
-        tag::AUTO_JUDGED_AT,
-    ] {
-        if !summary.tags.iter().any(|(known, _)| known == gone) {
-            tag_drop(session, run.id, gone)?;
-        }
+    let has_metric = |name: &str| {
+        has_metric(session, run.id, name).map_err(|fault| fault.at(&session.path))
+    };
+    let (summary, gone) = derive_anew(&files, &rubric, judgeable(&candidates), has_metric)?;
+    for name in gone {
+        tag_drop(session, run.id, name)?;
     }
     summary_keep(session, run.id, &summary)
 }

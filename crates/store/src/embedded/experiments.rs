@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::schema::known;
 use super::session::Session;
 use crate::sqlite::Attempt;
-use crate::{ExperimentSummary, StoreError};
+use crate::{ExperimentSummary, StoreError, rules};
 
 /// The number of an experiment that must exist.
 pub(crate) fn experiment_need(conn: &Connection, name: &str) -> Attempt<i64> {
@@ -44,21 +44,8 @@ pub(crate) fn experiment_touch(session: &Session, name: &str) -> Attempt<i64> {
 }
 
 fn no_experiment(conn: &Connection, name: &str) -> Attempt<StoreError> {
-    let mut names: Vec<String> = experiment_list(conn)?
-        .into_iter()
-        .map(|experiment| experiment.name)
-        .collect();
-    let more = names.len().saturating_sub(5);
-    names.truncate(5);
-    let remedy = match (names.is_empty(), more) {
-        (true, _) => "nothing is tracked here yet, so run `assize collect` first".to_owned(),
-        (false, 0) => format!("choose one of {}", names.join(", ")),
-        (false, more) => format!("choose one of {} or {more} more", names.join(", ")),
-    };
-    Ok(StoreError::NoExperiment {
-        name: name.to_owned(),
-        remedy,
-    })
+    let known = experiment_list(conn)?.into_iter().map(|it| it.name);
+    Ok(rules::no_experiment(name, known.collect()))
 }
 
 /// Experiments that hold runs with the tag `judge_pending`, by name.

@@ -16,7 +16,8 @@ use super::cells::{self, Found, Prepared};
 use super::experiments::experiment_touch;
 use super::rows::{RunKey, artifact_text, candidates_read, corrupt, set_aside, verdicts_read};
 use super::session::{Session, lookup, text_find};
-use super::sittings::{file_keep, free_path, tag_keep};
+use super::sittings::{file_keep, tag_keep};
+use crate::rules::free_path;
 use crate::sqlite::Attempt;
 use crate::{Change, Imported, ImportedRun};
 
@@ -125,7 +126,7 @@ fn merge(session: &mut Session, found: &Found, theirs: &ImportedRun) -> Attempt<
     let mut taken: Vec<String> = kept.into_iter().map(|(path, _)| path).collect();
     for (path, file) in lacking {
         let path = if taken.contains(path) {
-            free_path(&taken, &file.sitting)
+            free_path(|path| taken.iter().any(|it| it == path), &file.sitting)
         } else {
             path.clone()
         };

@@ -20,8 +20,9 @@ use super::records::sitting_need;
 use super::rows::{RunKey, run_find, status_number, verdicts_counting};
 use super::schema::known;
 use super::session::Session;
-use super::sittings::{Changed, sitting_commit};
+use super::sittings::sitting_commit;
 use crate::queue::{Handed, HeldRun, LeaseRequest, Leased};
+use crate::rules::{self, Changed, open_cases};
 use crate::sqlite::Attempt;
 use crate::{Committed, PendingQuery, PendingRun, StoreError};
 
@@ -143,14 +144,6 @@ fn is_held(conn: &Connection, run: &RunKey, sitting: &Sitting) -> Attempt<bool> 
     let mut find =
         conn.prepare_cached("SELECT 1 FROM leases WHERE run = ?1 AND tier = ?2 AND sitting = ?3")?;
     Ok(find.exists((run.id, sitting.tier.as_str(), &sitting.id))?)
-}
-
-fn open_cases(run: &PendingRun) -> usize {
-    let open = run
-        .candidates
-        .iter()
-        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
-    open.count()
 }
 
 /// A run that may be waiting.
@@ -287,8 +280,7 @@ impl Asking<'_> {
     }
 }
 
-/// The run as a sitting sees it: `judged` holds the candidates that it need not score, because
-/// enough others have or will, or because its own judge has.
+/// The run as a sitting sees it.
 fn pending_for(
     conn: &Connection,
     run: &RunKey,
@@ -300,39 +292,6 @@ fn pending_for(
         tier: sitting.tier,
         judge_kind: None,
     };
-    let Some(mut pending) = pending_read(conn, run, &query)? else {
-        return Ok(None);
-    };
-    if pending.rubric != sitting.rubric {
-        return Ok(None);
-    }
-    let mut scored_by: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
-    let mut own = BTreeSet::new();
-    let of_tier = files
-        .iter()
-        .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
-    for file in of_tier {
-        let is_own = file.sitting == sitting.id || sitting.judge.as_ref() == Some(&file.judge);
-        for verdict in &file.verdicts {
-            scored_by
-                .entry(verdict.candidate)
-                .or_default()
-                .insert(&file.sitting);
-            if is_own {
-                own.insert(verdict.candidate);
-            }
-        }
-    }
-    let copies = sitting.copies.max(1) as usize;
-    let nobody = BTreeSet::new();
-    let enough = |index: u32| {
-        let scored_by = scored_by.get(&index).unwrap_or(&nobody);
-        let coming = others.iter().filter(|it| !scored_by.contains(it.as_str()));
-        scored_by.len() + coming.count() >= copies
-    };
-    let indexes = pending.candidates.iter().map(|it| it.index);
-    pending.judged = indexes
-        .filter(|index| own.contains(index) || enough(*index))
-        .collect();
-    Ok(Some(pending))
+    let pending = pending_read(conn, run, &query)?;
+    Ok(pending.and_then(|pending| rules::pending_for(pending, sitting, files, others)))
 }

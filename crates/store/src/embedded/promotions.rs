@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::session::Session;
 use crate::StoreError;
+use crate::rules::superseded;
 use crate::sqlite::Attempt;
 
 /// The history of a task, oldest first.
@@ -75,24 +76,6 @@ fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promo
         version,
         ..promotion
     })
-}
-
-fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
-    let champion = latest.map_or_else(
-        || "there is none any more".to_owned(),
-        |it| {
-            format!(
-                "now it is {}, since {} by {}",
-                it.champion.pair(),
-                it.at,
-                it.by
-            )
-        },
-    );
-    StoreError::Superseded {
-        task: wanted.task.clone(),
-        champion,
-    }
 }
 
 /// The registered prompt of a task, which is made where there is none.

@@ -6,9 +6,8 @@
 use std::sync::mpsc::Receiver;
 
 use assize_domain::rubric::Rubric;
-use assize_domain::run::artifact;
 use assize_domain::sitting::ANCHORS;
-use assize_domain::verdict::{Summary, Verdict, VerdictFile, summarise};
+use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use rusqlite::Connection;
 
 use super::cells::metric_columns;
@@ -18,16 +17,9 @@ use super::rows::{
 };
 use super::schema::known;
 use super::session::Session;
+use crate::rules::{self, Changed, free_path, fresh};
 use crate::sqlite::Attempt;
 use crate::{Committed, StoreError};
-
-/// What to do about other scores for a case that the same sitting has judged already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Changed {
-    Refuse,
-    /// Keep them as a later part, which counts instead.
-    Revise,
-}
 
 /// Writes verdict files and brings the runs' metrics and tags up to date, all or none.
 pub(crate) fn sitting_commit(
@@ -132,22 +124,19 @@ fn file_commit(
     rubric: &Rubric,
     changed: Changed,
 ) -> Attempt<bool> {
-    check_counts(session, run, file, rubric)?;
     let (paths, kept): (Vec<String>, Vec<VerdictFile>) =
         verdicts_read(&session.conn, run)?.into_iter().unzip();
     let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
-    let judgeable = |index: u32| {
-        candidates
-            .iter()
-            .any(|candidate| candidate.index == index && candidate.text.is_some())
-    };
-    if let Some(verdict) = file.verdicts.iter().find(|it| !judgeable(it.candidate)) {
-        let message = format!(
-            "run {} has no candidate {} with a text to judge: check the file",
-            run.run_id, verdict.candidate
-        );
-        return Err(StoreError::Conflict(message).into());
-    }
+    let current = entry(&session.conn, "tags", run.id, known::RUBRIC_SHA256)?;
+    let aside = set_aside(&session.conn, run.id)?;
+    rules::verdicts_check(
+        &run.run_id,
+        file,
+        rubric,
+        current.as_deref(),
+        &aside,
+        &candidates,
+    )?;
     let fresh = fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
     if fresh.is_empty() {
         return Ok(false);
@@ -156,85 +145,12 @@ fn file_commit(
         verdicts: fresh,
         ..file.clone()
     };
-    let path = free_path(&paths, &file.sitting);
+    let path = free_path(|path| paths.iter().any(|it| it == path), &file.sitting);
     file_keep(session, run, &path, &part)?;
-    let judgeable = candidates.iter().filter(|it| it.text.is_some()).count();
+    let judgeable = rules::judgeable(&candidates);
     let files = verdicts_counting(&session.conn, run)?;
     summary_keep(session, run.id, &summarise(&files, rubric, judgeable))?;
     Ok(true)
-}
-
-/// Refuses verdicts that could never count.
-fn check_counts(
-    session: &Session,
-    run: &RunKey,
-    file: &VerdictFile,
-    rubric: &Rubric,
-) -> Attempt<()> {
-    let current = entry(&session.conn, "tags", run.id, known::RUBRIC_SHA256)?;
-    let current = current.unwrap_or_else(|| rubric.sha256.clone());
-    if file.rubric.sha256 != rubric.sha256 || file.rubric.sha256 != current {
-        let message = format!(
-            "the verdicts for run {} are under another version of the rubric '{}' than the run: \
-             it was reopened, so export the cases again",
-            run.run_id, file.rubric.id
-        );
-        return Err(StoreError::Conflict(message).into());
-    }
-    if set_aside(&session.conn, run.id)?.contains(&file.sitting) {
-        let message = format!(
-            "what sitting {} finds about run {} no longer counts, because it was quarantined or \
-             the run was reopened since: export the cases again",
-            file.sitting, run.run_id
-        );
-        return Err(StoreError::Conflict(message).into());
-    }
-    Ok(())
-}
-
-/// The verdicts of a file that its sitting has not given yet, word for word.
-fn fresh(
-    kept: &[VerdictFile],
-    file: &VerdictFile,
-    changed: Changed,
-    what: &str,
-) -> Result<Vec<Verdict>, StoreError> {
-    let mut fresh = Vec::new();
-    for verdict in &file.verdicts {
-        match latest(kept, &file.sitting, verdict.candidate) {
-            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {}
-            Some(_) if changed == Changed::Refuse => {
-                return Err(StoreError::Conflict(format!(
-                    "sitting {} has judged candidate {} of {what} already, with other scores or \
-                     another rationale: verdicts are never overwritten, so apply the file as it \
-                     was applied first, or correct it with `assize judge amend`",
-                    file.sitting, verdict.candidate
-                )));
-            }
-            _ => fresh.push(verdict.clone()),
-        }
-    }
-    Ok(fresh)
-}
-
-fn latest<'a>(kept: &'a [VerdictFile], sitting: &str, candidate: u32) -> Option<&'a Verdict> {
-    kept.iter()
-        .rev()
-        .filter(|file| file.sitting == sitting)
-        .flat_map(|file| &file.verdicts)
-        .find(|verdict| verdict.candidate == candidate)
-}
-
-/// `verdicts/SITTING.json`, or the next part of it.
-pub(crate) fn free_path(taken: &[String], sitting: &str) -> String {
-    let folder = artifact::VERDICTS;
-    let mut path = format!("{folder}{sitting}.json");
-    let mut part = 1;
-    while taken.contains(&path) {
-        part += 1;
-        path = format!("{folder}{sitting}.{part}.json");
-    }
-    path
 }
 
 pub(crate) fn file_keep(

@@ -1,0 +1,234 @@
+//! What every store decides alike, whatever keeps its runs: which verdicts are new, which
+//! cases a sitting need not score, what a run says once some of its verdicts do not count.
+//!
+//! Pure functions on domain nouns, so that the embedded store and a remote one cannot drift
+//! apart. Nothing here reads or writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use assize_domain::candidate::Candidate;
+use assize_domain::judge::Tier;
+use assize_domain::promotion::Promotion;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{artifact, metric, tag};
+use assize_domain::sitting::Sitting;
+use assize_domain::verdict::{Summary, Verdict, VerdictFile, summarise};
+
+use crate::{PendingRun, Result, StoreError};
+
+/// What to do about other scores for a case that the same sitting has judged already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    Refuse,
+    /// Keep them as a later part, which counts instead.
+    Revise,
+}
+
+/// Refuses verdicts that could never count: of another rubric than the run is under, of a
+/// sitting that is set aside, about a candidate that has no text.
+pub fn verdicts_check(
+    run_id: &str,
+    file: &VerdictFile,
+    rubric: &Rubric,
+    run_rubric_sha256: Option<&str>,
+    aside: &[String],
+    candidates: &[Candidate],
+) -> Result<()> {
+    let current = run_rubric_sha256.unwrap_or(&rubric.sha256);
+    if file.rubric.sha256 != rubric.sha256 || file.rubric.sha256 != current {
+        return Err(StoreError::Conflict(format!(
+            "the verdicts for run {run_id} are under another version of the rubric '{}' than the \
+             run: it was reopened, so export the cases again",
+            file.rubric.id
+        )));
+    }
+    if aside.contains(&file.sitting) {
+        return Err(StoreError::Conflict(format!(
+            "what sitting {} finds about run {run_id} no longer counts, because it was quarantined \
+             or the run was reopened since: export the cases again",
+            file.sitting
+        )));
+    }
+    let judgeable = |index: u32| {
+        candidates
+            .iter()
+            .any(|candidate| candidate.index == index && candidate.text.is_some())
+    };
+    match file.verdicts.iter().find(|it| !judgeable(it.candidate)) {
+        Some(verdict) => Err(StoreError::Conflict(format!(
+            "run {run_id} has no candidate {} with a text to judge: check the file",
+            verdict.candidate
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The verdicts of a file that its sitting has not given yet, word for word.
+pub fn fresh(
+    kept: &[VerdictFile],
+    file: &VerdictFile,
+    changed: Changed,
+    what: &str,
+) -> Result<Vec<Verdict>> {
+    let mut fresh = Vec::new();
+    for verdict in &file.verdicts {
+        match latest(kept, &file.sitting, verdict.candidate) {
+            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {}
+            Some(_) if changed == Changed::Refuse => {
+                return Err(StoreError::Conflict(format!(
+                    "sitting {} has judged candidate {} of {what} already, with other scores or \
+                     another rationale: verdicts are never overwritten, so apply the file as it \
+                     was applied first, or correct it with `assize judge amend`",
+                    file.sitting, verdict.candidate
+                )));
+            }
+            _ => fresh.push(verdict.clone()),
+        }
+    }
+    Ok(fresh)
+}
+
+fn latest<'a>(kept: &'a [VerdictFile], sitting: &str, candidate: u32) -> Option<&'a Verdict> {
+    kept.iter()
+        .rev()
+        .filter(|file| file.sitting == sitting)
+        .flat_map(|file| &file.verdicts)
+        .find(|verdict| verdict.candidate == candidate)
+}
+
+/// `verdicts/SITTING.json`, or the next part of it.
+pub fn free_path(is_taken: impl Fn(&str) -> bool, sitting: &str) -> String {
+    let folder = artifact::VERDICTS;
+    let mut path = format!("{folder}{sitting}.json");
+    let mut part = 1;
+    while is_taken(&path) {
+        part += 1;
+        path = format!("{folder}{sitting}.{part}.json");
+    }
+    path
+}
+
+/// How many candidates there are to judge.
+pub fn judgeable(candidates: &[Candidate]) -> usize {
+    candidates.iter().filter(|it| it.text.is_some()).count()
+}
+
+/// The cases of a run that are still to be scored.
+pub fn open_cases(run: &PendingRun) -> usize {
+    let open = run
+        .candidates
+        .iter()
+        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
+    open.count()
+}
+
+/// The run as a sitting sees it: `judged` holds the candidates that it need not score, because
+/// enough others have or will, or because its own judge has. `files` are the verdict files
+/// that count, `others` the other live sittings that hold the run. `None` where the run is
+/// under another rubric.
+pub fn pending_for(
+    mut pending: PendingRun,
+    sitting: &Sitting,
+    files: &[VerdictFile],
+    others: &[String],
+) -> Option<PendingRun> {
+    if pending.rubric != sitting.rubric {
+        return None;
+    }
+    let mut scored_by: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    let mut own = BTreeSet::new();
+    let of_tier = files
+        .iter()
+        .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
+    for file in of_tier {
+        let is_own = file.sitting == sitting.id || sitting.judge.as_ref() == Some(&file.judge);
+        for verdict in &file.verdicts {
+            scored_by
+                .entry(verdict.candidate)
+                .or_default()
+                .insert(&file.sitting);
+            if is_own {
+                own.insert(verdict.candidate);
+            }
+        }
+    }
+    let copies = sitting.copies.max(1) as usize;
+    let nobody = BTreeSet::new();
+    let enough = |index: u32| {
+        let scored_by = scored_by.get(&index).unwrap_or(&nobody);
+        let coming = others.iter().filter(|it| !scored_by.contains(it.as_str()));
+        scored_by.len() + coming.count() >= copies
+    };
+    let indexes = pending.candidates.iter().map(|it| it.index);
+    pending.judged = indexes
+        .filter(|index| own.contains(index) || enough(*index))
+        .collect();
+    Some(pending)
+}
+
+/// What a run says after the list of what does not count has changed: a metric that nothing
+/// supports any more becomes NaN, because a tracking server can append to a metric and not
+/// delete it; the second list names the tags that go.
+pub fn derive_anew(
+    files: &[VerdictFile],
+    rubric: &Rubric,
+    judgeable: usize,
+    has_metric: impl Fn(&str) -> Result<bool>,
+) -> Result<(Summary, Vec<&'static str>)> {
+    let mut summary = summarise(files, rubric, judgeable);
+    for name in rubric.score_names().chain([metric::COMPOSITE]) {
+        let plain = [name.to_owned()];
+        let of_tiers = Tier::ALL.map(|tier| format!("{tier}.{name}"));
+        for gone in plain.into_iter().chain(of_tiers) {
+            let supported = summary.metrics.iter().any(|(known, _)| *known == gone);
+            if !supported && has_metric(&gone)? {
+                summary.metrics.push((gone, f64::NAN));
+            }
+        }
+    }
+    let gone = [
+        tag::JUDGED_BY,
+        tag::JUDGED_AT,
+        tag::AUTO_JUDGED_BY,
+        tag::AUTO_JUDGED_AT,
+    ];
+    let gone = gone
+        .into_iter()
+        .filter(|gone| !summary.tags.iter().any(|(known, _)| known == gone))
+        .collect();
+    Ok((summary, gone))
+}
+
+/// Somebody else has become champion meanwhile.
+pub fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
+    let champion = latest.map_or_else(
+        || "there is none any more".to_owned(),
+        |it| {
+            format!(
+                "now it is {}, since {} by {}",
+                it.champion.pair(),
+                it.at,
+                it.by
+            )
+        },
+    );
+    StoreError::Superseded {
+        task: wanted.task.clone(),
+        champion,
+    }
+}
+
+/// There is no such experiment; `known` are the ones that there are.
+pub fn no_experiment(name: &str, mut known: Vec<String>) -> StoreError {
+    let more = known.len().saturating_sub(5);
+    known.truncate(5);
+    let remedy = match (known.is_empty(), more) {
+        (true, _) => "nothing is tracked here yet, so run `assize collect` first".to_owned(),
+        (false, 0) => format!("choose one of {}", known.join(", ")),
+        (false, more) => format!("choose one of {} or {more} more", known.join(", ")),
+    };
+    StoreError::NoExperiment {
+        name: name.to_owned(),
+        remedy,
+    }
+}
