@@ -82,9 +82,8 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
         tag_keep(session, run.id, tag::SET_ASIDE, &aside.join(" "))?;
     }
     let files = verdicts_counting(&session.conn, run)?;
-    let has_metric = |name: &str| {
-        has_metric(session, run.id, name).map_err(|fault| fault.at(&session.path))
-    };
+    let has_metric =
+        |name: &str| has_metric(session, run.id, name).map_err(|fault| fault.at(&session.path));
     let (summary, gone) = derive_anew(&files, &rubric, judgeable(&candidates), has_metric)?;
     for name in gone {
         tag_drop(session, run.id, name)?;
