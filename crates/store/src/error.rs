@@ -8,10 +8,6 @@ pub enum StoreError {
         path: String,
         source: rusqlite::Error,
     },
-    #[error(
-        "the tracking server {uri} cannot be reached: {reason}; see that it runs, and try again"
-    )]
-    Away { uri: String, reason: String },
     #[error("{path}: {reason}")]
     Unusable { path: String, reason: String },
     #[error("there is no experiment '{name}': {remedy}")]
