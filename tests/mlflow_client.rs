@@ -57,6 +57,11 @@ fn the_prompt_registry_s_round_trip() {
 }
 
 #[test]
+fn autologging_and_logged_models() {
+    run("models.py", &[]);
+}
+
+#[test]
 fn verdicts_are_assessments_and_feedback_stands_beside_them() {
     let Some(python) = mlflow_python() else {
         return;

@@ -12,6 +12,7 @@ use serde_json::json;
 pub(crate) mod artifacts;
 pub(crate) mod experiments;
 pub(crate) mod fields;
+pub(crate) mod logged_models;
 pub(crate) mod missing;
 pub(crate) mod registry;
 pub(crate) mod request;

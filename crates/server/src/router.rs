@@ -5,7 +5,9 @@ use axum::middleware::from_fn_with_state;
 use axum::routing;
 
 use crate::mlflow::request::{delete, get, get_or_post, patch, post};
-use crate::mlflow::{artifacts, experiments, missing, registry, runs, server, traces};
+use crate::mlflow::{
+    artifacts, experiments, logged_models, missing, registry, runs, server, traces,
+};
 use crate::{App, access};
 
 pub(crate) fn router(app: App) -> Router {
@@ -58,11 +60,13 @@ fn mlflow() -> Router<App> {
         .route("/runs/delete-tag", post(runs::delete_tag))
         .route("/runs/log-batch", post(runs::log_batch))
         .route("/runs/log-inputs", post(runs::log_inputs))
+        .route("/runs/outputs", post(runs::log_outputs))
+        .route("/runs/log-model", post(runs::log_model))
         .route("/runs/search", post(runs::search))
         .route("/metrics/get-history", get(runs::metric_history))
         .route("/artifacts/list", get(artifacts::run_list))
         .route("/upload-artifact", routing::post(artifacts::run_upload))
-        .route("/logged-models/search", post(server::no_logged_models))
+        .merge(logged())
         .merge(registered_models())
         .merge(model_versions())
         .route(
@@ -70,6 +74,34 @@ fn mlflow() -> Router<App> {
             patch(traces::tag_set).merge(delete(traces::tag_delete)),
         )
         .fallback(missing::not_served)
+}
+
+fn logged() -> Router<App> {
+    Router::new()
+        .route("/logged-models", post(logged_models::create))
+        .route("/logged-models/search", post(logged_models::search))
+        .route(
+            "/logged-models/{model_id}",
+            get(logged_models::get)
+                .merge(patch(logged_models::finalize))
+                .merge(delete(logged_models::delete)),
+        )
+        .route(
+            "/logged-models/{model_id}/params",
+            post(logged_models::params_log),
+        )
+        .route(
+            "/logged-models/{model_id}/tags",
+            patch(logged_models::tags_set),
+        )
+        .route(
+            "/logged-models/{model_id}/tags/{tag_key}",
+            delete(logged_models::tag_delete),
+        )
+        .route(
+            "/logged-models/{model_id}/artifacts/directories",
+            get(logged_models::files),
+        )
 }
 
 fn registered_models() -> Router<App> {

@@ -12,6 +12,12 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub mod filter;
 pub mod limits;
+mod logged_model;
+
+pub use logged_model::{
+    DatasetRef, LoggedModel, LoggedModelData, LoggedModelInfo, ModelOrder, ModelPoint, ModelSearch,
+    ModelStatus, ModelUse, NewLoggedModel,
+};
 
 /// The tag that mirrors a run's name, both ways.
 pub const RUN_NAME_TAG: &str = "mlflow.runName";
@@ -119,6 +125,14 @@ pub struct Dataset {
 pub struct RunInputs {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dataset_inputs: Vec<DatasetInput>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub model_inputs: Vec<ModelUse>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RunOutputs {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub model_outputs: Vec<ModelUse>,
 }
 
 /// A run with all that was logged.
@@ -127,6 +141,7 @@ pub struct LoggedRun {
     pub info: RunInfo,
     pub data: RunData,
     pub inputs: RunInputs,
+    pub outputs: RunOutputs,
 }
 
 /// What a run is created with.
@@ -154,6 +169,8 @@ pub struct Batch {
     pub metrics: Vec<Point>,
     pub params: Vec<Entry>,
     pub tags: Vec<Entry>,
+    /// Those of the metrics that are about a model, once more.
+    pub model_metrics: Vec<ModelPoint>,
 }
 
 /// Which of the living and the deleted.
@@ -237,6 +254,8 @@ pub struct ModelVersion {
     pub run_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub run_link: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model_id: String,
     pub status: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Entry>,
@@ -252,6 +271,7 @@ pub struct NewVersion {
     pub description: String,
     pub run_id: String,
     pub run_link: String,
+    pub model_id: String,
     pub tags: Vec<Entry>,
 }
 

@@ -41,13 +41,14 @@ struct Place {
 
 #[derive(Debug, Clone)]
 enum Owner {
+    /// Or a logged model, whose id starts with `m-`.
     Run(String),
     Trace(String),
 }
 
 impl Place {
-    /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run, or of
-    /// `EXPERIMENT/traces/TRACE/artifacts/PATH`.
+    /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run,
+    /// `EXPERIMENT/models/MODEL/artifacts/PATH`, or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
     fn of(path: &str) -> Answer<Self> {
         let path = path.trim_matches('/');
         limits::artifact_path(path)?;
@@ -58,7 +59,10 @@ impl Place {
                 path: rest.join("/"),
             });
         }
-        let is_run = |part: &str| part.len() == 32 && part.bytes().all(|it| it.is_ascii_hexdigit());
+        let is_run = |part: &str| {
+            let digits = part.strip_prefix("m-").unwrap_or(part);
+            digits.len() == 32 && digits.bytes().all(|it| it.is_ascii_hexdigit())
+        };
         let at = parts
             .windows(2)
             .position(|pair| is_run(pair[0]) && pair[1] == "artifacts");
@@ -150,7 +154,7 @@ pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
     Ok(answer)
 }
 
-fn listed(files: &[FileInfo]) -> Value {
+pub(super) fn listed(files: &[FileInfo]) -> Value {
     if files.is_empty() {
         json!({})
     } else {

@@ -158,17 +158,13 @@ pub(crate) struct Create {
 }
 
 pub(crate) fn version_create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
-    if !ask.model_id.is_empty() {
-        return Err(ApiError::not_served(
-            "versions of logged models are not kept",
-        ));
-    }
     let made = mlflow.version_create(NewVersion {
         name: ask.name,
         source: ask.source,
         description: ask.description,
         run_id: ask.run_id,
         run_link: ask.run_link,
+        model_id: ask.model_id,
         tags: ask.tags,
     })?;
     Ok(json!({"model_version": made}))

@@ -6,7 +6,9 @@
 )]
 
 use assize_store::embedded::mlflow::{Mlflow, status};
-use assize_store::mlflow::{Batch, DatasetInput, Entry, NewRun, Point, RunChange, Search};
+use assize_store::mlflow::{
+    Batch, DatasetInput, Entry, ModelPoint, ModelUse, NewRun, Point, RunChange, Search,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -118,28 +120,43 @@ pub(crate) struct Metric {
     timestamp: Int,
     #[serde(default)]
     step: Option<Int>,
-    /// Metrics of a dataset or of a logged model would lose what they belong to.
+    /// The model and the dataset that it is about.
     #[serde(default)]
     model_id: Option<String>,
     #[serde(default)]
     dataset_name: Option<String>,
+    #[serde(default)]
+    dataset_digest: Option<String>,
 }
 
-impl Metric {
-    fn point(self) -> Answer<Point> {
-        let owners = [&self.model_id, &self.dataset_name];
-        if owners.into_iter().flatten().any(|it| !it.is_empty()) {
+/// The points, and once more those that are about a model.
+fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Answer<Batch> {
+    let mut batch = Batch::default();
+    for metric in metrics {
+        let point = Point {
+            key: metric.key,
+            value: metric.value.0,
+            timestamp: metric.timestamp.0,
+            step: metric.step.map_or(0, |it| it.0),
+        };
+        let model_id = metric.model_id.unwrap_or_default();
+        let dataset_name = metric.dataset_name.unwrap_or_default();
+        if !model_id.is_empty() {
+            batch.model_metrics.push(ModelPoint {
+                point: point.clone(),
+                dataset_name,
+                dataset_digest: metric.dataset_digest.unwrap_or_default(),
+                model_id,
+                run_id: run_id.to_owned(),
+            });
+        } else if !dataset_name.is_empty() {
             return Err(ApiError::not_served(
-                "metrics of logged models and of datasets are not kept",
+                "metrics of datasets are not kept, unless they are of a logged model too,",
             ));
         }
-        Ok(Point {
-            key: self.key,
-            value: self.value.0,
-            timestamp: self.timestamp.0,
-            step: self.step.map_or(0, |it| it.0),
-        })
+        batch.metrics.push(point);
     }
+    Ok(batch)
 }
 
 #[derive(Debug, Deserialize)]
@@ -151,11 +168,8 @@ pub(crate) struct LogMetric {
 }
 
 pub(crate) fn log_metric(mlflow: Mlflow<'_>, ask: LogMetric) -> Answer<Value> {
-    let batch = Batch {
-        metrics: vec![ask.metric.point()?],
-        ..Batch::default()
-    };
-    mlflow.run_log(ask.run.id()?, batch)?;
+    let run_id = ask.run.id()?;
+    mlflow.run_log(run_id, batch_of(run_id, vec![ask.metric])?)?;
     Ok(json!({}))
 }
 
@@ -172,13 +186,13 @@ pub(crate) struct LogBatch {
 }
 
 pub(crate) fn log_batch(mlflow: Mlflow<'_>, ask: LogBatch) -> Answer<Value> {
-    let metrics = ask.metrics.into_iter().map(Metric::point);
+    let run_id = ask.run.id()?;
     let batch = Batch {
-        metrics: metrics.collect::<Answer<_>>()?,
         params: ask.params,
         tags: ask.tags,
+        ..batch_of(run_id, ask.metrics)?
     };
-    mlflow.run_log(ask.run.id()?, batch)?;
+    mlflow.run_log(run_id, batch)?;
     Ok(json!({}))
 }
 
@@ -189,14 +203,68 @@ pub(crate) struct LogInputs {
     #[serde(default)]
     datasets: Vec<DatasetInput>,
     #[serde(default)]
-    models: Vec<Value>,
+    models: Vec<Used>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Used {
+    model_id: String,
+    #[serde(default)]
+    step: Option<Int>,
+}
+
+fn uses(models: Vec<Used>) -> Vec<ModelUse> {
+    let models = models.into_iter().map(|it| ModelUse {
+        model_id: it.model_id,
+        step: it.step.map(|step| step.0),
+    });
+    models.collect()
 }
 
 pub(crate) fn log_inputs(mlflow: Mlflow<'_>, ask: LogInputs) -> Answer<Value> {
-    if !ask.models.is_empty() {
-        return Err(ApiError::not_served("logged models are not kept"));
+    mlflow.run_inputs_log(ask.run.id()?, ask.datasets, uses(ask.models))?;
+    Ok(json!({}))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LogOutputs {
+    #[serde(flatten)]
+    run: RunRef,
+    #[serde(default)]
+    models: Vec<Used>,
+}
+
+pub(crate) fn log_outputs(mlflow: Mlflow<'_>, ask: LogOutputs) -> Answer<Value> {
+    mlflow.run_outputs_log(ask.run.id()?, uses(ask.models))?;
+    Ok(json!({}))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LogModel {
+    #[serde(flatten)]
+    run: RunRef,
+    model_json: String,
+}
+
+/// What older clients say of a model that they put among the artifacts; MLflow keeps these
+/// fields of it, in a tag.
+pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> Answer<Value> {
+    let model: serde_json::Map<String, Value> = serde_json::from_str(&ask.model_json)
+        .map_err(|error| ApiError::invalid(format!("model_json is no JSON object: {error}")))?;
+    let kept = ["run_id", "utc_time_created", "artifact_path", "model_uuid"];
+    let mut record: serde_json::Map<String, Value> = model
+        .iter()
+        .filter(|(key, _)| kept.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut flavors = model.get("flavors").cloned().unwrap_or_else(|| json!({}));
+    for (_, flavor) in flavors.as_object_mut().into_iter().flatten() {
+        if let Some(fields) = flavor.as_object_mut() {
+            fields.shift_remove("config");
+        }
     }
-    mlflow.run_inputs_log(ask.run.id()?, ask.datasets)?;
+    record.insert("flavors".to_owned(), flavors);
+    mlflow.run_model_record(ask.run.id()?, Value::Object(record))?;
     Ok(json!({}))
 }
 

@@ -20,9 +20,3 @@ pub(crate) fn info(_: Mlflow<'_>, _: Nothing) -> Answer<Value> {
         "server": "assize",
     }))
 }
-
-/// The client asks for these before it downloads a run's artifacts. None are ever kept: what
-/// would create one is answered with a 501.
-pub(crate) fn no_logged_models(_: Mlflow<'_>, _: Nothing) -> Answer<Value> {
-    Ok(json!({}))
-}

@@ -15,8 +15,8 @@ use assize_domain::verdict::VerdictFile;
 
 use super::EmbeddedStore;
 use crate::mlflow::{
-    Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, NewRun, Page, Point, RunChange,
-    RunInfo, Search, Slice, limits,
+    Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, ModelUse, NewRun, Page, Point,
+    RunChange, RunInfo, Search, Slice, limits,
 };
 use crate::{Result, Tracking};
 
@@ -24,6 +24,9 @@ mod artifacts;
 mod conditions;
 mod entries;
 mod experiments;
+mod logged_model_search;
+mod logged_models;
+mod model_verbs;
 mod names;
 mod orders;
 mod read;
@@ -35,7 +38,7 @@ mod traces;
 mod verbs;
 mod versions;
 
-pub(super) use schema::V4;
+pub(super) use schema::{V4, V5};
 
 /// The store by MLflow's verbs.
 #[derive(Debug, Clone, Copy)]
@@ -159,11 +162,31 @@ impl Mlflow<'_> {
             .write(move |session| entries::tag_delete(session, &run_id, &key))
     }
 
-    pub fn run_inputs_log(&self, run_id: &str, inputs: Vec<DatasetInput>) -> Result<()> {
+    pub fn run_inputs_log(
+        &self,
+        run_id: &str,
+        inputs: Vec<DatasetInput>,
+        models: Vec<ModelUse>,
+    ) -> Result<()> {
         let run_id = run_id.to_owned();
         self.store
             .writer
-            .write(move |session| entries::inputs_log(session, &run_id, &inputs))
+            .write(move |session| entries::inputs_log(session, &run_id, &inputs, &models))
+    }
+
+    pub fn run_outputs_log(&self, run_id: &str, models: Vec<ModelUse>) -> Result<()> {
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| logged_models::uses_log(session, &run_id, &models, true))
+    }
+
+    /// Adds what a client says of a model to the run's tag that lists them.
+    pub fn run_model_record(&self, run_id: &str, record: serde_json::Value) -> Result<()> {
+        let run_id = run_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| entries::model_record(session, &run_id, &record))
     }
 
     /// All points of a metric, by time, step and value.
@@ -181,35 +204,35 @@ impl Mlflow<'_> {
             .read(|conn| search::runs(conn, experiment_ids, search))
     }
 
-    /// What a folder of a run's artifacts holds; the empty path is the run's root.
-    pub fn artifact_list(&self, run_id: &str, folder: &str) -> Result<Vec<FileInfo>> {
-        self.store
-            .read(|conn| artifacts::list(conn, run_id, folder))
+    /// What a folder of artifacts holds; the empty path is the root. The owner of artifacts is
+    /// a run, or a logged model, whose id starts with `m-`.
+    pub fn artifact_list(&self, owner: &str, folder: &str) -> Result<Vec<FileInfo>> {
+        self.store.read(|conn| artifacts::list(conn, owner, folder))
     }
 
     /// The size of an artifact in bytes.
-    pub fn artifact_size(&self, run_id: &str, path: &str) -> Result<u64> {
-        self.store.read(|conn| artifacts::size(conn, run_id, path))
+    pub fn artifact_size(&self, owner: &str, path: &str) -> Result<u64> {
+        self.store.read(|conn| artifacts::size(conn, owner, path))
     }
 
     /// Visits an artifact's content in parts, as long as the visitor wants more.
     pub fn artifact_read(
         &self,
-        run_id: &str,
+        owner: &str,
         path: &str,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<()> {
         self.store
-            .read(|conn| artifacts::read(conn, run_id, path, visit))
+            .read(|conn| artifacts::read(conn, owner, path, visit))
     }
 
     /// Keeps the content of a file, from its start, as an artifact.
-    pub fn artifact_write(&self, run_id: &str, path: &str, mut content: File) -> Result<()> {
+    pub fn artifact_write(&self, owner: &str, path: &str, mut content: File) -> Result<()> {
         limits::artifact_path(path)?;
-        let (run_id, path) = (run_id.to_owned(), path.to_owned());
+        let (owner, path) = (owner.to_owned(), path.to_owned());
         self.store
             .writer
-            .write(move |session| artifacts::write(session, &run_id, &path, &mut content))
+            .write(move |session| artifacts::write(session, &owner, &path, &mut content))
     }
 
     /// The text of an artifact of a run that is not deleted.
@@ -231,12 +254,12 @@ impl Mlflow<'_> {
     }
 
     /// Deletes an artifact, or a folder of them.
-    pub fn artifact_delete(&self, run_id: &str, path: &str) -> Result<()> {
+    pub fn artifact_delete(&self, owner: &str, path: &str) -> Result<()> {
         limits::artifact_path(path)?;
-        let (run_id, path) = (run_id.to_owned(), path.to_owned());
+        let (owner, path) = (owner.to_owned(), path.to_owned());
         self.store
             .writer
-            .write(move |session| artifacts::delete(session, &run_id, &path))
+            .write(move |session| artifacts::delete(session, &owner, &path))
     }
 }
 

@@ -21,14 +21,14 @@
 //!
 //! Nothing in `texts`, and no shared blob, is ever deleted: writers remember their numbers.
 
-use super::mlflow::V4;
+use super::mlflow::{V4, V5};
 use crate::sqlite::Layout;
 
 /// The tracking database.
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4],
+    migrations: &[V1, V2, V3, V4, V5],
 };
 
 /// Numbers of texts that every database holds.

@@ -133,6 +133,10 @@ pub fn batch(batch: &Batch) -> Result<()> {
         }
     }
     batch.metrics.iter().try_for_each(point)?;
+    for logged in &batch.model_metrics {
+        length("the dataset's name", &logged.dataset_name, EXPERIMENT_NAME)?;
+        length("the dataset's digest", &logged.dataset_digest, 36)?;
+    }
     batch.params.iter().try_for_each(param)?;
     batch.tags.iter().try_for_each(tag)
 }
@@ -146,6 +150,16 @@ pub fn model_name(name: &str) -> Result<()> {
         ));
     }
     length("the registered model's name", name, MODEL_NAME)
+}
+
+pub fn logged_model_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.contains(['/', ':', '.', '%', '"', '\'']) {
+        return invalid(format!(
+            "'{}' is no name for a logged model: it must not be empty or contain / : . % or quotes",
+            shown(name)
+        ));
+    }
+    length("the logged model's name", name, EXPERIMENT_NAME)
 }
 
 /// A tag of a registered model or of a version; a prompt's text is one.

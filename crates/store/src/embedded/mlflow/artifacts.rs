@@ -1,4 +1,4 @@
-//! Artifacts of runs: listing, reading and writing them in parts.
+//! Artifacts of runs and of logged models: listing, reading and writing them in parts.
 //!
 //! What Assize recorded itself is kept safe: a file of verdicts is written once, must be one,
 //! and is never changed or deleted.
@@ -11,6 +11,7 @@ use assize_domain::run::artifact::VERDICTS;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::logged_models;
 use super::runs::{find, living_run};
 use crate::StoreError;
 use crate::embedded::experiments::count;
@@ -22,17 +23,52 @@ use crate::sqlite::Attempt;
 /// How much is read or copied at once.
 const PART: usize = 256 << 10;
 
-pub(super) fn list(conn: &Connection, run_id: &str, folder: &str) -> Attempt<Vec<FileInfo>> {
+/// Whose artifacts: the table, its column for the owner, and the owner's number there.
+struct Home {
+    table: &'static str,
+    column: &'static str,
+    id: i64,
+}
+
+impl Home {
+    fn of(conn: &Connection, owner: &str, to_write: bool) -> Attempt<Self> {
+        if owner.starts_with("m-") {
+            return Ok(Self {
+                table: "logged_model_files",
+                column: "model",
+                id: logged_models::need(conn, owner)?,
+            });
+        }
+        let run = if to_write {
+            living_run(conn, owner)?
+        } else {
+            find(conn, owner)?
+        };
+        Ok(Self {
+            table: "artifacts",
+            column: "run",
+            id: run.id,
+        })
+    }
+
+    /// Verdicts are those of a run.
+    fn holds_verdicts(&self, path: &str) -> bool {
+        self.column == "run" && path.starts_with(VERDICTS)
+    }
+}
+
+pub(super) fn list(conn: &Connection, owner: &str, folder: &str) -> Attempt<Vec<FileInfo>> {
     let folder = folder.trim_end_matches('/');
     if !folder.is_empty() {
         artifact_path(folder)?;
     }
-    let run = find(conn, run_id)?;
-    let mut list = conn.prepare_cached(
-        "SELECT p.text, length(b.content) FROM artifacts a
-         JOIN texts p ON p.id = a.path JOIN blobs b ON b.id = a.blob WHERE a.run = ?1",
-    )?;
-    let mut rows = list.query([run.id])?;
+    let home = Home::of(conn, owner, false)?;
+    let mut list = conn.prepare_cached(&format!(
+        "SELECT p.text, length(b.content) FROM {} a
+         JOIN texts p ON p.id = a.path JOIN blobs b ON b.id = a.blob WHERE a.{} = ?1",
+        home.table, home.column
+    ))?;
+    let mut rows = list.query([home.id])?;
     let mut found: BTreeMap<String, Option<u64>> = BTreeMap::new();
     while let Some(row) = rows.next()? {
         let path: String = row.get(0)?;
@@ -59,29 +95,34 @@ pub(super) fn list(conn: &Connection, run_id: &str, folder: &str) -> Attempt<Vec
     Ok(files.collect())
 }
 
-fn blob_of(conn: &Connection, run: i64, path: &str) -> Attempt<Option<i64>> {
+fn blob_of(conn: &Connection, home: &Home, path: &str) -> Attempt<Option<i64>> {
     let Some(number) = text_find(conn, path)? else {
         return Ok(None);
     };
-    let mut find =
-        conn.prepare_cached("SELECT blob FROM artifacts WHERE run = ?1 AND path = ?2")?;
-    Ok(find.query_row((run, number), |row| row.get(0)).optional()?)
+    let mut find = conn.prepare_cached(&format!(
+        "SELECT blob FROM {} WHERE {} = ?1 AND path = ?2",
+        home.table, home.column
+    ))?;
+    let found = find.query_row((home.id, number), |row| row.get(0));
+    Ok(found.optional()?)
 }
 
-fn blob_need(conn: &Connection, run_id: &str, path: &str) -> Attempt<i64> {
+fn blob_need(conn: &Connection, owner: &str, path: &str) -> Attempt<i64> {
     artifact_path(path)?;
-    let run = find(conn, run_id)?;
-    blob_of(conn, run.id, path)?.ok_or_else(|| {
-        StoreError::NotFound(format!(
-            "the run {run_id} has no artifact '{}'",
-            shown(path)
-        ))
-        .into()
-    })
+    let home = Home::of(conn, owner, false)?;
+    blob_of(conn, &home, path)?.ok_or_else(|| no_artifact(&home, owner, path).into())
 }
 
-pub(super) fn size(conn: &Connection, run_id: &str, path: &str) -> Attempt<u64> {
-    let blob = blob_need(conn, run_id, path)?;
+fn no_artifact(home: &Home, owner: &str, path: &str) -> StoreError {
+    StoreError::NotFound(format!(
+        "the {} {owner} has no artifact '{}'",
+        home.column,
+        shown(path)
+    ))
+}
+
+pub(super) fn size(conn: &Connection, owner: &str, path: &str) -> Attempt<u64> {
+    let blob = blob_need(conn, owner, path)?;
     let size = conn
         .prepare_cached("SELECT length(content) FROM blobs WHERE id = ?1")?
         .query_row([blob], |row| row.get(0))?;
@@ -90,11 +131,11 @@ pub(super) fn size(conn: &Connection, run_id: &str, path: &str) -> Attempt<u64> 
 
 pub(super) fn read(
     conn: &Connection,
-    run_id: &str,
+    owner: &str,
     path: &str,
     visit: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Attempt<()> {
-    let blob = blob_need(conn, run_id, path)?;
+    let blob = blob_need(conn, owner, path)?;
     let mut content = conn.blob_open("main", "blobs", "content", blob, true)?;
     let mut part = vec![0; PART.min(content.len().max(1))];
     loop {
@@ -115,11 +156,11 @@ fn broken(error: &io::Error) -> StoreError {
 
 pub(super) fn write(
     session: &mut Session,
-    run_id: &str,
+    owner: &str,
     path: &str,
     content: &mut File,
 ) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let home = Home::of(&session.conn, owner, true)?;
     let size = content
         .seek(io::SeekFrom::End(0))
         .map_err(|error| broken(&error))?;
@@ -131,8 +172,8 @@ pub(super) fn write(
         ))
         .into());
     }
-    let old = blob_of(&session.conn, run, path)?;
-    if path.starts_with(VERDICTS) {
+    let old = blob_of(&session.conn, &home, path)?;
+    if home.holds_verdicts(path) {
         verdicts_check(content, path)?;
         if let Some(old) = old {
             return verdicts_same(session, old, content, path);
@@ -151,11 +192,13 @@ pub(super) fn write(
     let number = session.text(path)?;
     session
         .conn
-        .prepare_cached(
-            "INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run, path) DO UPDATE SET blob = excluded.blob",
-        )?
-        .execute((run, number, blob))?;
+        .prepare_cached(&format!(
+            "INSERT INTO {} ({column}, path, blob) VALUES (?1, ?2, ?3)
+             ON CONFLICT ({column}, path) DO UPDATE SET blob = excluded.blob",
+            home.table,
+            column = home.column
+        ))?
+        .execute((home.id, number, blob))?;
     forget_blob(session, old)
 }
 
@@ -208,29 +251,32 @@ fn immutable(path: &str) -> StoreError {
     ))
 }
 
-pub(super) fn delete(session: &Session, run_id: &str, path: &str) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
-    let mut list = session.conn.prepare_cached(
-        "SELECT a.path, p.text, a.blob FROM artifacts a JOIN texts p ON p.id = a.path
-         WHERE a.run = ?1 AND (p.text = ?2 OR substr(p.text, 1, length(?2) + 1) = ?2 || '/')",
-    )?;
+pub(super) fn delete(session: &Session, owner: &str, path: &str) -> Attempt<()> {
+    let home = Home::of(&session.conn, owner, true)?;
+    let mut list = session.conn.prepare_cached(&format!(
+        "SELECT a.path, p.text, a.blob FROM {} a JOIN texts p ON p.id = a.path
+         WHERE a.{} = ?1 AND (p.text = ?2 OR substr(p.text, 1, length(?2) + 1) = ?2 || '/')",
+        home.table, home.column
+    ))?;
     let found: Vec<(i64, String, i64)> = list
-        .query_map((run, path), |row| {
+        .query_map((home.id, path), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
     if found.is_empty() {
-        let message = format!("the run {run_id} has no artifact '{}'", shown(path));
-        return Err(StoreError::NotFound(message).into());
+        return Err(no_artifact(&home, owner, path).into());
     }
     for (number, text, blob) in found {
-        if text.starts_with(VERDICTS) {
+        if home.holds_verdicts(&text) {
             return Err(immutable(&text).into());
         }
         session
             .conn
-            .prepare_cached("DELETE FROM artifacts WHERE run = ?1 AND path = ?2")?
-            .execute((run, number))?;
+            .prepare_cached(&format!(
+                "DELETE FROM {} WHERE {} = ?1 AND path = ?2",
+                home.table, home.column
+            ))?
+            .execute((home.id, number))?;
         forget_blob(session, Some(blob))?;
     }
     Ok(())

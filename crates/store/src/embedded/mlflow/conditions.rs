@@ -71,7 +71,7 @@ pub(super) fn text_test(sql: &mut Sql, expression: &str, test: &Test) {
     sql.push(condition, values);
 }
 
-fn text_condition(expression: &str, test: &Test) -> (String, Vec<Value>) {
+pub(super) fn text_condition(expression: &str, test: &Test) -> (String, Vec<Value>) {
     let one = |value: &str| vec![Value::Text(value.to_owned())];
     match (&test.with, test.operator) {
         (Compared::Text(value), Operator::Like) => {

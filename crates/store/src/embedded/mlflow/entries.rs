@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::logged_models;
 use super::runs::living_run;
 use crate::StoreError;
 use crate::embedded::cells::metric_columns;
@@ -9,8 +10,13 @@ use crate::embedded::rows::entry;
 use crate::embedded::schema::known;
 use crate::embedded::session::{Session, text_find};
 use crate::mlflow::limits::{self, shown};
-use crate::mlflow::{Batch, DATASET_CONTEXT_TAG, DatasetInput, Entry, Point, RUN_NAME_TAG};
+use crate::mlflow::{
+    Batch, DATASET_CONTEXT_TAG, DatasetInput, Entry, ModelUse, Point, RUN_NAME_TAG,
+};
 use crate::sqlite::Attempt;
+
+/// Where older clients look for the models of a run.
+const MODEL_HISTORY_TAG: &str = "mlflow.log-model.history";
 
 /// Logs all of a batch or nothing.
 pub(super) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt<()> {
@@ -21,7 +27,7 @@ pub(super) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt
     for point in &batch.metrics {
         point_log(session, run, point)?;
     }
-    Ok(())
+    logged_models::points_log(session, run_id, &batch.model_metrics)
 }
 
 /// A param is written once; the same value again changes nothing.
@@ -94,6 +100,27 @@ pub(super) fn tags_set(session: &mut Session, run: i64, tags: &[&Entry]) -> Atte
     Ok(())
 }
 
+/// Adds a model to the list that older clients read in a tag.
+pub(super) fn model_record(
+    session: &mut Session,
+    run_id: &str,
+    record: &serde_json::Value,
+) -> Attempt<()> {
+    let run = living_run(&session.conn, run_id)?.id;
+    let key = session.text(MODEL_HISTORY_TAG)?;
+    let kept = entry(&session.conn, "tags", run, key)?;
+    let mut list: Vec<serde_json::Value> = kept
+        .and_then(|it| serde_json::from_str(&it).ok())
+        .unwrap_or_default();
+    list.push(record.clone());
+    let tag = Entry {
+        key: MODEL_HISTORY_TAG.to_owned(),
+        value: serde_json::Value::Array(list).to_string(),
+    };
+    limits::tag(&tag)?;
+    tags_set(session, run, &[&tag])
+}
+
 pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
     if key == RUN_NAME_TAG {
@@ -160,8 +187,14 @@ fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
     Ok(())
 }
 
-pub(super) fn inputs_log(session: &Session, run_id: &str, inputs: &[DatasetInput]) -> Attempt<()> {
+pub(super) fn inputs_log(
+    session: &Session,
+    run_id: &str,
+    inputs: &[DatasetInput],
+    models: &[ModelUse],
+) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
+    logged_models::uses_log(session, run_id, models, false)?;
     for input in inputs {
         let context = input.tags.iter().find(|tag| tag.key == DATASET_CONTEXT_TAG);
         let record = serde_json::to_string(input)

@@ -8,11 +8,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use super::experiments::{location, stage};
+use super::logged_models::uses;
 use super::runs::find;
 use crate::embedded::rows::{metric_value, status_of};
 use crate::embedded::session::text_find;
 use crate::mlflow::{
-    DatasetInput, Entry, LoggedRun, Page, Point, RUN_NAME_TAG, RunData, RunInfo, RunInputs, Slice,
+    DatasetInput, Entry, LoggedRun, Page, Point, RUN_NAME_TAG, RunData, RunInfo, RunInputs,
+    RunOutputs, Slice,
 };
 use crate::sqlite::Attempt;
 use assize_domain::hash::hex;
@@ -94,6 +96,9 @@ impl<'a> Texts<'a> {
                 tags,
             },
             inputs: inputs(self.conn, id)?,
+            outputs: RunOutputs {
+                model_outputs: uses(self.conn, id, true)?,
+            },
         })
     }
 
@@ -145,7 +150,10 @@ fn inputs(conn: &Connection, run: i64) -> Attempt<RunInputs> {
             dataset_inputs.push(input);
         }
     }
-    Ok(RunInputs { dataset_inputs })
+    Ok(RunInputs {
+        dataset_inputs,
+        model_inputs: uses(conn, run, false)?,
+    })
 }
 
 /// All points of a metric, by time, step and value.

@@ -46,3 +46,60 @@ ALTER TABLE registered_models ADD COLUMN next_version INTEGER NOT NULL DEFAULT 1
 ALTER TABLE model_versions ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE model_versions ADD COLUMN run_link TEXT NOT NULL DEFAULT '';
 ";
+
+/// Logged models. Their files are kept as the artifacts of runs are.
+pub(crate) const V5: &str = "
+CREATE TABLE logged_models (
+    id INTEGER PRIMARY KEY,
+    model_id TEXT NOT NULL UNIQUE,
+    experiment INTEGER NOT NULL REFERENCES experiments (experiment_id),
+    name TEXT NOT NULL,
+    model_type TEXT NOT NULL,
+    source_run_id TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    creation_time INTEGER NOT NULL,
+    last_update_time INTEGER NOT NULL,
+    lifecycle_stage TEXT NOT NULL DEFAULT 'active'
+);
+CREATE INDEX logged_models_by_experiment ON logged_models (experiment, creation_time);
+CREATE TABLE logged_model_params (
+    model INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (model, key)
+) WITHOUT ROWID;
+CREATE TABLE logged_model_tags (
+    model INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (model, key)
+) WITHOUT ROWID;
+CREATE TABLE logged_model_metrics (
+    model INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    timestamp INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    run_id TEXT NOT NULL,
+    dataset_name TEXT NOT NULL,
+    dataset_digest TEXT NOT NULL,
+    value REAL NOT NULL,
+    is_nan INTEGER NOT NULL,
+    PRIMARY KEY (model, key, timestamp, step, run_id, dataset_name, dataset_digest, value, is_nan)
+) WITHOUT ROWID;
+CREATE TABLE logged_model_files (
+    model INTEGER NOT NULL,
+    path INTEGER NOT NULL,
+    blob INTEGER NOT NULL,
+    PRIMARY KEY (model, path)
+) WITHOUT ROWID;
+-- The models that a run took and made.
+CREATE TABLE run_models (
+    run INTEGER NOT NULL,
+    is_output INTEGER NOT NULL,
+    model_id TEXT NOT NULL,
+    step INTEGER,
+    PRIMARY KEY (run, is_output, model_id)
+);
+
+ALTER TABLE model_versions ADD COLUMN model_id TEXT NOT NULL DEFAULT '';
+";

@@ -64,8 +64,8 @@ pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersio
         .conn
         .prepare_cached(
             "INSERT INTO model_versions (model, version, source, description, run_id, run_link,
-                                         creation_time, last_update_time)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+                                         creation_time, last_update_time, model_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
         )?
         .execute((
             model,
@@ -75,6 +75,7 @@ pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersio
             &new.run_id,
             &new.run_link,
             now_ms,
+            &new.model_id,
         ))?;
     for tag in &new.tags {
         tag_put(session, model, version, tag)?;
@@ -207,7 +208,7 @@ fn read(conn: &Connection, model: i64, version: i64) -> Attempt<ModelVersion> {
     let mut found = conn
         .prepare_cached(
             "SELECT m.name, v.version, v.source, v.description, v.run_id, v.run_link,
-                    v.creation_time, v.last_update_time
+                    v.creation_time, v.last_update_time, v.model_id
              FROM model_versions v JOIN registered_models m ON m.id = v.model
              WHERE v.model = ?1 AND v.version = ?2",
         )?
@@ -237,6 +238,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ModelVersion> {
         run_link: row.get(5)?,
         creation_timestamp: row.get(6)?,
         last_updated_timestamp: row.get(7)?,
+        model_id: row.get(8)?,
         current_stage: "None",
         status: "READY",
         tags: Vec::new(),

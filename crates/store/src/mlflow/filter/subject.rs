@@ -10,6 +10,7 @@ pub enum Subject {
     Experiments,
     RegisteredModels,
     ModelVersions,
+    LoggedModels,
 }
 
 /// What a comparison or an order is about.
@@ -53,6 +54,7 @@ impl Subject {
             Self::Runs => &["run_id", "run_name", "status", "user_id", "artifact_uri"],
             Self::Experiments | Self::RegisteredModels => &["name"],
             Self::ModelVersions => &["name", "run_id", "source_path"],
+            Self::LoggedModels => &["name", "model_id", "model_type", "status", "source_run_id"],
         }
     }
 
@@ -62,13 +64,14 @@ impl Subject {
             Self::Experiments => &["creation_time", "last_update_time"],
             Self::RegisteredModels => &[],
             Self::ModelVersions => &["version_number"],
+            Self::LoggedModels => &["creation_timestamp", "last_updated_timestamp"],
         }
     }
 
     /// Keys that can be ordered by and not searched.
     const fn order_only(self) -> &'static [&'static str] {
         match self {
-            Self::Runs => &[],
+            Self::Runs | Self::LoggedModels => &[],
             Self::Experiments => &["experiment_id"],
             Self::RegisteredModels | Self::ModelVersions => {
                 &["timestamp", "last_updated_timestamp", "creation_timestamp"]
@@ -80,6 +83,8 @@ impl Subject {
         let known = match (self, key) {
             (Self::Runs, "run name" | "Run name" | "Run Name") => "run_name",
             (Self::Runs, "Created" | "created") => "start_time",
+            (Self::LoggedModels, "creation_time" | "creation_timestamp_ms") => "creation_timestamp",
+            (Self::LoggedModels, "last_updated_timestamp_ms") => "last_updated_timestamp",
             _ => key,
         };
         let find = |keys: &'static [&'static str]| keys.iter().find(|it| **it == known);
@@ -102,8 +107,10 @@ impl Subject {
             return self.attribute(&key, to_order);
         };
         match (self, entity) {
-            (Self::Runs, "metric" | "metrics") => Ok(Field::Metric(key)),
-            (Self::Runs, "param" | "params" | "parameter" | "parameters") => Ok(Field::Param(key)),
+            (Self::Runs | Self::LoggedModels, "metric" | "metrics") => Ok(Field::Metric(key)),
+            (Self::Runs | Self::LoggedModels, "param" | "params" | "parameter" | "parameters") => {
+                Ok(Field::Param(key))
+            }
             (_, "tag" | "tags") => Ok(Field::Tag(key)),
             (_, "attribute" | "attributes" | "attr" | "run") => self.attribute(&key, to_order),
             (Self::Runs, "dataset" | "datasets") if !to_order => {
@@ -120,6 +127,11 @@ impl Subject {
                 "'{entity}' cannot be used here: it is no entity that is kept"
             )),
         }
+    }
+
+    /// Whether the field can be IN a list.
+    fn takes_lists(self, field: &Field) -> bool {
+        self == Self::LoggedModels || matches!(field, Field::Text("run_id") | Field::Dataset(_))
     }
 
     /// What an order is by.
@@ -147,8 +159,9 @@ impl Subject {
                     comparison.left.key
                 ));
             }
-            (Field::Text("run_id") | Field::Dataset(_), Literal::List(list))
-                if matches!(operator, Operator::In | Operator::NotIn) =>
+            (field, Literal::List(list))
+                if matches!(operator, Operator::In | Operator::NotIn)
+                    && self.takes_lists(field) =>
             {
                 Compared::List(list)
             }
