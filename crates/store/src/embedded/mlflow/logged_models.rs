@@ -103,6 +103,12 @@ fn tags_put(session: &Session, model: i64, tags: &[Entry]) -> Attempt<()> {
     Ok(())
 }
 
+/// The run that made a model.
+pub(super) fn source_run(conn: &Connection, model_id: &str) -> Attempt<String> {
+    let mut find = conn.prepare_cached("SELECT source_run_id FROM logged_models WHERE id = ?1")?;
+    Ok(find.query_row([need(conn, model_id)?], |row| row.get(0))?)
+}
+
 pub(super) fn params_log(session: &Session, model_id: &str, params: &[Entry]) -> Attempt<()> {
     params_put(session, need(&session.conn, model_id)?, params)
 }

@@ -4,6 +4,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params_from_iter};
 
 use super::conditions::{Sql, text_test};
 use super::experiments::{limits_of, page};
+use super::logged_models;
 use super::registry::{IS_PROMPT, entry, model_need, touch};
 use crate::StoreError;
 use crate::embedded::session::Session;
@@ -49,6 +50,10 @@ fn need(conn: &Connection, name: &str, version: &str) -> Attempt<(i64, i64)> {
 pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersion> {
     let model = model_need(&session.conn, &new.name)?;
     let now_ms = session.now_ms();
+    let mut run_id = new.run_id.clone();
+    if run_id.is_empty() && !new.model_id.is_empty() {
+        run_id = logged_models::source_run(&session.conn, &new.model_id)?;
+    }
     // A number is never given twice, even after the last version was deleted.
     let version: i64 = session
         .conn
@@ -72,7 +77,7 @@ pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersio
             version,
             &new.source,
             &new.description,
-            &new.run_id,
+            run_id,
             &new.run_link,
             now_ms,
             &new.model_id,
