@@ -57,7 +57,7 @@ fn crates_point_one_way() {
         ("pipeline", &["domain", "providers", "stats", "store"]),
         ("desk", &["domain", "report"]),
         ("mcp", &["domain", "pipeline", "store"]),
-        ("server", &["domain", "store"]),
+        ("server", &["domain", "pipeline", "report", "store"]),
     ];
     for (name, allowed) in allowed {
         let manifest: toml::Table =

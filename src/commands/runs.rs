@@ -50,6 +50,7 @@ fn query(filter: &RunFilter, max_results: u32, page_token: Option<String>) -> Ru
         pending: filter.pending.then_some(true),
         max_results,
         page_token,
+        ..RunQuery::default()
     }
 }
 

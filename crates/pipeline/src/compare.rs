@@ -5,7 +5,7 @@
 //! so every interval and test works on cell means.
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::Leaderboard;
+use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_domain::promotion::Promotion;
 use assize_domain::scenario::Split;
 use assize_store::Tracking;
@@ -18,7 +18,7 @@ pub(crate) mod read;
 mod sentence;
 
 /// What to compare.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CompareOptions {
     pub experiment: String,
     /// Whose verdicts count; expert where it has judged anything, else auto.
@@ -30,8 +30,30 @@ pub struct CompareOptions {
     pub seed: u64,
 }
 
+/// A board with the cells that it stands on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    pub board: Leaderboard,
+    pub cells: Cells,
+}
+
+/// The mean composite of every pair in every scenario, by the board's tier.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cells {
+    pub pairs: Vec<Pair>,
+    /// Ids; a scenario whose content was edited appears once for each content.
+    pub scenarios: Vec<String>,
+    /// By pair, then by scenario; `None` where nothing is judged.
+    pub means: Vec<Vec<Option<f64>>>,
+}
+
 /// Reads the experiment and ranks its pairs.
 pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderboard> {
+    compare_cells(store, options).map(|compared| compared.board)
+}
+
+/// [`compare`], with the cells.
+pub fn compare_cells(store: &dyn Tracking, options: &CompareOptions) -> Result<Compared> {
     let scores = read::read(store, &options.experiment, options.split)?;
     let tier = options.tier.unwrap_or_else(|| scores.default_tier());
     let mut warning = None;
@@ -53,7 +75,20 @@ pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderb
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));
-    Ok(board)
+    let cells = cells(&scores, tier)?;
+    Ok(Compared { board, cells })
+}
+
+fn cells(scores: &read::Scores, tier: Tier) -> Result<Cells> {
+    let pairs = scores.pairs();
+    let nothing = read::TierScores::default();
+    let judged = scores.tier(tier).unwrap_or(&nothing);
+    let table = rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?;
+    Ok(Cells {
+        means: table.means(),
+        scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
+        pairs,
+    })
 }
 
 /// The pair that the user wrote as `MODEL/PROMPT`.

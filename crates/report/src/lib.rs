@@ -21,8 +21,8 @@ pub mod markdown;
 pub mod svg;
 pub mod terminal;
 
-mod axis;
-mod figure;
+pub mod axis;
+pub mod figure;
 mod markup;
 pub mod text;
-mod words;
+pub mod words;

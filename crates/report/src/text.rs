@@ -25,7 +25,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// The joiners U+200C and U+200D stay: Persian, Indic scripts and emoji need them.
-fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

@@ -17,7 +17,11 @@ use assize_store::embedded::EmbeddedStore;
 use axum::serve::ListenerExt as _;
 
 mod access;
+mod boards;
+mod fresh;
 mod mlflow;
+#[expect(dead_code, reason = "the pages that need the rest follow")]
+mod panel;
 mod router;
 
 pub use access::{Access, SHORTEST_TOKEN};
@@ -42,6 +46,7 @@ pub enum ServerError {
 struct App {
     store: Arc<EmbeddedStore>,
     access: Arc<Access>,
+    boards: Arc<boards::Boards>,
 }
 
 /// Serves until Ctrl-C or SIGTERM. `announce` is told the real address, which matters for
@@ -68,6 +73,7 @@ pub fn run(
         let app = App {
             store,
             access: Arc::new(access),
+            boards: Arc::default(),
         };
         serve(listener, router::router(app), stop).await
     });

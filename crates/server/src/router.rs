@@ -8,7 +8,7 @@ use crate::mlflow::request::{delete, get, get_or_post, patch, post};
 use crate::mlflow::{
     artifacts, experiments, logged_models, missing, registry, runs, server, traces,
 };
-use crate::{App, access};
+use crate::{App, access, panel};
 
 pub(crate) fn router(app: App) -> Router {
     Router::new()
@@ -16,6 +16,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/version", routing::get(async || server::VERSION))
         .route("/get-artifact", routing::get(artifacts::run_get))
         .route("/v1/traces", routing::any(missing::not_served))
+        .merge(panel::open())
+        .merge(panel::reads())
         .merge(both("/api"))
         .merge(both("/ajax-api"))
         .fallback(missing::not_found)

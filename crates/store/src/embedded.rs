@@ -59,6 +59,8 @@ pub struct EmbeddedStore {
     path: PathBuf,
     uri: String,
     readers: Mutex<Vec<Connection>>,
+    /// Only ever asks whether anybody has written.
+    watcher: Mutex<Option<Connection>>,
     /// Dropped last: the last connection to leave tidies the write-ahead log up.
     writer: writer::Writer,
 }
@@ -95,6 +97,7 @@ impl EmbeddedStore {
             path: path.to_owned(),
             uri: format!("sqlite:{}", path.display()),
             readers: Mutex::new(Vec::new()),
+            watcher: Mutex::new(None),
             writer: writer::Writer::start(path.to_owned(), session)?,
         })
     }
@@ -102,6 +105,24 @@ impl EmbeddedStore {
     /// The same tables by MLflow's verbs.
     pub fn mlflow(&self) -> mlflow::Mlflow<'_> {
         mlflow::Mlflow { store: self }
+    }
+
+    /// A number that is another one whenever anything in the file has been changed since, by
+    /// whatever process. It costs microseconds, so what is derived from runs can be kept.
+    pub fn changes(&self) -> Result<i64> {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = (|| {
+            let conn = match watcher.take() {
+                Some(conn) => conn,
+                None => reader(&self.path)?,
+            };
+            let changes = conn
+                .prepare_cached("PRAGMA data_version")?
+                .query_row([], |row| row.get(0))?;
+            *watcher = Some(conn);
+            Ok(changes)
+        })();
+        asked.map_err(|fault: sqlite::Fault| fault.at(&self.path))
     }
 
     /// Reads on one snapshot.

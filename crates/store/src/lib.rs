@@ -101,13 +101,16 @@ pub struct RunQuery {
     pub scenario: Option<String>,
     /// Whether the expert tier is still awaited.
     pub pending: Option<bool>,
+    pub status: Option<RunStatus>,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
     /// 0 means no limit.
     pub max_results: u32,
     /// Where the last page ended.
     pub page_token: Option<String>,
 }
 
-/// One page of runs, oldest first.
+/// One page of runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunPage {
     pub runs: Vec<Run>,

@@ -10,7 +10,7 @@ use super::session::{Session, Stored, lookup};
 use crate::sqlite::Attempt;
 use crate::{RunPage, RunQuery, StoreError};
 
-/// One page of an experiment's runs, oldest first. A page token is the number of the page's
+/// One page of an experiment's runs. A page token is the number of the page's
 /// last run.
 pub(crate) fn run_list(conn: &Connection, experiment: &str, query: &RunQuery) -> Attempt<RunPage> {
     let experiment = experiment_need(conn, experiment)?;
@@ -39,7 +39,11 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
                 "'{token}' is not a page token: leave it out to start from the first page"
             ))
         })?;
-        sql.push_str(" AND r.id > ?");
+        sql.push_str(if query.newest_first {
+            " AND r.id < ?"
+        } else {
+            " AND r.id > ?"
+        });
         values.push(Stored::Number(after));
     }
     let wanted = [
@@ -68,7 +72,15 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
             values.push(Stored::Number(status_number(RunStatus::Finished)));
         }
     }
-    sql.push_str(" ORDER BY r.id");
+    if let Some(status) = query.status {
+        sql.push_str(" AND r.status = ?");
+        values.push(Stored::Number(status_number(status)));
+    }
+    sql.push_str(if query.newest_first {
+        " ORDER BY r.id DESC"
+    } else {
+        " ORDER BY r.id"
+    });
     if query.max_results > 0 {
         sql.push_str(" LIMIT ?");
         values.push(Stored::Number(i64::from(query.max_results) + 1));

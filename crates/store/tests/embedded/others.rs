@@ -184,5 +184,22 @@ fn lists_filter_by_params_and_state() {
         scenario: Some("s1".to_owned()),
         ..RunQuery::default()
     };
-    assert_eq!(names(both), ["m1 × v1 × s1", "m2 × v1 × s1"]);
+    assert_eq!(names(both.clone()), ["m1 × v1 × s1", "m2 × v1 × s1"]);
+    let newest = RunQuery {
+        newest_first: true,
+        max_results: 1,
+        ..both
+    };
+    let first = store.run_list("e", &newest).unwrap();
+    assert_eq!(first.runs[0].name, "m2 × v1 × s1");
+    let second = RunQuery {
+        page_token: first.next_page_token,
+        ..newest
+    };
+    assert_eq!(names(second), ["m1 × v1 × s1"]);
+    let failed = RunQuery {
+        status: Some(RunStatus::Failed),
+        ..RunQuery::default()
+    };
+    assert_eq!(names(failed), [""; 0]);
 }

@@ -1,0 +1,1 @@
+// The panel works without this module; it adds live updates, keys and copying.

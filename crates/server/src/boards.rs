@@ -1,0 +1,134 @@
+//! Leaderboards, computed once for each state of the data.
+//!
+//! The JSON API and the panel show the same boards from here. A board of a hundred thousand runs
+//! takes a part of a second; asking for it again takes microseconds, until something is written.
+
+use std::sync::Arc;
+
+use assize_domain::leaderboard::Leaderboard;
+use assize_domain::scenario::Split;
+use assize_pipeline::PipelineError;
+use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
+use assize_store::{ExperimentSummary, Tracking};
+use axum::body::Bytes;
+
+use crate::App;
+use crate::fresh::Fresh;
+
+/// Boards that are kept at most; each is small beside the runs that it stands on.
+const MOST: usize = 64;
+/// As on the command line, so that both say the same to the last digit.
+const SEED: u64 = 42;
+
+/// A board with its serialisation.
+#[derive(Debug)]
+pub(crate) struct CachedBoard {
+    pub board: Leaderboard,
+    pub cells: Cells,
+    #[expect(dead_code, reason = "the JSON leaderboard follows")]
+    pub json: Bytes,
+}
+
+/// Everything that is derived and kept.
+#[derive(Debug)]
+pub(crate) struct Boards {
+    boards: Fresh<CompareOptions, CachedBoard>,
+    experiments: Fresh<(), Vec<ExperimentSummary>>,
+}
+
+impl Default for Boards {
+    fn default() -> Self {
+        Self {
+            boards: Fresh::new(MOST),
+            experiments: Fresh::new(1),
+        }
+    }
+}
+
+/// What is asked for where nobody says otherwise.
+pub(crate) fn usual(experiment: &str) -> CompareOptions {
+    CompareOptions {
+        experiment: experiment.to_owned(),
+        tier: None,
+        incumbent: None,
+        split: Split::Selection,
+        seed: SEED,
+    }
+}
+
+impl Boards {
+    /// The board. Answers at once where it is known, else computes it on a thread that may block.
+    pub async fn get(
+        app: &App,
+        options: CompareOptions,
+    ) -> Result<Arc<CachedBoard>, PipelineError> {
+        let changes = app.store.changes()?;
+        if let Some(board) = app.boards.boards.peek(&options, changes) {
+            return Ok(board);
+        }
+        let app = app.clone();
+        let computed = tokio::task::spawn_blocking(move || Self::get_blocking(&app, &options));
+        computed.await.unwrap_or_else(|_| {
+            let message = "the board was given up halfway: ask again".to_owned();
+            Err(PipelineError::Invalid(message))
+        })
+    }
+
+    /// [`Boards::get`], for threads that may block.
+    pub fn get_blocking(
+        app: &App,
+        options: &CompareOptions,
+    ) -> Result<Arc<CachedBoard>, PipelineError> {
+        let compute = || {
+            let Compared { board, cells } = compare_cells(app.store.as_ref(), options)?;
+            let json = serde_json::to_vec(&board)
+                .map_err(|error| PipelineError::Invalid(error.to_string()))?;
+            Ok(CachedBoard {
+                board,
+                cells,
+                json: json.into(),
+            })
+        };
+        app.boards
+            .boards
+            .get(options, || Ok(app.store.changes()?), compute)
+    }
+
+    /// The usual board of an experiment as it was known last. Where it is not known or has
+    /// changed, it is computed in the background for the next one who asks, and the answer says
+    /// that it is not the last word.
+    pub fn glance(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
+        let options = usual(experiment);
+        let changes = app.store.changes().unwrap_or_default();
+        if let Some(board) = app.boards.boards.peek(&options, changes) {
+            return (Some(board), true);
+        }
+        let known = app.boards.boards.stale(&options);
+        let app = app.clone();
+        // Nobody waits: who wants the board asks again, and is told what is wrong with it.
+        drop(tokio::task::spawn_blocking(move || {
+            Self::get_blocking(&app, &options).map(drop)
+        }));
+        (known, false)
+    }
+
+    /// The experiments with their counts.
+    pub async fn experiments(app: &App) -> Result<Arc<Vec<ExperimentSummary>>, PipelineError> {
+        let changes = app.store.changes()?;
+        if let Some(list) = app.boards.experiments.peek(&(), changes) {
+            return Ok(list);
+        }
+        let app = app.clone();
+        let computed = tokio::task::spawn_blocking(move || {
+            app.boards.experiments.get(
+                &(),
+                || Ok(app.store.changes()?),
+                || Ok(app.store.experiment_list()?),
+            )
+        });
+        computed.await.unwrap_or_else(|_| {
+            let message = "the list was given up halfway: ask again".to_owned();
+            Err(PipelineError::Invalid(message))
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! What is derived from the store, kept until the store changes.
+//!
+//! A value is good as long as nobody has written to the file ([`EmbeddedStore::changes`], which
+//! costs microseconds), so a reader never sees something older than what was committed before it
+//! asked. Of many who ask for the same at once, one computes and the others wait for it.
+//!
+//! [`EmbeddedStore::changes`]: assize_store::embedded::EmbeddedStore::changes
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Values by key. The oldest make room where there are too many.
+#[derive(Debug)]
+pub(crate) struct Fresh<K, V> {
+    slots: Mutex<Slots<K, V>>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Slots<K, V> {
+    by_key: HashMap<K, Arc<Slot<V>>>,
+    /// Oldest first.
+    order: Vec<K>,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    /// Held by whoever computes.
+    computing: Mutex<()>,
+    kept: Mutex<Option<(i64, Arc<V>)>>,
+}
+
+impl<K: Eq + Hash + Clone, V> Fresh<K, V> {
+    pub fn new(most: usize) -> Self {
+        let (by_key, order) = (HashMap::new(), Vec::new());
+        Self {
+            slots: Mutex::new(Slots { by_key, order }),
+            most,
+        }
+    }
+
+    /// The value, where it is still good.
+    pub fn peek(&self, key: &K, changes: i64) -> Option<Arc<V>> {
+        self.latest(key)
+            .filter(|(version, _)| *version == changes)
+            .map(|(_, value)| value)
+    }
+
+    /// The latest value, good or not.
+    pub fn stale(&self, key: &K) -> Option<Arc<V>> {
+        self.latest(key).map(|(_, value)| value)
+    }
+
+    /// The value, computed where there is none that is still good. `changes` is asked before the
+    /// computation, so that a change during it is noticed by the next one who asks.
+    pub fn get<E>(
+        &self,
+        key: &K,
+        changes: impl Fn() -> Result<i64, E>,
+        compute: impl FnOnce() -> Result<V, E>,
+    ) -> Result<Arc<V>, E> {
+        let slot = self.slot(key);
+        let _turn = lock(&slot.computing);
+        let changes = changes()?;
+        if let Some((version, value)) = &*lock(&slot.kept)
+            && *version == changes
+        {
+            return Ok(Arc::clone(value));
+        }
+        let value = Arc::new(compute()?);
+        *lock(&slot.kept) = Some((changes, Arc::clone(&value)));
+        Ok(value)
+    }
+
+    fn latest(&self, key: &K) -> Option<(i64, Arc<V>)> {
+        let slot = Arc::clone(lock(&self.slots).by_key.get(key)?);
+        let kept = lock(&slot.kept);
+        kept.clone()
+    }
+
+    fn slot(&self, key: &K) -> Arc<Slot<V>> {
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slots.by_key.get(key) {
+            return Arc::clone(slot);
+        }
+        if slots.order.len() >= self.most {
+            let oldest = slots.order.remove(0);
+            slots.by_key.remove(&oldest);
+        }
+        let slot = Arc::new(Slot {
+            computing: Mutex::new(()),
+            kept: Mutex::new(None),
+        });
+        slots.order.push(key.clone());
+        slots.by_key.insert(key.clone(), Arc::clone(&slot));
+        slot
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_kept_until_something_changes_and_the_oldest_make_room() {
+        let fresh: Fresh<&str, i64> = Fresh::new(2);
+        let get = |key, changes, value| {
+            let value = fresh.get(&key, || Ok::<_, ()>(changes), || Ok(value));
+            *value.unwrap()
+        };
+        assert_eq!(get("a", 1, 10), 10);
+        assert_eq!(get("a", 1, 11), 10);
+        assert_eq!(get("a", 2, 12), 12);
+        assert_eq!(fresh.peek(&"a", 3), None);
+        assert_eq!(fresh.stale(&"a").as_deref(), Some(&12));
+        assert_eq!((get("b", 2, 1), get("c", 2, 2)), (1, 2));
+        assert_eq!(fresh.stale(&"a"), None);
+        assert_eq!(fresh.peek(&"b", 2).as_deref(), Some(&1));
+    }
+
+    #[test]
+    fn a_failure_is_not_kept() {
+        let fresh: Fresh<u8, u8> = Fresh::new(2);
+        assert_eq!(fresh.get(&1, || Ok(1), || Err("away")), Err("away"));
+        assert_eq!(fresh.get(&1, || Ok::<_, ()>(1), || Ok(7)), Ok(Arc::new(7)));
+    }
+}

@@ -1,0 +1,81 @@
+//! The panel: what is tracked, for people with a browser.
+//!
+//! Every page is rendered by the server from a template that mirrors its handler, and works
+//! without JavaScript, which only adds live updates, keys and copying. Forms post and are
+//! answered with a redirect. The policy that each page carries allows no inline script and no
+//! inline style, so that even a mistake in escaping could not run anything; what others wrote is
+//! escaped by [`escape`] on its way into any template.
+//!
+//! Who may see what is decided by the access layer, not here.
+
+use std::sync::LazyLock;
+
+use assize_domain::hash::sha256_hex;
+use assize_report::svg;
+use axum::Router;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::App;
+
+pub(crate) mod escape;
+mod experiment;
+mod experiments;
+mod fields;
+mod page;
+mod when;
+
+/// What everybody may load, signed in or not.
+pub(crate) fn open() -> Router<App> {
+    Router::new()
+        .route(
+            "/assets/panel.css",
+            get(async || asset("text/css; charset=utf-8", &ASSETS.css)),
+        )
+        .route(
+            "/assets/panel.js",
+            get(async || asset("text/javascript; charset=utf-8", JS)),
+        )
+        .route(
+            "/assets/icon.svg",
+            get(async || asset("image/svg+xml", ICON)),
+        )
+}
+
+/// Pages for whoever may read.
+pub(crate) fn reads() -> Router<App> {
+    Router::new()
+        .route("/", get(experiments::page))
+        .route("/experiments/{name}", get(experiment::board::page))
+        .route("/experiments/{name}/grid", get(experiment::grid::page))
+}
+
+const JS: &str = include_str!("../assets/panel.js");
+const ICON: &str = include_str!("../assets/icon.svg");
+
+struct Assets {
+    css: String,
+    /// Changes with the content, so that browsers may keep assets for good.
+    version: String,
+}
+
+static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
+    let css = [
+        include_str!("../assets/panel.css"),
+        include_str!("../assets/pages.css"),
+        svg::CSS,
+    ]
+    .concat();
+    let mut version = sha256_hex([&css, JS, ICON].concat().as_bytes());
+    version.truncate(10);
+    Assets { css, version }
+});
+
+fn asset(kind: &'static str, content: &'static str) -> Response {
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "public, max-age=31536000, immutable"),
+    ];
+    (headers, content).into_response()
+}

@@ -1,0 +1,128 @@
+//! What the tabs of an experiment share: the decision on top, and the way to each tab.
+
+use assize_domain::judge::Tier;
+use assize_domain::leaderboard::Leaderboard;
+use assize_domain::scenario::Split;
+use assize_pipeline::compare::CompareOptions;
+use assize_report::words;
+
+use super::fields::{Fields, query};
+use super::page::PageError;
+use crate::App;
+use crate::boards::{Boards, usual};
+
+pub(crate) mod board;
+pub(crate) mod grid;
+
+/// The part above the tabs.
+#[derive(Debug)]
+pub(crate) struct Top {
+    pub name: String,
+    pub tab: &'static str,
+    /// The decision, or what there is to say instead.
+    pub sentence: String,
+    pub note: Option<&'static str>,
+    pub coverage: Option<String>,
+    pub warnings: Vec<String>,
+    pub pending: u64,
+    /// What the tabs keep of the query.
+    pub kept: String,
+}
+
+/// Which board is looked at.
+pub(crate) fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
+    let split: Option<Split> = fields.read("split")?;
+    Ok(CompareOptions {
+        tier: fields.read::<Tier>("tier")?,
+        incumbent: fields.owned("incumbent"),
+        split: split.unwrap_or(Split::Selection),
+        ..usual(experiment)
+    })
+}
+
+/// The query that asks for the same again.
+pub(crate) fn kept(options: &CompareOptions) -> String {
+    let split = Some(options.split.as_str()).filter(|_| options.split != Split::Selection);
+    query(&[
+        ("tier", options.tier.map(Tier::as_str)),
+        ("split", split),
+        ("incumbent", options.incumbent.as_deref()),
+    ])
+}
+
+impl Top {
+    pub fn of(board: &Leaderboard, tab: &'static str, pending: u64, kept: String) -> Self {
+        let sentence = words::nothing(board).or_else(|| words::decision(board));
+        Self {
+            name: board.experiment.clone(),
+            tab,
+            sentence: sentence.unwrap_or_else(|| "Leaderboard".to_owned()),
+            note: words::tier_note(board),
+            coverage: words::coverage(board),
+            warnings: board.warnings.clone(),
+            pending,
+            kept,
+        }
+    }
+
+    /// For tabs that must not wait for the board: what is known of it already.
+    pub async fn at_a_glance(
+        app: &App,
+        experiment: &str,
+        tab: &'static str,
+    ) -> Result<Self, PageError> {
+        let pending = pending(app, experiment).await?;
+        let (cached, _) = Boards::glance(app, experiment);
+        Ok(match cached {
+            Some(it) => Self::of(&it.board, tab, pending, String::new()),
+            None => Self {
+                name: experiment.to_owned(),
+                tab,
+                sentence: experiment.to_owned(),
+                note: None,
+                coverage: None,
+                warnings: Vec::new(),
+                pending,
+                kept: String::new(),
+            },
+        })
+    }
+}
+
+/// Runs of an experiment that wait for an expert. An unknown experiment is an error.
+pub(crate) async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
+    let list = Boards::experiments(app).await?;
+    let found = list.iter().find(|it| it.name == experiment);
+    found.map(|it| it.pending).ok_or_else(|| {
+        PageError::new(
+            axum::http::StatusCode::NOT_FOUND,
+            format!("There is no experiment “{experiment}” with runs of Assize."),
+        )
+    })
+}
+
+/// Where a pair's runs are listed. Boards write `name@hash` where a name has had two contents;
+/// the list knows names only.
+pub(crate) fn runs_of(experiment: &str, model: &str, prompt: &str) -> String {
+    let plain = |name: &str| -> String {
+        let parts = name
+            .rsplit_once('@')
+            .filter(|(_, hash)| hash.len() == 6 && hash.bytes().all(|it| it.is_ascii_hexdigit()));
+        parts.map_or(name, |(name, _)| name).to_owned()
+    };
+    let (model, prompt) = (plain(model), plain(prompt));
+    let fields = [("model", Some(&*model)), ("prompt", Some(&*prompt))];
+    format!("{}/runs{}", path(experiment), query(&fields))
+}
+
+/// The address of an experiment.
+pub(crate) fn path(experiment: &str) -> String {
+    format!("/experiments/{}", segment(experiment))
+}
+
+/// A name as one segment of an address.
+pub(crate) fn segment(name: &str) -> String {
+    // The serialiser writes a space as a plus, which is not one in a path.
+    let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    encoded.replace('+', "%20")
+}

@@ -1,0 +1,139 @@
+//! The grid: model × prompt as a heat map, and the same for every scenario.
+
+use askama::Template;
+use assize_pipeline::compare::Cells;
+use assize_report::{figure, svg};
+use axum::extract::{Path, State};
+
+use super::{Top, asked, kept, pending};
+use crate::App;
+use crate::boards::Boards;
+use crate::panel::fields::Query;
+use crate::panel::page::{Frame, Paged, Visit, show};
+
+/// Scenarios that one page shows.
+const SHOWN: usize = 24;
+/// Steps of shade, `s0` to `s7` of the style sheet.
+const SHADES: f64 = 7.0;
+
+#[derive(Template)]
+#[template(path = "grid.html")]
+struct GridPage {
+    frame: Frame,
+    top: Top,
+    heat_map: Option<String>,
+    multiples: Vec<Multiple>,
+    prompts: Vec<String>,
+    scenarios: usize,
+    page: usize,
+    pages: usize,
+}
+
+/// One scenario's grid.
+struct Multiple {
+    scenario: String,
+    mean: String,
+    rows: Vec<(String, Vec<Shaded>)>,
+}
+
+struct Shaded {
+    text: String,
+    class: &'static str,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    Query(fields): Query,
+    visit: Visit,
+) -> Paged {
+    let options = asked(&experiment, &fields)?;
+    let pending = pending(&app, &experiment).await?;
+    let kept = kept(&options);
+    let cached = Boards::get(&app, options).await?;
+    let cells = &cached.cells;
+    let pages = cells.scenarios.len().div_ceil(SHOWN).max(1);
+    let page = fields.read::<usize>("page")?.unwrap_or(1).clamp(1, pages);
+    let (models, prompts) = sides(cells);
+    let multiples = hardest_first(cells)
+        .into_iter()
+        .skip((page - 1) * SHOWN)
+        .take(SHOWN)
+        .map(|scenario| multiple(cells, scenario, &models, &prompts))
+        .collect();
+    show(&GridPage {
+        frame: Frame::new("experiments", &visit),
+        heat_map: svg::heat_map(&cached.board),
+        multiples,
+        prompts: prompts.into_iter().map(str::to_owned).collect(),
+        scenarios: cells.scenarios.len(),
+        page,
+        pages,
+        top: Top::of(&cached.board, "grid", pending, kept),
+    })
+}
+
+/// Models and prompts in the order in which they were collected.
+fn sides(cells: &Cells) -> (Vec<&str>, Vec<&str>) {
+    let (mut models, mut prompts) = (Vec::new(), Vec::new());
+    for pair in &cells.pairs {
+        for (list, name) in [(&mut models, &pair.model), (&mut prompts, &pair.prompt)] {
+            if !list.contains(&name.as_str()) {
+                list.push(name.as_str());
+            }
+        }
+    }
+    (models, prompts)
+}
+
+fn mean_of(cells: &Cells, scenario: usize) -> Option<f64> {
+    let found: Vec<f64> = cells.means.iter().filter_map(|it| it[scenario]).collect();
+    let count = found.len() as f64;
+    (count > 0.0).then(|| found.iter().sum::<f64>() / count)
+}
+
+/// Scenarios with the lowest means first: that is where there is something to learn.
+fn hardest_first(cells: &Cells) -> Vec<usize> {
+    let mut order: Vec<(usize, f64)> = (0..cells.scenarios.len())
+        .map(|it| (it, mean_of(cells, it).unwrap_or(f64::INFINITY)))
+        .collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    order.into_iter().map(|(scenario, _)| scenario).collect()
+}
+
+fn multiple(cells: &Cells, scenario: usize, models: &[&str], prompts: &[&str]) -> Multiple {
+    let all = || cells.means.iter().flatten().flatten().copied();
+    let low = all().fold(f64::INFINITY, f64::min);
+    let high = all().fold(f64::NEG_INFINITY, f64::max);
+    let shaded = |model: &str, prompt: &str| {
+        let pair = cells
+            .pairs
+            .iter()
+            .position(|it| it.model == model && it.prompt == prompt);
+        let mean = pair.and_then(|pair| cells.means[pair][scenario]);
+        Shaded {
+            text: figure::optional(mean, figure::plain),
+            class: mean.map_or("none", |mean| shade((mean - low) / (high - low))),
+        }
+    };
+    let row = |model: &&str| {
+        let cells = prompts.iter().map(|prompt| shaded(model, prompt));
+        ((*model).to_owned(), cells.collect())
+    };
+    Multiple {
+        scenario: cells.scenarios[scenario].clone(),
+        mean: figure::optional(mean_of(cells, scenario), figure::plain),
+        rows: models.iter().map(row).collect(),
+    }
+}
+
+fn shade(fraction: f64) -> &'static str {
+    const CLASSES: [&str; 8] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and what is not a number becomes 0"
+    )]
+    let step = (fraction * SHADES).round() as usize;
+    CLASSES[step.min(CLASSES.len() - 1)]
+}

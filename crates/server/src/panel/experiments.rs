@@ -1,0 +1,96 @@
+//! The first page: every experiment with how far it has come and who leads.
+//!
+//! It answers within milliseconds whatever the experiments hold: counts are kept until something
+//! changes, and a leader that is not known yet is computed in the background and shown as "…".
+
+use askama::Template;
+use axum::extract::State;
+
+use super::page::{Frame, Paged, Visit, show};
+use super::when::When;
+use crate::App;
+use crate::boards::{Boards, CachedBoard};
+
+/// Boards that one visit may ask for in the background.
+const MOST_GLANCES: usize = 20;
+
+#[derive(Template)]
+#[template(path = "experiments.html")]
+struct ExperimentsPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    pending: u64,
+    waiting: bool,
+}
+
+struct Row {
+    name: String,
+    runs: u64,
+    pending: u64,
+    judged: u64,
+    leader: Leader,
+    last: When,
+}
+
+enum Leader {
+    /// Not computed yet.
+    Unknown,
+    /// Nothing is judged.
+    Nobody,
+    /// The winner, or the pair with the highest mean while nothing is significant.
+    Pair { name: String, is_winner: bool },
+}
+
+pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
+    let list = Boards::experiments(&app).await?;
+    let mut newest: Vec<_> = list.iter().collect();
+    newest.sort_by_key(|it| std::cmp::Reverse(it.last_updated));
+    let mut glances = 0;
+    let rows: Vec<Row> = newest
+        .into_iter()
+        .map(|it| Row {
+            name: it.name.clone(),
+            runs: it.runs,
+            pending: it.pending,
+            judged: it.judged,
+            leader: leader(&app, &it.name, &mut glances),
+            last: When::of_ms(it.last_updated, visit.now_ms),
+        })
+        .collect();
+    let mut frame = Frame::new("experiments", &visit);
+    let waiting = rows.iter().any(|it| matches!(it.leader, Leader::Unknown));
+    if waiting && glances <= MOST_GLANCES {
+        frame.refresh_s = 2;
+    }
+    show(&ExperimentsPage {
+        frame,
+        pending: rows.iter().map(|it| it.pending).sum(),
+        waiting,
+        rows,
+    })
+}
+
+fn leader(app: &App, experiment: &str, glances: &mut usize) -> Leader {
+    if *glances >= MOST_GLANCES {
+        return Leader::Unknown;
+    }
+    let (board, is_fresh) = Boards::glance(app, experiment);
+    *glances += usize::from(!is_fresh);
+    board.map_or(Leader::Unknown, |it| leader_of(&it))
+}
+
+fn leader_of(cached: &CachedBoard) -> Leader {
+    let board = &cached.board;
+    let winner = board.decision.as_ref().and_then(|it| it.winner.as_ref());
+    match (winner, board.rows.first()) {
+        (Some(pair), _) => Leader::Pair {
+            name: pair.to_string(),
+            is_winner: true,
+        },
+        (None, Some(row)) => Leader::Pair {
+            name: row.pair().to_string(),
+            is_winner: false,
+        },
+        (None, None) => Leader::Nobody,
+    }
+}

@@ -1,0 +1,202 @@
+//! What all pages share: the frame around them, how they leave, and what an error looks like.
+
+use std::convert::Infallible;
+
+use askama::Template;
+use assize_pipeline::PipelineError;
+use assize_store::StoreError;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+
+use super::ASSETS;
+use crate::App;
+
+/// Nothing inline, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+    img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+    base-uri 'none'";
+
+/// Who looks, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    pub name: String,
+    pub may_read: bool,
+    pub may_write: bool,
+    pub may_judge: bool,
+    pub now_ms: i64,
+}
+
+impl FromRequestParts<App> for Visit {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Infallible> {
+        Ok(Self {
+            name: "you".to_owned(),
+            may_read: true,
+            may_write: true,
+            may_judge: true,
+            now_ms: jiff::Timestamp::now().as_millisecond(),
+        })
+    }
+}
+
+/// What the layout needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    /// The entry of the navigation that this page belongs to.
+    pub active: &'static str,
+    pub visit: Option<Visit>,
+    /// Seconds after which a page without JavaScript loads again; 0 never.
+    pub refresh_s: u32,
+    /// The version of style sheet and script.
+    pub assets: &'static str,
+}
+
+impl Frame {
+    pub fn new(active: &'static str, visit: &Visit) -> Self {
+        Self {
+            active,
+            visit: Some(visit.clone()),
+            ..Self::bare()
+        }
+    }
+
+    /// Around a page for nobody in particular.
+    pub fn bare() -> Self {
+        Self {
+            active: "",
+            visit: None,
+            refresh_s: 0,
+            assets: &ASSETS.version,
+        }
+    }
+}
+
+/// A page that can be shown, or why not.
+pub(crate) type Paged = Result<Response, PageError>;
+
+/// A template as a response.
+pub(crate) fn show(template: &impl Template) -> Paged {
+    with_status(StatusCode::OK, template)
+}
+
+pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Paged {
+    let html = template
+        .render()
+        .map_err(|error| PageError::internal(error.to_string()))?;
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        // Not `no-referrer`: forms would then send no origin of ours.
+        (REFERRER_POLICY, "same-origin"),
+    ];
+    Ok((status, headers, html).into_response())
+}
+
+/// Runs what blocks on a thread that may.
+pub(crate) async fn blocking<R: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&App) -> Result<R, PageError> + Send + 'static,
+) -> Result<R, PageError> {
+    let app = app.clone();
+    tokio::task::spawn_blocking(move || work(&app))
+        .await
+        .unwrap_or_else(|_| Err(PageError::internal("the page was given up halfway")))
+}
+
+/// A page that says what is wrong.
+#[derive(Debug)]
+pub(crate) struct PageError {
+    pub status: StatusCode,
+    pub message: String,
+}
+
+impl PageError {
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+        }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+}
+
+impl From<StoreError> for PageError {
+    fn from(error: StoreError) -> Self {
+        let status = match &error {
+            StoreError::NotFound(_)
+            | StoreError::NoRun { .. }
+            | StoreError::NoExperiment { .. } => StatusCode::NOT_FOUND,
+            it if it.is_invalid_input() => StatusCode::BAD_REQUEST,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<PipelineError> for PageError {
+    fn from(error: PipelineError) -> Self {
+        match error {
+            PipelineError::Store(error) => error.into(),
+            error if error.is_invalid_input() => Self::invalid(error.to_string()),
+            error => Self::internal(error.to_string()),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    frame: Frame,
+    title: &'a str,
+    message: &'a str,
+    hint: &'a str,
+}
+
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let (title, hint) = match self.status {
+            StatusCode::NOT_FOUND => (
+                "There is nothing here",
+                "It may have been deleted, or the address is not complete.",
+            ),
+            StatusCode::BAD_REQUEST => (
+                "That cannot be done",
+                "Go back, change what the message names, and try again.",
+            ),
+            StatusCode::FORBIDDEN => (
+                "Not with this token",
+                "Ask whoever runs this server for a token with another role.",
+            ),
+            StatusCode::CONFLICT => (
+                "Somebody was faster",
+                "Look at what changed, then decide again.",
+            ),
+            _ => (
+                "Something failed",
+                "Nothing was changed. Try again; where it stays, the server's log says more.",
+            ),
+        };
+        let page = ErrorPage {
+            frame: Frame::bare(),
+            title,
+            message: &self.message,
+            hint,
+        };
+        with_status(self.status, &page).unwrap_or_else(|error| {
+            // The template of errors itself failed; plain text cannot.
+            (error.status, error.message).into_response()
+        })
+    }
+}
