@@ -9,6 +9,7 @@ pub mod compare;
 mod error;
 pub mod gate;
 pub mod guard;
+pub mod journaled;
 pub mod judge;
 pub mod lock;
 pub mod promote;

@@ -20,6 +20,7 @@ use assize_domain::sitting::Sitting;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
+pub(crate) use self::cells::is_shareable;
 use self::sittings::Given;
 use crate::queue::{
     Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,

@@ -230,9 +230,10 @@ pub trait Tracking: Send + Sync + Debug {
         Ok(0)
     }
 
-    /// Delivers the cells that wait in this machine's journal for a server that was away. A
-    /// store without a journal has none.
-    fn deliver(&self) -> Result<Delivery> {
+    /// Delivers the cells that wait in this machine's journal for a server that was away, until
+    /// `stopped` says so. A store without a journal has none.
+    fn deliver(&self, stopped: &dyn Fn() -> bool) -> Result<Delivery> {
+        let _ = stopped;
         Ok(Delivery::default())
     }
 

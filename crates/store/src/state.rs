@@ -1,22 +1,25 @@
 //! What is local to this machine, whatever the tracking URI: `DIR/state.db`.
 //!
-//! Today that is which models we loaded into which host, so that a restart after a crash
-//! recognises them. Each kind of thing gets tables of its own by a migration; nothing here is
-//! shared between machines, and nothing about runs belongs here.
+//! That is which models we loaded into which host, so that a restart after a crash recognises
+//! them, and the [`journal`] of cells that a tracking server has not acknowledged yet. Each
+//! kind of thing gets tables of its own by a migration; nothing here is shared between
+//! machines, and of runs only what still has to be delivered belongs here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::Result;
 use crate::sqlite::{self, Layout};
 
+pub mod journal;
+
 const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a73,
     what: "the local state of Assize",
-    migrations: &[V1],
+    migrations: &[V1, V2],
 };
 
 const V1: &str = "
@@ -26,6 +29,25 @@ CREATE TABLE loaded_models (
     digest TEXT NOT NULL,
     ours_until_ms INTEGER NOT NULL,
     PRIMARY KEY (host, model)
+) WITHOUT ROWID;
+";
+
+/// The journal: cells in the order in which they were made, and the texts that many share.
+/// An id is never used twice, so that removing what was delivered never removes what has
+/// taken its place since.
+const V2: &str = "
+CREATE TABLE journal (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    place TEXT NOT NULL,
+    experiment TEXT NOT NULL,
+    cell_key TEXT NOT NULL,
+    failed INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    UNIQUE (place, experiment, cell_key)
+);
+CREATE TABLE journal_texts (
+    sha256 TEXT PRIMARY KEY,
+    content TEXT NOT NULL
 ) WITHOUT ROWID;
 ";
 
@@ -114,6 +136,16 @@ impl State {
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         let conn = self.conn.lock().unwrap_or_else(PoisonError::into_inner);
         work(&conn).map_err(|error| sqlite::explain(&self.path, error))
+    }
+
+    /// Does all of it or nothing.
+    fn change<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        self.with(|conn| {
+            let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
+            let outcome = work(&transaction)?;
+            transaction.commit()?;
+            Ok(outcome)
+        })
     }
 }
 
