@@ -23,6 +23,8 @@ pub enum Exit {
     Refused,
     /// Finished, but some cells failed.
     CellsFailed,
+    /// Finished, but a tracking server has not taken everything yet.
+    Undelivered,
     /// The user stopped it; the work so far is kept.
     Interrupted,
     /// Bad usage or invalid input, already explained.
@@ -33,6 +35,7 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Done => Self::SUCCESS,
+            Exit::Undelivered => Self::from(1),
             Exit::Invalid => Self::from(2),
             Exit::Refused => Self::from(3),
             Exit::CellsFailed => Self::from(4),

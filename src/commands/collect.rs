@@ -315,6 +315,10 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
         output.say("Interrupted; the work so far is kept. The same command continues.");
         return Exit::Interrupted;
     }
+    if summary.undelivered > 0 {
+        complain(&undelivered(summary.undelivered));
+        return Exit::Undelivered;
+    }
     if summary.failed > 0 {
         complain(&format!(
             "{} of {} cells failed; the same command tries them again.",
@@ -325,6 +329,15 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
     Exit::Done
 }
 
+/// What to do about cells that wait.
+fn undelivered(cells: u64) -> String {
+    format!(
+        "{cells} cells wait in {}/state.db until the tracking server is back. Nothing is lost: \
+         the next command that uses the server delivers them, and so does `assize sync`.",
+        environment::STATE_DIR
+    )
+}
+
 fn closing_line(summary: &Summary, experiment: &str) -> String {
     let mut parts = vec![
         format!("{} collected", summary.collected),
@@ -332,6 +345,9 @@ fn closing_line(summary: &Summary, experiment: &str) -> String {
     ];
     if summary.failed > 0 {
         parts.push(format!("{} failed", summary.failed));
+    }
+    if summary.undelivered > 0 {
+        parts.push(format!("{} to be delivered", summary.undelivered));
     }
     if summary.failed_candidates > 0 {
         parts.push(format!(

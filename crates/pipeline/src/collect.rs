@@ -110,6 +110,7 @@ pub struct CellEvent<'a> {
     pub prompt: &'a str,
     pub scenario: &'a str,
     pub status: CellStatus,
+    /// `None` where nothing is tracked, or not yet: see [`Summary::undelivered`].
     pub run_id: Option<&'a str>,
     pub error: Option<&'a str>,
     pub completion_tokens: u64,
@@ -134,6 +135,8 @@ pub struct Summary {
     /// Candidates that failed within collected cells.
     pub failed_candidates: u64,
     pub rejected_models: Vec<Rejected>,
+    /// Cells that wait in this machine's journal for a tracking server that is away.
+    pub undelivered: u64,
     /// Loads in this process, for models that had work.
     pub model_loads: BTreeMap<String, u64>,
     pub seconds: f64,
@@ -149,6 +152,7 @@ impl Summary {
         self.skipped += other.skipped;
         self.failed += other.failed;
         self.failed_candidates += other.failed_candidates;
+        self.undelivered = other.undelivered;
         for (model, loads) in other.model_loads {
             *self.model_loads.entry(model).or_default() += loads;
         }
@@ -182,6 +186,15 @@ pub fn run(
     });
     let result = run_lanes(collection, &summary, observer);
     let mut summary = summary.into_inner().unwrap_or_default();
+    let stopped = || collection.stop.load(Ordering::Relaxed);
+    let delivered = collection.store.deliver(&stopped);
+    let result = match delivered {
+        Ok(delivery) => {
+            summary.undelivered = delivery.waiting;
+            result
+        }
+        Err(error) => result.and(Err(error.into())),
+    };
     summary.seconds = started.elapsed().as_secs_f64();
     summary.interrupted = collection.stop.load(Ordering::Relaxed);
     let error = result

@@ -207,7 +207,7 @@ impl<'a> Work<'a, '_> {
     }
 
     fn skip(&self, cell: &Cell<'_>, run_id: &str) {
-        self.settle(cell, CellStatus::Skipped, Some(run_id), None);
+        self.settle(cell, CellStatus::Skipped, given(run_id), None);
     }
 
     /// A cell of a model that cannot be loaded; nothing is recorded of it.
@@ -364,11 +364,16 @@ impl<'a> Work<'a, '_> {
                 prompt: &made.prompt,
                 scenario: &made.scenario,
                 status,
-                run_id: Some(&recorded.run_id),
+                run_id: given(&recorded.run_id),
                 error: made.error.as_deref(),
                 completion_tokens: made.completion_tokens,
             }));
         }
         Ok(())
     }
+}
+
+/// A cell that waits for a server that is away has no run id yet.
+fn given(run_id: &str) -> Option<&str> {
+    Some(run_id).filter(|id| !id.is_empty())
 }
