@@ -11,9 +11,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod doors;
 mod judge;
+mod sync;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use judge::{Judge, SpendingFlags};
+pub use sync::Sync;
 pub mod verdicts;
 
 /// Which (model, prompt) pair to ship, and the proof.
@@ -98,6 +100,8 @@ pub enum Command {
     Promote(Promote),
     /// Serve what is tracked over HTTP: MLflow's REST API
     Serve(Serve),
+    /// Copy runs between stores, and deliver what waits for a tracking server
+    Sync(Sync),
     /// Look at what is tracked
     #[command(subcommand)]
     Experiments(Experiments),

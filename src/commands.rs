@@ -25,6 +25,7 @@ pub mod models;
 pub mod promote;
 pub mod runs;
 pub mod serve;
+pub mod sync;
 pub mod task;
 
 /// How many problems are listed before the rest is only counted.

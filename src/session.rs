@@ -79,40 +79,26 @@ impl Session {
 
     /// Whether anything can be tracked there yet.
     pub fn store_exists(&self) -> bool {
-        store_path(self.tracking_uri()).is_some_and(|path| Path::new(path).exists())
+        exists(self.tracking_uri())
     }
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        Ok(self.embedded_store(must_exist)?)
+        self.store_at(self.tracking_uri(), must_exist)
+    }
+
+    /// A store that need not be the one of this invocation.
+    #[expect(
+        clippy::unused_self,
+        reason = "how a remote store is reached depends on the environment"
+    )]
+    pub fn store_at(&self, uri: &str, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
+        Ok(embedded_at(uri, must_exist)?)
     }
 
     /// The store in a file of ours, which can also be served.
     pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
-        let uri = self.tracking_uri();
-        let Some(path) = store_path(uri) else {
-            let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
-            bail!(PipelineError::Invalid(format!(
-                "the tracking URI '{uri}' cannot be used: {remedy}"
-            )));
-        };
-        if path.is_empty() {
-            bail!(PipelineError::Invalid(
-                "the tracking URI names no file: use sqlite:PATH".to_owned()
-            ));
-        }
-        if must_exist && !Path::new(path).exists() {
-            let remedy =
-                "run assize collect or assize demo first, or name another with --tracking-uri";
-            bail!(PipelineError::Invalid(format!(
-                "nothing is tracked in {path} yet: {remedy}"
-            )));
-        }
-        Ok(Arc::new(EmbeddedStore::open(
-            Path::new(path),
-            environment::now_ms,
-            environment::entropy,
-        )?))
+        embedded_at(self.tracking_uri(), must_exist)
     }
 
     /// The guard over every host's memory.
@@ -149,6 +135,36 @@ impl Session {
     pub fn providers(&self, settings: &Settings) -> Providers {
         Providers::new(settings, &self.environment)
     }
+}
+
+fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
+    let Some(path) = store_path(uri) else {
+        let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
+        bail!(PipelineError::Invalid(format!(
+            "the tracking URI '{uri}' cannot be used: {remedy}"
+        )));
+    };
+    if path.is_empty() {
+        bail!(PipelineError::Invalid(
+            "the tracking URI names no file: use sqlite:PATH".to_owned()
+        ));
+    }
+    if must_exist && !Path::new(path).exists() {
+        let remedy = "run assize collect or assize demo first, or name another with --tracking-uri";
+        bail!(PipelineError::Invalid(format!(
+            "nothing is tracked in {path} yet: {remedy}"
+        )));
+    }
+    Ok(Arc::new(EmbeddedStore::open(
+        Path::new(path),
+        environment::now_ms,
+        environment::entropy,
+    )?))
+}
+
+/// Whether anything can be tracked there yet.
+pub fn exists(uri: &str) -> bool {
+    store_path(uri).is_some_and(|path| Path::new(path).exists())
 }
 
 /// The file that a tracking URI names. `sqlite:///X` is how MLflow writes a relative path.

@@ -322,6 +322,7 @@ impl Tracking for Journaled {
     pass_through! {
         experiment_list() -> Result<Vec<ExperimentSummary>>;
         runs_import(experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>>;
+        sitting_import(record: &SittingRecord) -> Result<bool>;
         runs_tidy(experiment: &str) -> Result<u64>;
         run_list(experiment: &str, query: &RunQuery) -> Result<RunPage>;
         run_get(run_id: &str) -> Result<Run>;

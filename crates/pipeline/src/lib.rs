@@ -13,6 +13,7 @@ pub mod journaled;
 pub mod judge;
 pub mod lock;
 pub mod promote;
+pub mod sync;
 pub mod task_files;
 
 pub use error::{PipelineError, count};

@@ -196,6 +196,12 @@ impl Tracking for EmbeddedStore {
             .write(move |session| import::runs_import(session, &experiment, &incoming))
     }
 
+    fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
+        let record = record.clone();
+        self.writer
+            .write(move |session| import::sitting_import(session, &record))
+    }
+
     fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {
         self.read(|conn| runs::run_list(conn, experiment, query))
     }

@@ -223,6 +223,19 @@ pub trait Tracking: Send + Sync + Debug {
         Err(StoreError::Conflict(message))
     }
 
+    /// Keeps the record of a sitting of another store, with what became of it there, under the
+    /// run ids of this one. A sitting that is open there goes on there, so here it is closed.
+    /// One that is here already gets the verdicts on anchors that it lacks, and is quarantined
+    /// where it is so there; nothing else of it changes. Answers whether anything changed.
+    fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
+        let message = format!(
+            "sitting {} cannot be copied to {} yet",
+            record.sitting.id,
+            self.uri()
+        );
+        Err(StoreError::Conflict(message))
+    }
+
     /// Removes runs that no reader sees: of several runs of a cell, all but the first. Answers
     /// how many. A store that keeps cells unique has none.
     fn runs_tidy(&self, experiment: &str) -> Result<u64> {

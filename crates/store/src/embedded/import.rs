@@ -3,20 +3,23 @@
 //! A run that is not here is written as it is there. A run that is here gets what it lacks and
 //! loses nothing: verdict files are immutable and named by sitting, so both sides' files add
 //! up, and a sitting that is set aside on either side is set aside. Importing the same runs
-//! again therefore changes nothing.
+//! again therefore changes nothing. So it is with sittings.
 
 use assize_domain::candidate::Candidate;
 use assize_domain::hash::hex;
 use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
+use assize_domain::sitting::SittingState;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::aside::aside_keep;
 use super::cells::{self, Found, Prepared};
 use super::experiments::experiment_touch;
+use super::records::{sitting_close, sitting_open, sitting_record};
 use super::rows::{RunKey, artifact_text, candidates_read, corrupt, set_aside, verdicts_read};
 use super::session::{Session, lookup, text_find};
-use super::sittings::{file_keep, tag_keep};
+use super::sittings::{anchors_keep, file_keep, tag_keep};
+use crate::queue::{Closing, SittingRecord};
 use crate::rules::free_path;
 use crate::sqlite::Attempt;
 use crate::{Change, Imported, ImportedRun};
@@ -65,6 +68,49 @@ pub(crate) fn runs_import(
         })
     });
     imported.collect()
+}
+
+/// Takes the record of a sitting in; answers whether anything changed.
+pub(crate) fn sitting_import(session: &mut Session, theirs: &SittingRecord) -> Attempt<bool> {
+    let id = &theirs.sitting.id;
+    let quarantined = theirs.state == SittingState::Quarantined;
+    let Some(ours) = sitting_record(&session.conn, id)? else {
+        sitting_open(session, &theirs.sitting)?;
+        anchors_add(session, &[], theirs)?;
+        sitting_close(session, id, &closing(theirs, quarantined))?;
+        return Ok(true);
+    };
+    let added = anchors_add(session, &ours.anchor_files, theirs)?;
+    let newly = quarantined && ours.state != SittingState::Quarantined;
+    if newly {
+        sitting_close(session, id, &closing(theirs, true))?;
+    }
+    Ok(added || newly)
+}
+
+fn closing(theirs: &SittingRecord, quarantined: bool) -> Closing {
+    let opened_at = &theirs.sitting.opened_at;
+    Closing {
+        state: if quarantined {
+            SittingState::Quarantined
+        } else {
+            SittingState::Closed
+        },
+        at: theirs.closed_at.as_ref().unwrap_or(opened_at).clone(),
+        judge: theirs.judge.clone(),
+        drift: theirs.drift.clone(),
+    }
+}
+
+/// Adds verdicts on a sitting's anchors that are not among these.
+fn anchors_add(session: &Session, kept: &[VerdictFile], theirs: &SittingRecord) -> Attempt<bool> {
+    let lacking = theirs.anchor_files.iter().filter(|it| !kept.contains(it));
+    let mut part = i64::try_from(kept.len()).unwrap_or(i64::MAX);
+    for file in lacking {
+        anchors_keep(session, part, file)?;
+        part += 1;
+    }
+    Ok(part > i64::try_from(kept.len()).unwrap_or(i64::MAX))
 }
 
 fn find(conn: &Connection, experiment: i64, incoming: &Incoming) -> Attempt<Option<Found>> {

@@ -102,17 +102,18 @@ fn anchors_commit(session: &Session, file: &VerdictFile, changed: Changed) -> At
         verdicts: fresh,
         ..file.clone()
     };
-    let text = serde_json::to_string(&part).map_err(|error| {
+    anchors_keep(session, i64::try_from(parts).unwrap_or(i64::MAX), &part)
+}
+
+/// Writes one part of the verdicts on a sitting's anchors.
+pub(crate) fn anchors_keep(session: &Session, part: i64, file: &VerdictFile) -> Attempt<()> {
+    let text = serde_json::to_string(file).map_err(|error| {
         StoreError::Conflict(format!("verdicts on anchors cannot be kept: {error}"))
     })?;
     session
         .conn
         .prepare_cached("INSERT INTO anchor_verdicts (sitting, part, file) VALUES (?1, ?2, ?3)")?
-        .execute((
-            &file.sitting,
-            i64::try_from(parts).unwrap_or(i64::MAX),
-            text,
-        ))?;
+        .execute((&file.sitting, part, text))?;
     Ok(())
 }
 

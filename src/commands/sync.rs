@@ -1,0 +1,136 @@
+//! `assize sync`: copy an experiment between stores, and deliver what waits.
+
+use std::path::Path;
+
+use anyhow::bail;
+use assize_pipeline::sync::{self, Synced};
+use assize_pipeline::{PipelineError, count};
+use assize_store::Delivery;
+use assize_store::state::State;
+use assize_store::state::journal::place_of;
+use serde_json::json;
+
+use crate::Exit;
+use crate::cli::Sync;
+use crate::environment::STATE_DIR;
+use crate::output::Output;
+use crate::output::progress::Counter;
+use crate::session::{self, Session};
+
+pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
+    let (Some(from), Some(to), Some(experiment)) = (&args.from, &args.to, &args.experiment) else {
+        return deliver(session);
+    };
+    if place_of(from) == place_of(to) {
+        bail!(PipelineError::Invalid(format!(
+            "--from and --to are both {}: name two stores",
+            place_of(from)
+        )));
+    }
+    let stop = session::stop_flag()?;
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let source = session.store_at(from, true)?;
+    let target = if args.dry_run && !session::exists(to) {
+        None
+    } else {
+        Some(session.store_at(to, false)?)
+    };
+    let counter = Counter::new(&session.output, "Copying", "runs");
+    let synced = sync::run(
+        &sync::Sync {
+            from: source.as_ref(),
+            to: target.as_deref(),
+            experiment,
+            dry_run: args.dry_run,
+        },
+        &stopped,
+        &|done, total| counter.set_with(done, total, None),
+    );
+    counter.finish();
+    let synced = synced?;
+    if session.output.json {
+        let mut line = serde_json::to_value(&synced)?;
+        line["experiment"] = json!(experiment);
+        line["dry_run"] = json!(args.dry_run);
+        session.output.json_pretty(&line)?;
+    }
+    session
+        .output
+        .say(&closing_line(&synced, experiment, args.dry_run));
+    remarks(&session.output, &synced);
+    Ok(Exit::Done)
+}
+
+fn closing_line(synced: &Synced, experiment: &str, dry_run: bool) -> String {
+    let runs = |number: u64| count(usize::try_from(number).unwrap_or(usize::MAX), "run");
+    let would = if dry_run { " would be" } else { "" };
+    let mut parts = vec![
+        format!("{}{would} copied", synced.copied),
+        format!("{}{would} merged", synced.merged),
+        format!("{} there already", synced.unchanged),
+    ];
+    for (number, what) in [
+        (synced.sittings, "sittings"),
+        (synced.promotions, "promotions"),
+        (synced.surplus_removed, "surplus runs removed"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    format!("{experiment}: {}, {}.", runs(synced.runs), parts.join(", "))
+}
+
+/// What was left as it is, and why.
+fn remarks(output: &Output, synced: &Synced) {
+    if synced.different > 0 {
+        output.say(&format!(
+            "{} cells are on both sides with different outputs; verdicts on the one say nothing \
+             about the other, so they stay where they are.",
+            synced.different
+        ));
+    }
+    if synced.other_rubric > 0 {
+        output.say(&format!(
+            "{} runs are under another rubric there, and stay so. To bring them under the same: \
+             assize judge reopen",
+            synced.other_rubric
+        ));
+    }
+    for task in &synced.different_histories {
+        output.say(&format!(
+            "The promotion histories of '{task}' differ, so the target's stays as it is. See: \
+             assize promote history"
+        ));
+    }
+}
+
+/// Delivers what waits in the journal, wherever it is to go.
+fn deliver(session: &Session) -> anyhow::Result<Exit> {
+    let places = State::open(Path::new(STATE_DIR))?.journal_places()?;
+    let stop = session::stop_flag()?;
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let mut sum = Delivery::default();
+    for (place, cells) in places {
+        // The user's URI may carry what is needed to get in.
+        let uri = Some(session.tracking_uri()).filter(|uri| place_of(uri) == place);
+        session.output.say(&format!("{place}: {cells} cells wait"));
+        let store = session.store_at(uri.unwrap_or(&place), true)?;
+        let delivery = store.deliver(&stopped)?;
+        sum.delivered += delivery.delivered;
+        sum.waiting += delivery.waiting;
+    }
+    if session.output.json {
+        session.output.json_pretty(&sum)?;
+    }
+    let Delivery { delivered, waiting } = sum;
+    session.output.say(&match waiting {
+        0 => format!("{delivered} cells delivered; nothing waits."),
+        _ => format!("{delivered} cells delivered, {waiting} still wait."),
+    });
+    Ok(if waiting > 0 {
+        Exit::Undelivered
+    } else {
+        Exit::Done
+    })
+}
