@@ -9,10 +9,11 @@
 //! were generated on both sides with different outputs, runs that are under different rubrics,
 //! histories that went different ways.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use assize_domain::promotion::Promotion;
-use assize_domain::run::{RunStatus, artifact, param, tag};
+use assize_domain::run::{RunStatus, artifact, metric, param, tag};
 use assize_domain::sitting::Sitting;
 use assize_store::queue::SittingRecord;
 use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking};
@@ -23,6 +24,8 @@ use crate::{PipelineError, Result};
 /// How many runs are read at once, and how many are written at once.
 const PAGE: u32 = 200;
 const BATCH: usize = 16;
+/// How many runs are read at the same time.
+const AT_ONCE: usize = 8;
 
 /// What to copy.
 #[derive(Debug)]
@@ -72,10 +75,15 @@ struct Known {
 }
 
 impl Known {
-    fn of(run: &Run) -> Self {
-        let verdicts = run.artifacts.iter();
+    fn of(store: &dyn Tracking, run: &Run) -> Result<Self> {
         let aside = value(run, tag::SET_ASIDE).unwrap_or_default();
-        Self {
+        // Lists of runs may leave artifacts out; only a judged run has some that matter here.
+        let mut artifacts = Cow::Borrowed(&run.artifacts);
+        if artifacts.is_empty() && looks_judged(run) {
+            artifacts = Cow::Owned(store.run_get(&run.run_id)?.artifacts);
+        }
+        let verdicts = artifacts.iter();
+        Ok(Self {
             run_id: run.run_id.clone(),
             failed: run.status == RunStatus::Failed,
             verdicts: verdicts
@@ -84,7 +92,7 @@ impl Known {
                 .collect(),
             aside: aside.split_whitespace().map(str::to_owned).collect(),
             rubric_sha256: value(run, tag::RUBRIC_SHA256).map(str::to_owned),
-        }
+        })
     }
 
     /// Whether there is anything that the other lacks.
@@ -93,6 +101,12 @@ impl Known {
             || !self.verdicts.is_subset(&other.verdicts)
             || !self.aside.is_subset(&other.aside)
     }
+}
+
+fn looks_judged(run: &Run) -> bool {
+    let mut metrics = run.metrics.iter();
+    value(run, tag::SET_ASIDE).is_some()
+        || metrics.any(|(name, _)| name.ends_with(metric::COMPOSITE))
 }
 
 fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
@@ -138,7 +152,7 @@ fn index(to: Option<&dyn Tracking>, experiment: &str) -> Result<HashMap<String, 
     let mut there = HashMap::new();
     if let Some(to) = to {
         let listed = each_run(to, experiment, &mut |run| {
-            there.insert(identity(&run), Known::of(&run));
+            there.insert(identity(&run), Known::of(to, &run)?);
             Ok(())
         });
         match listed {
@@ -166,6 +180,28 @@ fn each_run(
             return Ok(());
         }
     }
+}
+
+/// Reads runs whole, a few at once, because a remote store is asked for every part.
+fn read(from: &dyn Tracking, runs: &[Run]) -> Result<Vec<ImportedRun>> {
+    let mut whole = Vec::with_capacity(runs.len());
+    for few in runs.chunks(AT_ONCE) {
+        let read: Vec<_> = std::thread::scope(|scope| {
+            let readers: Vec<_> = few
+                .iter()
+                .map(|run| scope.spawn(|| ImportedRun::read(from, run)))
+                .collect();
+            readers
+                .into_iter()
+                .map(std::thread::ScopedJoinHandle::join)
+                .collect()
+        });
+        for run in read {
+            let panicked = |_| PipelineError::Invalid("a reader panicked".to_owned());
+            whole.push(run.map_err(panicked)??);
+        }
+    }
+    Ok(whole)
 }
 
 /// A copy in the making.
@@ -198,7 +234,7 @@ impl Copying<'_> {
             self.synced.runs += 1;
             let tasks = run.params.iter().filter(|(key, _)| key == param::TASK);
             self.tasks.extend(tasks.map(|(_, task)| task.clone()));
-            if self.is_there(&run) {
+            if self.is_there(&run)? {
                 self.synced.unchanged += 1;
             } else {
                 batch.push(run);
@@ -215,28 +251,26 @@ impl Copying<'_> {
     }
 
     /// Whether the target has all of this run.
-    fn is_there(&mut self, run: &Run) -> bool {
-        let here = Known::of(run);
+    fn is_there(&mut self, run: &Run) -> Result<bool> {
         let Some(there) = self.there.get(&identity(run)) else {
-            return false;
+            return Ok(false);
         };
+        let here = Known::of(self.sync.from, run)?;
         if here.rubric_sha256 != there.rubric_sha256 && !here.failed && !there.failed {
             self.synced.other_rubric += 1;
         }
         let is_there = !here.adds_to(there);
         if is_there {
             let run_id = there.run_id.clone();
-            self.remember(run, run_id);
+            self.remember(run, run_id, here.verdicts.iter().map(String::as_str));
         }
-        is_there
+        Ok(is_there)
     }
 
-    fn remember(&mut self, run: &Run, run_id: String) {
-        for path in &run.artifacts {
-            if let Some(name) = path.strip_prefix(artifact::VERDICTS) {
-                let runs = self.judged.entry(name.to_owned()).or_default();
-                runs.push(run_id.clone());
-            }
+    fn remember<'a>(&mut self, run: &Run, run_id: String, verdicts: impl Iterator<Item = &'a str>) {
+        for name in verdicts.filter_map(|path| path.strip_prefix(artifact::VERDICTS)) {
+            let runs = self.judged.entry(name.to_owned()).or_default();
+            runs.push(run_id.clone());
         }
         self.ids.insert(run.run_id.clone(), run_id);
     }
@@ -257,12 +291,9 @@ impl Copying<'_> {
             }
             return Ok(());
         };
-        let whole: Vec<ImportedRun> = runs
-            .iter()
-            .map(|run| ImportedRun::read(from, run))
-            .collect::<assize_store::Result<_>>()?;
+        let whole = read(from, runs)?;
         let imported = to.runs_import(experiment, &whole)?;
-        for (run, imported) in runs.iter().zip(imported) {
+        for ((run, whole), imported) in runs.iter().zip(&whole).zip(imported) {
             match imported.change {
                 Change::Created => self.synced.copied += 1,
                 Change::Merged => self.synced.merged += 1,
@@ -272,7 +303,9 @@ impl Copying<'_> {
                     continue;
                 }
             }
-            self.remember(run, imported.run_id);
+            let verdicts = whole.verdict_files();
+            let paths = verdicts.iter().map(|(path, _)| *path);
+            self.remember(run, imported.run_id, paths);
         }
         Ok(())
     }

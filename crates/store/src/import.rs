@@ -4,14 +4,18 @@
 //! the run that was copied first. What belongs to a server rather than to the run (its own
 //! tags, the marks of leases) stays behind.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use assize_domain::run::{CellRecord, artifact, tag};
 
-use crate::{Result, Run, Tracking};
+use crate::rules::free_path;
+use crate::{Result, Run, StoreError, Tracking};
 
 /// Tags that a tracking server makes for itself, and artifacts that are kept as tags.
 const NOT_OURS: [&str; 2] = ["mlflow.", "artifact:"];
-/// Params by which judges hold runs over MLflow.
-const LEASES: &str = "lease.";
+/// Params by which runs are held and verdict files are named over MLflow.
+const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
 
 /// A run as another store has it, with all that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +47,39 @@ pub enum Change {
     Differs,
 }
 
+/// The artifacts of a run, and of its verdict files those that were committed.
+fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<str>)>> {
+    // A list of runs may leave the artifacts out, because some stores would ask for each.
+    let paths = if run.artifacts.is_empty() {
+        store.run_get(&run.run_id)?.artifacts
+    } else {
+        run.artifacts.clone()
+    };
+    let mut artifacts: Vec<(Cow<'static, str>, Arc<str>)> = Vec::with_capacity(paths.len());
+    let (verdicts, others): (Vec<String>, Vec<String>) = paths
+        .into_iter()
+        .partition(|path| path.starts_with(artifact::VERDICTS));
+    for path in others {
+        if let Some(content) = store.artifact_get(&run.run_id, &path)? {
+            artifacts.push((path.into(), content.into()));
+        }
+    }
+    if verdicts.is_empty() {
+        return Ok(artifacts);
+    }
+    for file in store.verdicts_get(&run.run_id)? {
+        let is_taken = |path: &str| artifacts.iter().any(|(known, _)| known == path);
+        let path = free_path(is_taken, &file.sitting);
+        let content = serde_json::to_string(&file).map_err(|error| StoreError::Corrupt {
+            run_id: run.run_id.clone(),
+            what: path.clone(),
+            reason: error.to_string(),
+        })?;
+        artifacts.push((path.into(), content.into()));
+    }
+    Ok(artifacts)
+}
+
 impl ImportedRun {
     /// Reads a run with all that belongs to it.
     pub fn read(store: &dyn Tracking, run: &Run) -> Result<Self> {
@@ -65,13 +102,7 @@ impl ImportedRun {
         let params = run
             .params
             .iter()
-            .filter(|(key, _)| !key.starts_with(LEASES));
-        let mut artifacts = Vec::with_capacity(run.artifacts.len());
-        for path in &run.artifacts {
-            if let Some(content) = store.artifact_get(&run.run_id, path)? {
-                artifacts.push((path.clone().into(), content.into()));
-            }
-        }
+            .filter(|(key, _)| !BOOKKEEPING.iter().any(|start| key.starts_with(start)));
         Ok(Self {
             origin,
             record: CellRecord {
@@ -89,7 +120,7 @@ impl ImportedRun {
                     .iter()
                     .map(|(key, value)| (key.clone().into(), *value))
                     .collect(),
-                artifacts,
+                artifacts: contents(store, run)?,
             },
         })
     }
