@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use assize_report::text::width;
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -75,12 +76,41 @@ impl Output {
         self.data(&serde_json::to_string_pretty(value)?)
     }
 
-    /// Tells the person, unless they want quiet.
+    /// Tells the person, unless they want quiet. Sentences are broken where a line ends.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            complain(text);
+            let lines: Vec<String> = text.lines().map(|line| fold(line, self.width)).collect();
+            complain(&lines.join("\n"));
         }
     }
+}
+
+/// Breaks a line at its spaces, so that no part is longer than `most` columns; a longer word,
+/// which may be a path, stays whole. What goes on below an indented line is indented further.
+fn fold(line: &str, most: usize) -> String {
+    if width(line) <= most || line.ends_with('\\') {
+        return line.to_owned();
+    }
+    let text = line.trim_start();
+    let indent = &line[..line.len() - text.len()];
+    let deeper = if indent.is_empty() { "" } else { "  " };
+    let mut folded = String::new();
+    let mut part = indent.to_owned();
+    let mut is_fresh = true;
+    for word in text.split(' ') {
+        if !is_fresh && width(&part) + 1 + width(word) > most {
+            folded.push_str(&part);
+            folded.push('\n');
+            part = format!("{indent}{deeper}");
+            is_fresh = true;
+        }
+        if !is_fresh {
+            part.push(' ');
+        }
+        part.push_str(word);
+        is_fresh = false;
+    }
+    folded + &part
 }
 
 /// Writes to stderr; there is nobody to tell if that fails.
@@ -102,4 +132,22 @@ pub fn safe(text: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fold;
+
+    #[test]
+    fn long_lines_are_broken_at_spaces_and_words_stay_whole() {
+        assert_eq!(fold("short", 10), "short");
+        assert_eq!(fold("one two three", 8), "one two\nthree");
+        assert_eq!(fold("  one two three", 9), "  one two\n    three");
+        assert_eq!(
+            fold("a /path/that/is/long b", 8),
+            "a\n/path/that/is/long\nb"
+        );
+        assert_eq!(fold("", 8), "");
+        assert_eq!(fold("assize judge apply \\", 8), "assize judge apply \\");
+    }
 }

@@ -15,6 +15,8 @@ use assize_providers::ollama::{OllamaConfig, OllamaProvider};
 use assize_providers::openai::OpenAiProvider;
 use assize_providers::scripted::ScriptedProvider;
 use assize_providers::{HttpConfig, Provider};
+use assize_report::gate::{command_line, command_lines};
+use assize_report::text::width;
 use assize_store::Tracking;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
@@ -39,6 +41,8 @@ pub struct Session {
     pub task_name: String,
     tracking_uri: Option<String>,
     config: Option<PathBuf>,
+    /// What the user typed that the next command needs too.
+    globals: Vec<(&'static str, String)>,
 }
 
 impl Session {
@@ -54,7 +58,36 @@ impl Session {
             task_name: global.task.clone(),
             tracking_uri,
             config: global.config.clone(),
+            globals: globals(global),
         })
+    }
+
+    /// Flags for a command that the user may type next, with the globals that were given now.
+    pub fn flags<'a>(&'a self, flags: &[(&'a str, &str)]) -> Vec<(&'a str, String)> {
+        let own = flags
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let globals = self.globals.iter().filter(|(name, _)| {
+            let mut own = flags.iter();
+            own.all(|(taken, _)| taken != name)
+        });
+        own.chain(globals.cloned()).collect()
+    }
+
+    /// `Next: assize VERB …`, ready for a shell, on lines of its own where it is long.
+    pub fn next(&self, verb: &str, flags: &[(&str, &str)]) -> String {
+        self.next_after("", verb, flags)
+    }
+
+    /// The same, where something has to be done before.
+    pub fn next_after(&self, first: &str, verb: &str, flags: &[(&str, &str)]) -> String {
+        let flags = self.flags(flags);
+        let line = format!("Next: {first}{}", command_line(verb, &flags));
+        if width(&line) <= self.output.width {
+            return line;
+        }
+        let lines = command_lines(verb, &flags, self.output.width);
+        format!("Next: {}\n{lines}", first.trim_end()).replace("Next: \n", "Next:\n")
     }
 
     /// The task that the user named.
@@ -165,6 +198,21 @@ fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>
 /// Whether anything can be tracked there yet.
 pub fn exists(uri: &str) -> bool {
     store_path(uri).is_some_and(|path| Path::new(path).exists())
+}
+
+/// What the user named on the command line; the environment and `assize.toml` stay as they are.
+fn globals(global: &Global) -> Vec<(&'static str, String)> {
+    let task = Some(global.task.clone()).filter(|it| it != assize_domain::builtin::DEFAULT);
+    let config = global.config.as_ref().map(|it| it.display().to_string());
+    let given = [
+        ("--task", task),
+        ("--tracking-uri", global.tracking_uri.clone()),
+        ("--config", config),
+    ];
+    let given = given.into_iter();
+    given
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 /// The file that a tracking URI names. `sqlite:///X` is how MLflow writes a relative path.

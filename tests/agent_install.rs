@@ -105,3 +105,39 @@ fn the_command_s_own_way_without_tools_works_as_written() {
     });
     assert!(outcome.stderr.contains("expert tier"), "{outcome}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_a_link_and_its_target_is_merged() {
+    let scratch = Scratch::new();
+    let mine = r#"{"mcpServers":{"mine":{"command":"m"}}}"#;
+    scratch.write("shared/mcp.json", mine);
+    let link = scratch.file(".mcp.json");
+    std::os::unix::fs::symlink("shared/mcp.json", &link).expect("a link");
+    scratch.ok("agent install --yes");
+    assert!(link.is_symlink());
+    let merged = scratch.read_json("shared/mcp.json");
+    assert_eq!(merged["mcpServers"]["mine"]["command"], "m");
+    assert_eq!(merged["mcpServers"]["assize"]["command"], "assize");
+    std::fs::remove_file(scratch.file("shared/mcp.json")).expect("removed");
+    scratch.ok("agent install --yes");
+    assert!(link.is_symlink(), "also where its target was missing");
+    scratch.read_json("shared/mcp.json");
+}
+
+#[test]
+fn a_file_that_is_no_text_is_named_and_the_others_are_installed() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.file(".mcp.json"), b"{\"a\": \"\xff\"}").expect("a file");
+    let outcome = scratch.fails(1, "agent install --yes --json");
+    assert!(outcome.stderr.contains("not UTF-8"), "{outcome}");
+    let fates = outcome.json();
+    let fates = fates["files"].as_array().expect("files");
+    assert_eq!(fates[0]["status"], "failed");
+    assert!(
+        fates[1..].iter().all(|it| it["status"] == "written"),
+        "{outcome}"
+    );
+    let left = std::fs::read(scratch.file(".mcp.json")).expect("there");
+    assert_eq!(left, b"{\"a\": \"\xff\"}");
+}

@@ -213,7 +213,7 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
     assert!(
         outcome
             .stderr
-            .contains("7 cases are unscored and stay pending"),
+            .contains("7 cases unscored and still pending"),
         "{outcome}"
     );
     scratch.ok("judge export --experiment e --out rest.json --no-anchors");
@@ -387,7 +387,7 @@ fn an_edited_context_is_noticed_and_a_half_scored_case_is_listed() {
     let outcome = scratch.ok("judge apply judge.json --partial");
     for words in [
         "/cases/4/scores/tone is missing",
-        "1 cases are unscored",
+        "1 case unscored",
         "it counts as claude-code",
     ] {
         assert!(outcome.stderr.contains(words), "{words}\n{outcome}");

@@ -90,7 +90,7 @@ pub enum Judge {
         #[arg(long)]
         experiment: String,
         /// List where an automatic judge and the experts differ by more than this many points
-        #[arg(long, value_name = "POINTS", default_value_t = 3.0)]
+        #[arg(long, value_name = "POINTS", default_value_t = 3.0, value_parser = points)]
         delta: f64,
     },
     /// Correct a verdict; the old one stays in the history
@@ -102,4 +102,10 @@ pub enum Judge {
         /// The sitting's id, as judge status shows it
         sitting: String,
     },
+}
+
+fn points(text: &str) -> Result<f64, String> {
+    let points = text.parse().ok();
+    let points = points.filter(|it: &f64| *it >= 0.0 && it.is_finite());
+    points.ok_or_else(|| "use points of the composite from 0, for example 3".to_owned())
 }

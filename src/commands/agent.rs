@@ -31,6 +31,7 @@ enum Fate {
     Replaced,
     Unchanged,
     Left,
+    Failed,
 }
 
 impl Fate {
@@ -41,6 +42,7 @@ impl Fate {
             Self::Replaced => "replaced, the older one kept beside it",
             Self::Unchanged => "as it should be already",
             Self::Left => "left alone",
+            Self::Failed => "FAILED, left as it is",
         }
     }
 }
@@ -48,9 +50,15 @@ impl Fate {
 /// Writes what Claude Code, Codex and Gemini CLI need to judge in this project.
 pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
     let mut fates = Vec::new();
+    let mut failed = Vec::new();
     for wanted in files::wanted() {
         let path = args.dir.join(wanted.path);
-        let (fate, advice) = settle(session, args.yes, &path, &wanted)?;
+        // One file that cannot be had keeps nobody from the others.
+        let settled = settle(session, args.yes, &target(&path), &wanted);
+        let (fate, advice) = settled.unwrap_or_else(|error| {
+            failed.push(wanted.path);
+            (Fate::Failed, Some(safe(&format!("{error:#}"))))
+        });
         session
             .output
             .say(&format!("  {:<34} {}", wanted.path, fate.words()));
@@ -67,10 +75,27 @@ pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
             "assize is not on your PATH: put it there, or write its whole path as the server's command.",
         );
     }
+    if !failed.is_empty() {
+        anyhow::bail!(
+            "{} could not be installed: mend what is said above and run the command again",
+            failed.join(", ")
+        );
+    }
     session.output.say(
         "Next: in Claude Code or Gemini CLI type /judge EXPERIMENT, in Codex $judge EXPERIMENT.",
     );
     Ok(Exit::Done)
+}
+
+/// The file itself, where the path is a link to it: a link stays one.
+fn target(path: &Path) -> PathBuf {
+    if let Ok(target) = path.canonicalize() {
+        return target;
+    }
+    match (std::fs::read_link(path), path.parent()) {
+        (Ok(target), Some(folder)) => folder.join(target),
+        _ => path.to_owned(),
+    }
 }
 
 /// Brings one file to what it should be, as far as its owner agrees.
@@ -83,6 +108,9 @@ fn settle(
     let existing = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            anyhow::bail!("It is not UTF-8 text: save it as UTF-8, or move it away.")
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let (text, fate) = match wanted.change(existing.as_deref()) {

@@ -282,10 +282,9 @@ fn finish(
     }
     let exit = exit_of(&session.output, summary);
     if exit == Exit::Done {
-        session.output.say(&format!(
-            "Next: assize judge export --experiment {} --out judge.json",
-            plan.options.experiment
-        ));
+        let experiment = ("--experiment", plan.options.experiment.as_str());
+        let next = session.next("judge export", &[experiment, ("--out", "judge.json")]);
+        session.output.say(&next);
     }
     Ok(exit)
 }

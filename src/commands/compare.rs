@@ -7,6 +7,7 @@ use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{CompareOptions, compare};
 use assize_report::terminal::Style;
+use assize_report::text::shell_word;
 
 use crate::Exit;
 use crate::cli::{Compare, Format};
@@ -120,7 +121,11 @@ fn render(
                 color,
                 pareto: ask.pareto,
             };
-            assize_report::terminal::table(board, style)
+            let globals = session.flags(&[]).into_iter();
+            let globals: Vec<String> = globals
+                .map(|(name, value)| format!("{name} {}", shell_word(&value)))
+                .collect();
+            assize_report::terminal::table_with(board, style, &globals)
         }
         Format::Json => serde_json::to_string_pretty(board)? + "\n",
         Format::Csv => assize_report::csv::render(board),

@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use assize_domain::anchor::Anchors;
+use assize_domain::judge::Tier;
 use assize_domain::sitting::SittingState;
-use assize_pipeline::PipelineError;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
+use assize_pipeline::{PipelineError, count};
+use assize_report::text::shell_word;
 use assize_store::Tracking;
 
 use crate::Exit;
 use crate::cli::Judge;
 use crate::environment;
 use crate::output::files::whole_file;
+use crate::output::safe;
 use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
 
@@ -24,6 +27,8 @@ mod verdicts;
 
 /// Half-scored cases that are listed by name.
 const HALF_SCORED_SHOWN: usize = 20;
+/// How much of a judge file is gathered before it is written.
+const PAGE_BYTES: usize = 1 << 16;
 
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     match args {
@@ -90,6 +95,11 @@ pub fn anchors(session: &Session, left_out: bool) -> anyhow::Result<Anchors> {
 }
 
 fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
+    if out.is_dir() {
+        let folder = out.display();
+        let message = format!("--out {folder} is a folder: name a file, for example in it");
+        return Err(PipelineError::Invalid(message).into());
+    }
     let store = session.store(true)?;
     let exported = export::export(
         store.as_ref(),
@@ -119,33 +129,60 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         if let Some(kept) = keep_aside(out)? {
             session.output.say(&format!(
                 "{} was there already and is now {}.",
-                out.display(),
-                kept.display()
+                safe(&out.display().to_string()),
+                safe(&kept.display().to_string())
             ));
         }
         store.sitting_open(&export.sitting)?;
         written.publish()?;
     }
-    let file = out.display();
+    say_exported(session, &export, out);
+    Ok(Exit::Done)
+}
+
+fn say_exported(session: &Session, export: &Export, out: &Path) {
+    let output = &session.output;
     if export.left_under_other_rubrics > 0 {
-        session.output.say(&format!(
-            "{} runs wait under an older rubric; export again once these are judged.",
-            export.left_under_other_rubrics
+        output.say(&format!(
+            "Under an older rubric {} still: export again once these are judged.",
+            wait(export.left_under_other_rubrics)
         ));
     }
     if export.held > 0 {
-        session.output.say(&format!(
-            "{} pending runs are left out: judges at work hold them.",
-            export.held
+        output.say(&format!(
+            "{} left out, because judges at work hold what is pending there.",
+            count(export.held, "run")
         ));
     }
-    session.output.say(&format!(
-        "{} cases of {} runs in {file} (sitting {}).\nNext: fill in the scores, then assize judge apply {file}",
-        export.cases,
-        export.sitting.runs.len(),
+    let is_stdout = out == Path::new("-");
+    let place = if is_stdout {
+        "on stdout".to_owned()
+    } else {
+        format!("in {}", safe(&out.display().to_string()))
+    };
+    output.say(&format!(
+        "{} of {} {place} (sitting {}).",
+        count(export.cases, "case"),
+        count(export.sitting.runs.len(), "run"),
         export.sitting.id,
     ));
-    Ok(Exit::Done)
+    let file = if is_stdout {
+        "FILE".to_owned()
+    } else {
+        shell_word(&out.display().to_string())
+    };
+    let first = if is_stdout {
+        "save it, fill in the scores, then "
+    } else {
+        "fill in the scores, then "
+    };
+    let apply = format!("judge apply {file}");
+    output.say(&session.next_after(first, &apply, &[]));
+}
+
+fn wait(runs: usize) -> String {
+    let verb = if runs == 1 { "waits" } else { "wait" };
+    format!("{} {verb}", count(runs, "run"))
 }
 
 /// Puts an older file of that name aside: it may hold scores that nobody has applied yet.
@@ -174,18 +211,26 @@ fn judge_file_write(
     let head = serde_json::to_string_pretty(&export.head)?;
     let head = head.trim_end().trim_end_matches('}').trim_end();
     write!(out, "{head},\n  \"cases\": [")?;
-    let mut separator = "\n";
+    let (mut page, mut text) = (Vec::new(), Vec::new());
+    let mut separator: &[u8] = b"\n";
     export.cases_each(store, |case| {
-        for line in serde_json::to_string_pretty(&case)
-            .map_err(anyhow::Error::from)?
-            .lines()
-        {
-            write!(out, "{separator}    {line}")?;
-            separator = "\n";
+        text.clear();
+        serde_json::to_writer_pretty(&mut text, &case).map_err(anyhow::Error::from)?;
+        // In JSON a line break is never part of a text.
+        for line in text.split(|byte| *byte == b'\n') {
+            page.extend_from_slice(separator);
+            page.extend_from_slice(b"    ");
+            page.extend_from_slice(line);
+            separator = b"\n";
         }
-        separator = ",\n";
+        separator = b",\n";
+        if page.len() >= PAGE_BYTES {
+            out.write_all(&page)?;
+            page.clear();
+        }
         Ok::<(), anyhow::Error>(())
     })?;
+    out.write_all(&page)?;
     out.write_all(b"\n  ]\n}\n")?;
     out.flush()?;
     Ok(())
@@ -235,18 +280,27 @@ fn say_applied(session: &Session, applied: &Applied) {
     let judge = &applied.judge;
     session.output.say(&match written {
         0 => format!(
-            "Nothing to write: these {} verdicts were there already.",
-            applied.cases
+            "Nothing to write: {} there already.",
+            if applied.cases == 1 {
+                "this verdict was".to_owned()
+            } else {
+                format!("these {} verdicts were", applied.cases)
+            }
         ),
-        _ => format!(
-            "{} verdicts by {} ({}, {} tier) on {written} runs of {}.",
-            applied.cases, judge.name, judge.kind, applied.tier, applied.experiment
-        ),
+        _ => safe(&format!(
+            "{} by {} ({}, {} tier) on {} of {}.",
+            count(applied.cases, "verdict"),
+            judge.name,
+            judge.kind,
+            applied.tier,
+            count(usize::try_from(written).unwrap_or(usize::MAX), "run"),
+            applied.experiment
+        )),
     });
     if applied.dropped > 0 {
         session.output.say(&format!(
-            "{} cases were passed over: their runs were deleted.",
-            applied.dropped
+            "{} passed over, because the run was deleted.",
+            count(applied.dropped, "case")
         ));
     }
     if applied.judge_assumed && written > 0 {
@@ -269,8 +323,8 @@ fn say_applied(session: &Session, applied: &Applied) {
     }
     if applied.unscored > 0 {
         session.output.say(&format!(
-            "{} cases are unscored and stay pending.",
-            applied.unscored
+            "{} unscored and still pending.",
+            count(applied.unscored, "case")
         ));
     }
     let ended = Event::SittingEnded(Sat {
@@ -283,21 +337,31 @@ fn say_applied(session: &Session, applied: &Applied) {
     webhook::notify(session, &ended);
     if applied.state == SittingState::Quarantined {
         let drift = applied.drift.map_or(0.0, |it| it.mean_shift);
-        session.output.say(&quarantined(&applied.sitting, drift));
+        let words = quarantined(session, &applied.sitting, applied.tier, drift);
+        session.output.say(&words);
         return;
     }
-    session.output.say(&format!(
-        "Next: assize compare --experiment {}",
-        applied.experiment
-    ));
+    let next = session.next("compare", &[("--experiment", &applied.experiment)]);
+    session.output.say(&next);
 }
 
 /// What an alarm means and what to do about it.
-pub fn quarantined(sitting: &str, mean_shift: f64) -> String {
+pub fn quarantined(session: &Session, sitting: &str, tier: Tier, mean_shift: f64) -> String {
+    let (beside, first) = match tier {
+        Tier::Expert => (
+            "the known scores",
+            "read the rubric's examples again and judge anew, or ",
+        ),
+        Tier::Auto => (
+            "its own first sitting",
+            "find out what has changed and judge anew, or ",
+        ),
+    };
+    let release = format!("judge release {sitting}");
     format!(
-        "Quarantined: on the calibration cases this sitting lies {mean_shift:+.2} beside the known \
-         scores, too much for chance.\nIts verdicts are kept and do not count; the cases are \
-         pending again.\nNext: read the rubric's examples again and judge anew, or assize judge \
-         release {sitting}"
+        "Quarantined: on the calibration cases this sitting lies {mean_shift:+.2} beside\n{beside}, \
+         too much for chance.\nIts verdicts are kept and do not count; the cases are pending \
+         again.\n{}",
+        session.next_after(first, &release, &[])
     )
 }

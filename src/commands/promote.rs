@@ -66,7 +66,8 @@ fn show(
         output.say(&format!("Note: {}", safe(warning)));
     }
     if output.json {
-        let next: Vec<String> = assessment.next.iter().map(step_line).collect();
+        let steps = assessment.next.iter();
+        let next: Vec<String> = steps.map(|step| step_line(session, step)).collect();
         output.json_pretty(&json!({
             "experiment": args.experiment,
             "task": task,
@@ -91,16 +92,19 @@ fn show(
     for step in &assessment.next {
         output.say(&match step {
             Step::Words(words) => format!("  {words}"),
-            Step::Command { verb, flags } => command_lines(verb, flags, output.width),
+            Step::Command { verb, flags } => {
+                command_lines(verb, &with_globals(session, flags), output.width)
+            }
         });
     }
     match promotion {
         Some(it) => output.say(&safe(&format!(
             "{} is the champion of {task} now (version {}, entry {}).\n\
-             To undo: assize promote rollback",
+             To undo: {}",
             it.champion.pair(),
             it.version,
             it.number,
+            command_line("promote rollback", &session.flags(&[])),
         ))),
         None if report.passed => output.say("Nothing was written, because of --dry-run."),
         None => {}
@@ -108,10 +112,18 @@ fn show(
     Ok(())
 }
 
-fn step_line(step: &Step) -> String {
+fn with_globals<'a>(
+    session: &'a Session,
+    flags: &'a [(&'a str, String)],
+) -> Vec<(&'a str, String)> {
+    let flags: Vec<(&str, &str)> = flags.iter().map(|it| (it.0, it.1.as_str())).collect();
+    session.flags(&flags)
+}
+
+fn step_line(session: &Session, step: &Step) -> String {
     match step {
         Step::Words(words) => (*words).to_owned(),
-        Step::Command { verb, flags } => command_line(verb, flags),
+        Step::Command { verb, flags } => command_line(verb, &with_globals(session, flags)),
     }
 }
 
@@ -163,9 +175,8 @@ fn history(session: &Session) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let Some(latest) = entries.last() else {
-        output.say(&format!(
-            "Nothing was promoted for {task} yet. Next: assize promote --experiment NAME --dry-run"
-        ));
+        output.say(&format!("Nothing was promoted for {task} yet."));
+        output.say(&session.next("promote", &[("--experiment", "NAME"), ("--dry-run", "")]));
         return Ok(Exit::Done);
     };
     let headings = [

@@ -55,6 +55,27 @@ pub struct VerdictFile<S = BTreeMap<String, Value>> {
     /// What an automatic judge took for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Whose verdict these correct, where they are an amendment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amends: Option<Amends>,
+}
+
+impl<S> VerdictFile<S> {
+    /// The sitting and the judge whose ratings these are. An amendment replaces the verdict that
+    /// it corrects, whoever makes it: it is no rating of its own.
+    pub fn rater(&self) -> (&str, &Judge) {
+        match &self.amends {
+            Some(amends) => (&amends.sitting, &amends.judge),
+            None => (&self.sitting, &self.judge),
+        }
+    }
+}
+
+/// The verdict that an amendment replaces: of which sitting, by which judge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amends {
+    pub sitting: String,
+    pub judge: Judge,
 }
 
 /// What asking a model took.

@@ -54,6 +54,13 @@ pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Resu
     }
 }
 
+/// The candidates and the context of a run, as texts.
+fn case_texts(store: &dyn Tracking, run_id: &str) -> assize_store::Result<[Option<String>; 2]> {
+    let texts = store.artifacts_get(run_id, &[artifact::CANDIDATES, artifact::CONTEXT])?;
+    let mut texts = texts.into_iter();
+    Ok([texts.next().flatten(), texts.next().flatten()])
+}
+
 /// An artifact's content, read.
 fn artifact_parse<T: serde::de::DeserializeOwned>(
     path: &str,

@@ -11,6 +11,7 @@
 //!   neither `max_tokens` nor a JSON schema changes them.
 //! - `latency_ms` is waited for each candidate, one after the other, and reported as the
 //!   completion's latency, so that a replay reports the same numbers every time.
+//! - `cost_usd` is reported as the cost of each candidate, where it is given.
 //! - `error` fails each candidate of the cell. Nothing is retried, because a script would
 //!   replay the same failure, and a `timeout` waits no longer than `latency_ms` says.
 //! - Tokens are counted as words between white space: a stand-in that is stable and of the
@@ -53,6 +54,7 @@ struct Response {
     texts: Vec<String>,
     latency_ms: u32,
     error: Option<ScriptedError>,
+    cost_usd: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -91,6 +93,8 @@ struct ResponseEntry {
     latency_ms: u32,
     #[serde(default)]
     error: Option<ScriptedError>,
+    #[serde(default)]
+    cost_usd: Option<f64>,
 }
 
 fn any() -> String {
@@ -127,10 +131,12 @@ impl ScriptedProvider {
     fn model(&self, name: &str) -> Result<&Model> {
         self.models.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
-            ProviderError::ModelNotFound {
-                host: self.origin.clone(),
-                model: name.to_owned(),
-                remedy: format!("it has {}", known.join(", ")),
+            ProviderError::Script {
+                reason: format!(
+                    "{} does not have the model '{name}': it has {}",
+                    self.origin,
+                    known.join(", ")
+                ),
             }
         })
     }
@@ -177,6 +183,7 @@ impl From<ModelEntry> for Model {
                 texts: response.texts,
                 latency_ms: response.latency_ms,
                 error: response.error,
+                cost_usd: response.cost_usd,
             });
         }
         Self {
@@ -228,6 +235,7 @@ impl Response {
                     completion_tokens: count_words(&text),
                     latency_ms: self.latency_ms.into(),
                     text,
+                    cost_usd: self.cost_usd,
                     ..Completion::default()
                 })
             }

@@ -37,6 +37,11 @@ pub struct Style {
 /// The table with the decision, where the differences come from, warnings, coverage and the
 /// next step. Ends with a line break.
 pub fn table(board: &Leaderboard, style: Style) -> String {
+    table_with(board, style, &[])
+}
+
+/// [`table`], with flags that the next command needs too, ready for a shell.
+pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> String {
     let style = Style {
         width: style.width.max(MIN_WIDTH),
         ..style
@@ -65,7 +70,7 @@ pub fn table(board: &Leaderboard, style: Style) -> String {
     for warning in &board.warnings {
         page.sentence(&format!("Note: {}", clean(warning)), Paint::Warning);
     }
-    page.closing(board);
+    page.closing(board, globals);
     page.lines.join("\n") + "\n"
 }
 
@@ -124,11 +129,12 @@ impl Page {
     }
 
     /// Coverage and the next step, on one line where both fit.
-    fn closing(&mut self, board: &Leaderboard) {
+    fn closing(&mut self, board: &Leaderboard, globals: &[String]) {
         let coverage = words::coverage(board).map_or_else(String::new, |it| it + " ");
         match words::next(board) {
             Next::Words(words) => self.sentence(&format!("{coverage}Next: {words}"), Paint::Plain),
-            Next::Command(parts) => {
+            Next::Command(mut parts) => {
+                parts.extend_from_slice(globals);
                 let command = parts.join(" ");
                 if width(&format!(" {coverage}Next: {command}")) <= self.style.width {
                     let command = painted(&command, Paint::Command, self.style.color);

@@ -153,7 +153,7 @@ impl EmbeddedStore {
 }
 
 fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
-    conn.pragma_update(None, "cache_size", -16_384)?;
+    conn.pragma_update(None, "cache_size", -32_768)?;
     conn.pragma_update(None, "wal_autocheckpoint", 8_192)?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)
 }
@@ -217,12 +217,21 @@ impl Tracking for EmbeddedStore {
     }
 
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        let contents = self.artifacts_get(run_id, &[path])?;
+        Ok(contents.into_iter().next().flatten())
+    }
+
+    fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {
         self.read(|conn| {
             let run = rows::run_find(conn, run_id)?;
-            match session::text_find(conn, path)? {
-                Some(number) => rows::artifact_text(conn, &run, path, number),
-                None => Ok(None),
-            }
+            let contents = paths.iter().map(|path| {
+                let known = schema::artifact_number(path);
+                match known.map_or_else(|| session::text_find(conn, path), |it| Ok(Some(it)))? {
+                    Some(number) => rows::artifact_text(conn, &run, path, number),
+                    None => Ok(None),
+                }
+            });
+            contents.collect()
         })
     }
 

@@ -262,6 +262,12 @@ pub trait Tracking: Send + Sync + Debug {
     /// The content of an artifact.
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>>;
 
+    /// The contents of several artifacts of a run, in the order asked.
+    fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {
+        let contents = paths.iter().map(|path| self.artifact_get(run_id, path));
+        contents.collect()
+    }
+
     /// Visits the finished runs that a tier has not wholly judged, in the order of their
     /// creation, without holding them all in memory. An unknown experiment is an error.
     fn pending_each(

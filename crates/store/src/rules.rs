@@ -34,6 +34,20 @@ pub fn verdicts_check(
     aside: &[String],
     candidates: &[Candidate],
 ) -> Result<()> {
+    let with_text = candidates.iter().filter(|it| it.text.is_some());
+    let judgeable: Vec<u32> = with_text.map(|it| it.index).collect();
+    verdicts_fit(run_id, file, rubric, run_rubric_sha256, aside, &judgeable)
+}
+
+/// [`verdicts_check`] where only the indexes of the candidates that have a text are at hand.
+pub fn verdicts_fit(
+    run_id: &str,
+    file: &VerdictFile,
+    rubric: &Rubric,
+    run_rubric_sha256: Option<&str>,
+    aside: &[String],
+    judgeable: &[u32],
+) -> Result<()> {
     let current = run_rubric_sha256.unwrap_or(&rubric.sha256);
     if file.rubric.sha256 != rubric.sha256 || file.rubric.sha256 != current {
         return Err(StoreError::Conflict(format!(
@@ -44,20 +58,15 @@ pub fn verdicts_check(
     }
     if aside.contains(&file.sitting) {
         return Err(StoreError::Conflict(format!(
-            "what sitting {} finds about run {run_id} no longer counts, because it was quarantined \
-             or the run was reopened since: export the cases again",
+            "run {run_id} was reopened after sitting {} had judged it, so what that sitting finds \
+             does not count any more: export the cases again",
             file.sitting
         )));
     }
-    let judgeable = |index: u32| {
-        candidates
-            .iter()
-            .any(|candidate| candidate.index == index && candidate.text.is_some())
-    };
-    match file.verdicts.iter().find(|it| !judgeable(it.candidate)) {
-        Some(verdict) => Err(StoreError::Conflict(format!(
-            "run {run_id} has no candidate {} with a text to judge: check the file",
-            verdict.candidate
+    let mut given = file.verdicts.iter().map(|it| it.candidate);
+    match given.find(|index| !judgeable.contains(index)) {
+        Some(candidate) => Err(StoreError::Conflict(format!(
+            "run {run_id} has no candidate {candidate} with a text to judge: check the file"
         ))),
         None => Ok(()),
     }
@@ -70,22 +79,41 @@ pub fn fresh(
     changed: Changed,
     what: &str,
 ) -> Result<Vec<Verdict>> {
-    let mut fresh = Vec::new();
-    for verdict in &file.verdicts {
-        match latest(kept, &file.sitting, verdict.candidate) {
-            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {}
-            Some(_) if changed == Changed::Refuse => {
-                return Err(StoreError::Conflict(format!(
-                    "sitting {} has judged candidate {} of {what} already, with other scores or \
-                     another rationale: verdicts are never overwritten, so apply the file as it \
-                     was applied first, or correct it with `assize judge amend`",
-                    file.sitting, verdict.candidate
-                )));
+    let mut file = file.clone();
+    keep_fresh(kept, &mut file, changed, || what.to_owned())?;
+    Ok(file.verdicts)
+}
+
+/// [`fresh`] in place: leaves only those in the file.
+pub fn keep_fresh(
+    kept: &[VerdictFile],
+    file: &mut VerdictFile,
+    changed: Changed,
+    what: impl Fn() -> String,
+) -> Result<()> {
+    let sitting = &file.sitting;
+    let mut differs = None;
+    file.verdicts
+        .retain(|verdict| match latest(kept, sitting, verdict.candidate) {
+            Some(same) if same.scores == verdict.scores && same.rationale == verdict.rationale => {
+                false
             }
-            _ => fresh.push(verdict.clone()),
-        }
+            known => {
+                if known.is_some() {
+                    differs = Some(verdict.candidate);
+                }
+                true
+            }
+        });
+    match differs.filter(|_| changed == Changed::Refuse) {
+        Some(candidate) => Err(StoreError::Conflict(format!(
+            "sitting {sitting} has judged candidate {candidate} of {} already, with other scores or \
+             another rationale: verdicts are never overwritten, so correct it with `assize judge \
+             amend`, or let another judge export the cases anew",
+            what()
+        ))),
+        None => Ok(()),
     }
-    Ok(fresh)
 }
 
 fn latest<'a>(kept: &'a [VerdictFile], sitting: &str, candidate: u32) -> Option<&'a Verdict> {
@@ -141,12 +169,13 @@ pub fn pending_for(
         .iter()
         .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
     for file in of_tier {
-        let is_own = file.sitting == sitting.id || sitting.judge.as_ref() == Some(&file.judge);
+        let (of_sitting, judge) = file.rater();
+        let is_own = of_sitting == sitting.id || sitting.judge.as_ref() == Some(judge);
         for verdict in &file.verdicts {
             scored_by
                 .entry(verdict.candidate)
                 .or_default()
-                .insert(&file.sitting);
+                .insert(of_sitting);
             if is_own {
                 own.insert(verdict.candidate);
             }

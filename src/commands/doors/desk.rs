@@ -10,15 +10,16 @@ use assize_desk::view::Theme;
 use assize_desk::{Ended, Progress, Refused, Source, Verdict};
 use assize_domain::judge_file::Case;
 use assize_domain::submission::Submission;
-use assize_pipeline::PipelineError;
 use assize_pipeline::judge::queue::Queue;
 use assize_pipeline::judge::seat::{self, Seat};
+use assize_pipeline::{PipelineError, count};
 
 use super::{checked_judge, locks, sit_options, tell};
 use crate::Exit;
 use crate::cli::Desk;
 use crate::commands::judge;
 use crate::environment;
+use crate::output::safe;
 use crate::session::Session;
 
 /// How many cases are fetched at once.
@@ -70,25 +71,27 @@ fn leave(session: &Session, seat: Seat, ended: Ended) -> anyhow::Result<Exit> {
     let is_over = progress.held == 0 && progress.left == 0;
     if ended == Ended::Finished || (ended == Ended::Left && is_over) {
         let finished = seat.queue.finish(&environment::now())?;
-        session.output.say(&format!(
-            "{} cases judged by {} in sitting {}, which is {}.",
-            finished.done, finished.judge.name, finished.sitting, finished.state
-        ));
+        session.output.say(&safe(&format!(
+            "{} judged by {} in sitting {}, which is {}.",
+            count(finished.done, "case"),
+            finished.judge.name,
+            finished.sitting,
+            finished.state
+        )));
         tell(session, &finished);
         if finished.is_quarantined() {
             let shift = finished.mean_shift();
-            session
-                .output
-                .say(&judge::quarantined(&finished.sitting, shift));
+            let words = judge::quarantined(session, &finished.sitting, finished.tier, shift);
+            session.output.say(&words);
             return Ok(Exit::Refused);
         }
-        let next = format!("Next: assize compare --experiment {}", finished.experiment);
+        let next = session.next("compare", &[("--experiment", &finished.experiment)]);
         session.output.say(&next);
         return Ok(Exit::Done);
     }
     session.output.say(&format!(
-        "{} cases judged; sitting {} stays open, and {} wait. The same command goes on.",
-        progress.done,
+        "{} judged; sitting {} stays open, {} to go. The same command goes on.",
+        count(progress.done, "case"),
         seat.queue.id(),
         progress.left + progress.held as u64
     ));

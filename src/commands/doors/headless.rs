@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use assize_pipeline::PipelineError;
 use assize_pipeline::judge::agent::{self, AgentOptions, AgentSummary};
 use assize_pipeline::judge::queue::Finished;
 use assize_pipeline::judge::seat;
+use assize_pipeline::{PipelineError, count};
 use serde_json::json;
 
 use super::{checked_judge, kind_of_program, locks, sit_options, tell};
@@ -19,6 +19,9 @@ use crate::output::safe;
 use crate::session::{self, Session};
 
 mod process;
+
+/// How much of a reason is shown; `--json` has all.
+const REASON_CHARS: usize = 140;
 
 pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     let first = process::first_word(&args.cmd);
@@ -67,7 +70,7 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     Ok(match &summary {
         it if it.interrupted => Exit::Interrupted,
         _ if finished.as_ref().is_some_and(Finished::is_quarantined) => Exit::Refused,
-        it if it.left_pending.is_empty() => Exit::Done,
+        it if it.left_pending.is_empty() && !it.gave_up => Exit::Done,
         _ => Exit::CellsFailed,
     })
 }
@@ -86,13 +89,15 @@ fn report(
     }
     let left = summary.left_pending.len();
     session.output.say(&format!(
-        "{} cases judged in {} calls, {left} left pending.",
-        summary.judged, summary.calls
+        "{} judged in {}, {left} left pending.",
+        count(summary.judged, "case"),
+        count(summary.calls, "call")
     ));
     for (case, reason) in summary.left_pending.iter().take(5) {
+        let reason = one_line(reason);
         session
             .output
-            .say(&format!("  left pending: case {case}: {}", safe(reason)));
+            .say(&format!("  left pending: case {case}: {reason}"));
     }
     if left > 5 {
         session.output.say(&format!("  … and {} more", left - 5));
@@ -101,16 +106,33 @@ fn report(
         let reason = summary.left_pending.values().next();
         anyhow::bail!(
             "the command failed on every case, so the rest was not tried: {}",
-            reason.map_or("", String::as_str)
+            reason.map_or_else(String::new, |it| one_line(it))
         );
     }
     let next = if summary.interrupted {
         "Interrupted; what was judged is kept. The same command continues.".to_owned()
     } else if let Some(finished) = finished.filter(|it| it.is_quarantined()) {
-        judge::quarantined(&finished.sitting, finished.mean_shift())
+        let shift = finished.mean_shift();
+        judge::quarantined(session, &finished.sitting, finished.tier, shift)
+    } else if summary.limit_reached && summary.untried > 0 {
+        let more = count(
+            usize::try_from(summary.untried).unwrap_or(usize::MAX),
+            "case",
+        );
+        format!("The limit is reached; {more} to go. The same command goes on.")
     } else {
-        format!("Next: assize compare --experiment {}", args.experiment)
+        session.next("compare", &[("--experiment", &args.experiment)])
     };
     session.output.say(&next);
     Ok(())
+}
+
+/// What an agent printed may be long and hostile: its start, on one line, made harmless.
+fn one_line(reason: &str) -> String {
+    let words: Vec<&str> = reason.split_whitespace().take(REASON_CHARS).collect();
+    let line = safe(&words.join(" "));
+    match line.char_indices().nth(REASON_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
 }

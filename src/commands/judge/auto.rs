@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use assize_domain::anchor::Anchors;
-use assize_domain::judge::Judge;
+use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
-use assize_pipeline::{PipelineError, Result as PipelineResult, gate};
+use assize_pipeline::{PipelineError, Result as PipelineResult, count, gate};
 
 use crate::Exit;
 use crate::cli::{ProviderFlags, SpendingFlags};
@@ -55,15 +55,15 @@ pub fn run(
     }
     if let (true, Some(sitting)) = (summary.is_quarantined(), &summary.sitting) {
         let shift = summary.drift.map_or(0.0, |drift| drift.mean_shift);
-        session.output.say(&super::quarantined(sitting, shift));
+        let words = super::quarantined(session, sitting, Tier::Auto, shift);
+        session.output.say(&words);
         return Ok(Exit::Refused);
     }
     if summary.left_pending > 0 {
         return Ok(Exit::CellsFailed);
     }
-    session.output.say(&format!(
-        "Next: assize compare --experiment {experiment} --tier auto"
-    ));
+    let next = [("--experiment", experiment), ("--tier", "auto")];
+    session.output.say(&session.next("compare", &next));
     Ok(Exit::Done)
 }
 
@@ -88,9 +88,13 @@ fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary)
 
 fn say(session: &Session, judge: &str, summary: &AutoSummary) {
     let output = &session.output;
+    let count = |number: u64, noun| count(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.say(&format!(
-        "{} runs judged by {judge} ({} verdicts), {} left pending.",
-        summary.judged, summary.verdicts, summary.left_pending
+        "{} judged by {} ({}), {} left pending.",
+        count(summary.judged, "run"),
+        crate::output::safe(judge),
+        count(summary.verdicts, "verdict"),
+        summary.left_pending
     ));
     let usage = &summary.usage;
     if usage.prompt_tokens > 0 {
@@ -98,8 +102,9 @@ fn say(session: &Session, judge: &str, summary: &AutoSummary) {
             .cost_usd
             .map_or_else(String::new, |cost| format!(", ${cost:.4}"));
         output.say(&format!(
-            "{} tokens read, {} written{cost}.",
-            usage.prompt_tokens, usage.completion_tokens
+            "{} read, {} written{cost}.",
+            count(usage.prompt_tokens, "token"),
+            usage.completion_tokens
         ));
     }
     for reason in &summary.reasons {
@@ -123,6 +128,7 @@ pub fn judge_automatically(
     layers.flag("price_per_mtok", spending.price_per_mtok.clone());
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
+    check_spending(&id, spending, settings.prices().is_some())?;
     let store = session.store(true)?;
     let mut providers = session.providers(&settings);
     let model = describe_judge(&mut providers, &id, &settings)?;
@@ -153,6 +159,19 @@ pub fn judge_automatically(
     });
     progress.finish();
     Ok(summary?)
+}
+
+/// A cap on what costs nothing would be a promise without a meaning. One in `assize.toml` is for
+/// whichever judge costs something.
+fn check_spending(id: &ModelId, spending: &SpendingFlags, has_prices: bool) -> PipelineResult<()> {
+    let is_free = matches!(id.provider, ProviderKind::Ollama | ProviderKind::Embedded);
+    if spending.max_cost.is_some() && is_free && !has_prices {
+        return Err(PipelineError::Invalid(format!(
+            "{id} runs here and costs nothing, so --max-cost would never stop it: leave it out, or \
+             name a price with --price-per-mtok IN,OUT"
+        )));
+    }
+    Ok(())
 }
 
 /// Finds out whether a judge can be used, before anything is generated for it.

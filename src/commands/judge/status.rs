@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use assize_pipeline::count;
 use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::status::{SpotStatus, Status, status};
 
@@ -21,16 +22,16 @@ pub fn run(session: &Session, experiment: &str, delta: f64) -> anyhow::Result<Ex
         return Ok(Exit::Done);
     }
     session.output.data(&page(&status, session.output.width))?;
-    session.output.say(&next(&status));
+    session.output.say(&next(session, &status));
     Ok(Exit::Done)
 }
 
-fn next(status: &Status) -> String {
-    let experiment = &status.experiment;
+fn next(session: &Session, status: &Status) -> String {
+    let experiment = ("--experiment", status.experiment.as_str());
     if status.expert.pending > 0 {
-        return format!("Next: assize judge export --experiment {experiment} --out judge.json");
+        return session.next("judge export", &[experiment, ("--out", "judge.json")]);
     }
-    format!("Next: assize compare --experiment {experiment}")
+    session.next("compare", &[experiment])
 }
 
 fn page(status: &Status, width: usize) -> String {
@@ -44,10 +45,10 @@ fn page(status: &Status, width: usize) -> String {
     for pair in &status.agreement {
         let name = |name: &str| safe(&name.chars().take(24).collect::<String>());
         let title = format!(
-            "Agreement: {} and {}, {} candidates",
+            "Agreement: {} and {}, {}",
             name(&pair.left),
             name(&pair.right),
-            pair.items
+            count(pair.items, "candidate")
         );
         section(&title, agreement(pair, width));
     }
@@ -62,6 +63,16 @@ fn page(status: &Status, width: usize) -> String {
             spot.open.len()
         );
         section(&title, spot_check(spot, width));
+    }
+    if let Some(out) = &status.spot_check_out {
+        section(
+            &format!("Spot check {} is out", out.sitting),
+            format!(
+                "  {} drawn, {} still to be judged\n",
+                out.drawn,
+                out.open.len()
+            ),
+        );
     }
     text
 }
@@ -78,10 +89,10 @@ fn counts(status: &Status) -> String {
         format!("  ({})", safe(&desks.join(", ")))
     };
     let mut text = format!(
-        "{}: {} runs, {} candidates\n\n  tier     judged  pending\n  expert  {:>7}  {:>7}{desks}\n  auto    {:>7}  {:>7}\n",
+        "{}: {}, {}\n\n  tier     judged  pending\n  expert  {:>7}  {:>7}{desks}\n  auto    {:>7}  {:>7}\n",
         safe(&status.experiment),
-        status.runs,
-        status.candidates,
+        count(whole(status.runs), "run"),
+        count(whole(status.candidates), "candidate"),
         status.expert.judged,
         status.expert.pending,
         status.auto.judged,
@@ -90,11 +101,15 @@ fn counts(status: &Status) -> String {
     if status.failed > 0 {
         let _ = write!(
             text,
-            "\n  {} cells failed: the same collect tries them again\n",
-            status.failed
+            "\n  {} failed: the same collect tries again\n",
+            count(whole(status.failed), "cell")
         );
     }
     text
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn judges(status: &Status, width: usize) -> String {

@@ -1,5 +1,6 @@
 //! `assize judge amend`, `reopen` and `release`: second thoughts, with history.
 
+use assize_pipeline::count;
 use assize_pipeline::judge::amend::{self, Amendment, ReopenOptions};
 
 use crate::Exit;
@@ -58,14 +59,24 @@ pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
     session.output.say(&match (reopened, under) {
         (0, Some(rubric)) => format!("All runs are under {rubric} as the task has it already."),
         (runs, Some(rubric)) => format!(
-            "{runs} runs are under {rubric} now and pending again; earlier verdicts stay in the history."
+            "{} now under {rubric} and pending again; earlier verdicts stay in the history.",
+            runs_of(runs)
+        ),
+        (0, None) => format!(
+            "No run has {} verdicts that count: nothing was reopened.",
+            args.tier
         ),
         (runs, None) => format!(
-            "{runs} runs are pending again for the {} tier; earlier verdicts stay in the history.",
+            "{} pending again for the {} tier; earlier verdicts stay in the history.",
+            runs_of(runs),
             args.tier
         ),
     });
     Ok(Exit::Done)
+}
+
+fn runs_of(number: u64) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), "run")
 }
 
 pub fn release(session: &Session, sitting: &str) -> anyhow::Result<Exit> {

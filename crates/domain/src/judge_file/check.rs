@@ -4,6 +4,7 @@
 //! that tell an edited text from the one that was exported. Nothing here reads or writes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -22,9 +23,21 @@ const CONTEXTS_REMEMBERED: usize = 4;
 #[serde(default)]
 pub struct FilledHead {
     pub assize: Value,
+    pub experiment: Value,
     pub sitting: Value,
     pub rubric: Value,
     pub judge: Value,
+}
+
+/// A case as the file has it; what it does not say is null.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct FilledCase {
+    pub case: Value,
+    pub context: Value,
+    pub candidate: Value,
+    pub scores: Value,
+    pub rationale: Value,
 }
 
 /// A case id as it is held: the ten bytes that its hex digits stand for.
@@ -41,6 +54,16 @@ struct KnownCase {
     seen: bool,
 }
 
+/// What tells a context from an edited one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextHash(u64);
+
+impl From<&Value> for ContextHash {
+    fn from(context: &Value) -> Self {
+        Self(hash(&canonical_json(context)))
+    }
+}
+
 /// The cases that a sitting handed out.
 #[derive(Debug, Default)]
 pub struct KnownCases {
@@ -50,16 +73,21 @@ pub struct KnownCases {
 
 impl KnownCases {
     /// A case of the sitting's run number `run`, with what was exported.
-    pub fn add(&mut self, id: &str, run: u32, candidate: u32, text: &str, context: &Value) {
+    pub fn add(&mut self, id: &str, run: u32, candidate: u32, text: &str, context: ContextHash) {
         let known = KnownCase {
             run,
             candidate,
             text: hash(text),
-            context: self.contexts.hash(context),
+            context: context.0,
             gone: false,
             seen: false,
         };
         self.cases.extend(key(id).map(|key| (key, known)));
+    }
+
+    /// Makes room for so many cases.
+    pub fn reserve(&mut self, cases: usize) {
+        self.cases.reserve(cases);
     }
 
     /// Takes in what somebody else gathered.
@@ -108,7 +136,7 @@ impl Contexts {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == context) {
             return *known;
         }
-        let hash = hash(&canonical_json(context));
+        let hash = ContextHash::from(context).0;
         self.0.truncate(CONTEXTS_REMEMBERED - 1);
         self.0.push_front((context.clone(), hash));
         hash
@@ -123,12 +151,24 @@ pub struct Scored {
     pub verdict: Verdict,
 }
 
+/// The place of a case in its file, which is only spelt out where something is wrong.
+#[derive(Debug, Clone, Copy)]
+struct Here(usize);
+
+impl fmt::Display for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/cases/{}", self.0)
+    }
+}
+
 /// Looks at a file case by case, and keeps what is wrong with it.
 #[derive(Debug)]
 pub struct Checker<'a> {
     rubric: &'a Rubric,
     partial: bool,
     known: KnownCases,
+    /// Whether texts and contexts are still to be compared with what was handed out.
+    compares: bool,
     pub problems: Vec<FileProblem>,
     /// From the head, lower case.
     pub judge_kind: Option<String>,
@@ -148,6 +188,7 @@ impl<'a> Checker<'a> {
             rubric,
             partial,
             known,
+            compares: true,
             problems: Vec::new(),
             judge_kind: None,
             judge_name: None,
@@ -161,8 +202,10 @@ impl<'a> Checker<'a> {
         self.rubric
     }
 
-    /// Forgets what it has seen, to go over the file once more.
+    /// Forgets what it has seen, to go over the file once more. Texts and contexts have been
+    /// found sound and are not looked at again.
     pub fn start_again(&mut self) {
+        self.compares = false;
         for known in self.known.cases.values_mut() {
             known.seen = false;
         }
@@ -207,9 +250,9 @@ impl<'a> Checker<'a> {
     }
 
     /// The case at this position; its verdict where it carries one and nothing is wrong with it.
-    pub fn case(&mut self, position: usize, case: &Value) -> Option<Scored> {
-        let here = format!("/cases/{position}");
-        let Some(id) = case.get("case").and_then(Value::as_str) else {
+    pub fn case(&mut self, position: usize, case: &FilledCase) -> Option<Scored> {
+        let here = Here(position);
+        let Some(id) = case.case.as_str() else {
             self.say(
                 format!("{here}/case"),
                 "is missing: every case keeps the id it was exported with",
@@ -236,27 +279,33 @@ impl<'a> Checker<'a> {
             );
             return None;
         }
-        if case.get("candidate").and_then(Value::as_str).map(hash) != Some(known.text) {
+        if self.compares {
+            self.compare(here, case, known);
+        }
+        self.scores(here, case, known)
+    }
+
+    /// Whether the judge saw what was handed out.
+    fn compare(&mut self, here: Here, case: &FilledCase, known: KnownCase) {
+        if case.candidate.as_str().map(hash) != Some(known.text) {
             self.say(
                 format!("{here}/candidate"),
                 "was edited: score the text as it was exported",
             );
         }
         // A judge who leaves the context out has not changed it.
-        let context = case.get("context").filter(|context| !context.is_null());
+        let context = Some(&case.context).filter(|context| !context.is_null());
         if context.is_some_and(|it| self.known.contexts.hash(it) != known.context) {
             self.say(
                 format!("{here}/context"),
                 "was edited: score the case as it was exported",
             );
         }
-        self.scores(&here, case, known)
     }
 
-    fn scores(&mut self, here: &str, case: &Value, known: KnownCase) -> Option<Scored> {
+    fn scores(&mut self, here: Here, case: &FilledCase, known: KnownCase) -> Option<Scored> {
         let empty = Map::new();
-        let scores = case.get("scores").and_then(Value::as_object);
-        let scores = scores.unwrap_or(&empty);
+        let scores = case.scores.as_object().unwrap_or(&empty);
         let before = self.problems.len();
         let mut missing = Vec::new();
         let mut read = BTreeMap::new();
@@ -280,10 +329,10 @@ impl<'a> Checker<'a> {
                 format!("is not a score of {}", rubric.id),
             );
         }
-        let rationale = match case.get("rationale") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
-            Some(other) => {
+        let rationale = match &case.rationale {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+            other => {
                 let message = format!("is {}, but a rationale is a text or null", short(other));
                 self.say(format!("{here}/rationale"), message);
                 None

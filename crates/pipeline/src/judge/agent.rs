@@ -8,7 +8,7 @@
 //!
 //! How the command is run is not known here: it is a function from text to text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assize_domain::judge_file::{self, Case};
 use assize_domain::submission::Submission;
@@ -35,7 +35,7 @@ pub enum Asked {
 pub struct AgentOptions {
     /// Cases per call of the command.
     pub batch: usize,
-    /// At most so many cases in all; 0 means all.
+    /// At most so many cases in all, calibration cases not counted; 0 means all.
     pub limit: usize,
     pub now: fn() -> Now,
 }
@@ -43,10 +43,15 @@ pub struct AgentOptions {
 /// How it went.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct AgentSummary {
+    /// Cases of runs, without the calibration cases among them.
     pub judged: usize,
     /// Cases that the agent did not judge soundly, by id, each with the reason.
     pub left_pending: BTreeMap<String, String>,
+    /// Cases that nobody has asked the agent about: behind the limit, or after it gave up.
+    pub untried: u64,
     pub calls: usize,
+    /// As many cases as were asked for have been tried.
+    pub limit_reached: bool,
     /// The command itself failed twice in a row: going on would do the same.
     pub gave_up: bool,
     pub interrupted: bool,
@@ -60,6 +65,8 @@ pub fn clear(
     told: &dyn Fn(usize, u64),
 ) -> Result<AgentSummary> {
     let mut summary = AgentSummary::default();
+    // Anchors that the agent did not judge soundly: nothing of theirs is pending.
+    let mut anchors_given_up = BTreeSet::new();
     let mut failures_in_a_row = 0;
     loop {
         let tried = summary.judged + summary.left_pending.len();
@@ -67,34 +74,57 @@ pub fn clear(
             0 => usize::MAX,
             limit => limit.saturating_sub(tried),
         };
-        let batch = options.batch.max(1).min(room);
-        if batch == 0 {
-            return Ok(summary);
+        summary.limit_reached = room == 0;
+        if summary.limit_reached {
+            break;
         }
+        let given_up =
+            |case: &str| summary.left_pending.contains_key(case) || anchors_given_up.contains(case);
         // Cases that were given up stay held and come first: look past them.
-        let wanted = batch + summary.left_pending.len();
+        let past = summary.left_pending.len() + anchors_given_up.len();
+        let wanted = options.batch.max(1) + past;
         let mut cases = queue.next(wanted, &(options.now)())?;
-        cases.retain(|case| !summary.left_pending.contains_key(&case.case));
-        cases.truncate(batch);
+        cases.retain(|case| !given_up(&case.case));
+        cases.truncate(options.batch.max(1));
+        within(room, &mut cases, queue);
         if cases.is_empty() {
-            return Ok(summary);
+            break;
         }
         let outcome = judge_batch(queue, options, &cases, ask, &mut summary)?;
+        let anchors = cases.iter().map(|it| it.case.clone());
+        for anchor in anchors.filter(|case| queue.is_anchor(case)) {
+            if summary.left_pending.remove(&anchor).is_some() {
+                anchors_given_up.insert(anchor);
+            }
+        }
         let progress = queue.progress();
         told(progress.done, progress.left + progress.held as u64);
         match outcome {
-            Outcome::Interrupted => {
-                summary.interrupted = true;
-                return Ok(summary);
-            }
+            Outcome::Interrupted => summary.interrupted = true,
             Outcome::CommandFailed => failures_in_a_row += 1,
             Outcome::Answered => failures_in_a_row = 0,
         }
-        if failures_in_a_row >= 2 {
-            summary.gave_up = true;
-            return Ok(summary);
+        summary.gave_up = failures_in_a_row >= 2;
+        if summary.interrupted || summary.gave_up {
+            break;
         }
     }
+    summary.gave_up |= failures_in_a_row > 0 && summary.judged == 0;
+    let held = queue
+        .pending_cases()
+        .saturating_sub(summary.left_pending.len());
+    summary.untried = queue.progress().left + held as u64;
+    Ok(summary)
+}
+
+/// Leaves at most so many cases of runs, with the calibration cases that stand among them.
+fn within(room: usize, cases: &mut Vec<Case>, queue: &Queue) {
+    let mut real = 0;
+    let end = cases.iter().position(|case| {
+        real += usize::from(!queue.is_anchor(&case.case));
+        real > room
+    });
+    cases.truncate(end.unwrap_or(cases.len()));
 }
 
 enum Outcome {
@@ -132,7 +162,8 @@ fn judge_batch(
             continue;
         };
         let reasons = keep(queue, options, &open, &answer)?;
-        summary.judged += open.len() - reasons.len();
+        let done = open.iter().filter(|it| !reasons.contains_key(&it.case));
+        summary.judged += done.filter(|it| !queue.is_anchor(&it.case)).count();
         open.retain(|case| reasons.contains_key(&case.case));
         problems = reasons
             .iter()

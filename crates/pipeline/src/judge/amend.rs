@@ -4,6 +4,8 @@
 //! verdict counts instead of the earlier one; reopening keeps every verdict and every
 //! candidate and only changes what counts.
 
+use std::collections::BTreeSet;
+
 use assize_domain::anchor::Anchors;
 use assize_domain::candidate::Candidate;
 use assize_domain::hash::hex;
@@ -12,7 +14,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
-use assize_domain::verdict::{RubricRef, Verdict, VerdictFile, effective};
+use assize_domain::verdict::{Amends, RubricRef, Verdict, VerdictFile, effective};
 use assize_store::queue::{Closing, Reopening};
 use assize_store::{Run, RunQuery, Tracking};
 use serde_json::Value;
@@ -55,6 +57,7 @@ pub fn amend(
     now: &Now,
     entropy: Entropy,
 ) -> Result<Amended> {
+    sound(amendment)?;
     let run = store.run_get(&amendment.run)?;
     let rubric = RubricRef {
         id: tag_of(&run, tag::RUBRIC),
@@ -64,8 +67,13 @@ pub fn amend(
     let files = counting(store, &run)?;
     let (tier, before) = spoken(&files, amendment, &rubric, &run.run_id)?;
     let after = corrected(store, &run.run_id, &full_rubric, before, amendment)?;
+    let amends = amended(&files, tier, &rubric, before.candidate);
     let judge = Judge {
-        kind: kind_of(&files, tier, &rubric, before.candidate),
+        // Of the same kind, so that the correction stays in the same tier.
+        kind: amends
+            .as_ref()
+            .map(|it| it.judge.kind.clone())
+            .unwrap_or_default(),
         name: amendment.name.clone(),
     };
     let sitting = Sitting {
@@ -90,6 +98,7 @@ pub fn amend(
         judged_at: now.rfc3339.clone(),
         verdicts: vec![after.clone()],
         usage: None,
+        amends,
     };
     store.sitting_open(&sitting)?;
     store.sitting_commit(&[(run.run_id.clone(), file)], &full_rubric)?;
@@ -108,6 +117,25 @@ pub fn amend(
         after,
         run_id: run.run_id,
     })
+}
+
+/// Whether the amendment says what it has to, and once.
+fn sound(amendment: &Amendment) -> Result<()> {
+    if amendment.reason.trim().is_empty() {
+        let message = "--reason is empty: say in a sentence why the verdict is wrong";
+        return Err(PipelineError::Invalid(message.to_owned()));
+    }
+    let mut names = BTreeSet::new();
+    match amendment
+        .scores
+        .iter()
+        .find(|(name, _)| !names.insert(name))
+    {
+        Some((name, _)) => Err(PipelineError::Invalid(format!(
+            "--set gives {name} more than once: give it one value"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Which runs to judge again.
@@ -218,15 +246,26 @@ fn spoken<'a>(
     Ok((tier, verdict))
 }
 
-/// Who gave the verdict that counts, so that its correction stays in the same tier.
-fn kind_of(files: &[VerdictFile], tier: Tier, rubric: &RubricRef, candidate: u32) -> String {
+/// Who gave the verdict that counts; where that is a correction itself, whom it corrected.
+fn amended(
+    files: &[VerdictFile],
+    tier: Tier,
+    rubric: &RubricRef,
+    candidate: u32,
+) -> Option<Amends> {
     let of_tier = files.iter().filter(|file| {
         file.tier == tier
             && file.rubric == *rubric
             && file.verdicts.iter().any(|it| it.candidate == candidate)
     });
     let last = of_tier.max_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
-    last.map(|file| file.judge.kind.clone()).unwrap_or_default()
+    last.map(|file| {
+        let (sitting, judge) = file.rater();
+        Amends {
+            sitting: sitting.to_owned(),
+            judge: judge.clone(),
+        }
+    })
 }
 
 fn corrected(

@@ -6,26 +6,24 @@
 //! out is read from the store in the store's order and held as hashes.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
-use assize_domain::candidate::Candidate;
 use assize_domain::judge::Judge;
 use assize_domain::judge_file::FileProblem;
-use assize_domain::judge_file::check::{Checker, KnownCases, Scored};
-use assize_domain::rubric::Rubric;
-use assize_domain::run::{artifact, tag};
-use assize_domain::sitting::{ANCHORS, Sitting, SittingState, case_id};
+use assize_domain::judge_file::check::{Checker, FilledCase, FilledHead, Scored};
+use assize_domain::run::tag;
+use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::{Committed, StoreError, Take, Tracking};
-use serde_json::{Map, Value};
 
 use super::drift::{self, Drift};
-use super::{artifact_parse, rubric_of};
+use super::rubric_of;
 use crate::{PipelineError, Result};
 pub use file::Source;
-use file::{head_read, head_seen};
+use file::{Depth, head_read, head_seen};
+use known::known_cases;
 
 mod file;
+mod known;
 
 /// How to read the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -80,30 +78,20 @@ pub fn apply(
     };
     let head = head_read(source)?.map_err(wrong)?;
     let id = head_seen(&head).map_err(wrong)?;
-    let Some(sitting) = store.sitting_get(&id)? else {
+    let Some(record) = store.sitting_record(&id)? else {
         let message = format!(
             "'{id}' is not known to {}: is this the right --tracking-uri?",
             store.uri()
         );
         return Err(wrong(at("/sitting", message)));
     };
+    let (sitting, state) = (record.sitting, record.state);
+    fits(&head, &sitting, state).map_err(wrong)?;
     let first_run = first_of(store, &sitting).map_err(wrong)?;
     let rubric = rubric_of(store, &first_run, &sitting.rubric)?;
     let mut checker = Checker::new(&rubric, known_cases(store, &sitting)?, options.partial);
     checker.head(&head);
-    let mut scored = 0;
-    let read = source.cases_each(&mut |position, case| {
-        scored += usize::from(checker.case(position, case).is_some());
-        true
-    })?;
-    match read {
-        Err(problem) => return Err(wrong(problem)),
-        Ok(false) => checker.problems.push(at(
-            "/cases",
-            "is missing: it must be the list of cases".to_owned(),
-        )),
-        Ok(true) => checker.finish(),
-    }
+    let scored = check(source, &mut checker)?.map_err(wrong)?;
     if !checker.problems.is_empty() {
         return Err(PipelineError::JudgeFile {
             file: options.file.clone(),
@@ -133,26 +121,68 @@ pub fn apply(
     };
     let complete = checker.unscored == 0;
     applied.committed = commit(store, source, &mut checker, bundle)?;
-    let ended = close(store, &sitting, &applied, &rubric, now, complete)?;
+    // Where the same file comes again, what was decided about it stands.
+    if state != SittingState::Open && applied.committed.runs_written == 0 {
+        applied.state = state;
+        return Ok(applied);
+    }
+    let ended = drift::close(store, &sitting, &applied.judge, &rubric, now, complete)?;
     (applied.state, applied.drift) = (ended.state, ended.drift);
     Ok(applied)
 }
 
-/// Ends the sitting. Where the same file comes again, what was decided about it stands.
-fn close(
-    store: &dyn Tracking,
+/// Goes over all cases; answers how many carry scores.
+fn check(
+    source: Source<'_>,
+    checker: &mut Checker<'_>,
+) -> Result<std::result::Result<usize, FileProblem>> {
+    let mut scored = 0;
+    let read = source.cases_each(Depth::Whole, &mut |position, case| {
+        scored += usize::from(checker.case(position, case).is_some());
+        true
+    })?;
+    Ok(read.map(|found| {
+        if found {
+            checker.finish();
+        } else {
+            checker.problems.push(FileProblem {
+                pointer: "/cases".to_owned(),
+                message: "is missing: it must be the list of cases".to_owned(),
+            });
+        }
+        scored
+    }))
+}
+
+/// Whether the file is one that its sitting still takes.
+fn fits(
+    head: &FilledHead,
     sitting: &Sitting,
-    applied: &Applied,
-    rubric: &Rubric,
-    now: &str,
-    complete: bool,
-) -> Result<drift::Ended> {
-    let record = store.sitting_record(&sitting.id)?;
-    let state = record.map_or(SittingState::Open, |it| it.state);
-    if state != SittingState::Open && applied.committed.runs_written == 0 {
-        return Ok(drift::Ended { state, drift: None });
+    state: SittingState,
+) -> std::result::Result<(), FileProblem> {
+    let problem = |pointer: &str, message: String| {
+        Err(FileProblem {
+            pointer: pointer.to_owned(),
+            message,
+        })
+    };
+    let experiment = &head.experiment;
+    if !experiment.is_null() && experiment.as_str() != Some(&sitting.experiment) {
+        let message = format!(
+            "was edited: the cases of this sitting belong to '{}'",
+            sitting.experiment
+        );
+        return problem("/experiment", message);
     }
-    drift::close(store, sitting, &applied.judge, rubric, now, complete)
+    if state == SittingState::Quarantined {
+        let message = format!(
+            "'{id}' is quarantined, because its judge had drifted: export the cases again and judge \
+             them anew, or let its verdicts count with assize judge release {id}",
+            id = sitting.id
+        );
+        return problem("/sitting", message);
+    }
+    Ok(())
 }
 
 /// The first run of the sitting that is still there, under the rubric of the sitting.
@@ -191,10 +221,19 @@ fn commit(
     checker.start_again();
     let rubric = checker.rubric();
     let committed = store.sitting_commit_each(rubric, &mut |take| {
-        let read = source.cases_each(&mut |position, case| match checker.case(position, case) {
-            Some(scored) => bundle.put(scored, take),
+        let mut refused = false;
+        let mut put = |position: usize, case: &FilledCase| match checker.case(position, case) {
+            Some(scored) => {
+                refused = !bundle.put(scored, take);
+                !refused
+            }
             None => true,
-        });
+        };
+        let read = source.cases_each(Depth::Scores, &mut put);
+        if refused {
+            // The store says itself what is wrong.
+            return Ok(());
+        }
         if !matches!(read, Ok(Ok(true))) || !checker.problems.is_empty() {
             let message = "the judge file changed while it was read: nothing was written, so apply \
                            it again once nobody edits it";
@@ -252,66 +291,10 @@ impl Bundle<'_> {
             judged_at: self.now.to_owned(),
             verdicts,
             usage: None,
+            amends: None,
         };
         take(run_id, file)
     }
-}
-
-/// Everything that the sitting handed out, and the cases whose run was deleted since. Two
-/// threads share the work.
-fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
-    let half = sitting.runs.len() / 2;
-    let (first, second) = std::thread::scope(|scope| {
-        let first = scope.spawn(|| cases_of(store, sitting, 0..half));
-        let second = cases_of(store, sitting, half..sitting.runs.len());
-        (first.join(), second)
-    });
-    let mut known = second?;
-    known.merge(first.map_err(|_| {
-        PipelineError::Invalid("reading the cases stopped halfway: apply again".to_owned())
-    })??);
-    let behind = u32::try_from(sitting.runs.len()).unwrap_or(u32::MAX);
-    for (place, anchor) in (0..).zip(&sitting.anchors.cases) {
-        let id = sitting.case_id(ANCHORS, place);
-        known.add(&id, behind, place, &anchor.candidate, &anchor.context);
-    }
-    Ok(known)
-}
-
-/// The cases of these of the sitting's runs.
-fn cases_of(store: &dyn Tracking, sitting: &Sitting, runs: Range<usize>) -> Result<KnownCases> {
-    let mut known = KnownCases::default();
-    for number in runs {
-        let (run_id, handed_out) = &sitting.runs[number];
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let id_of = |index: u32| case_id(&sitting.salt, run_id, index);
-        let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
-            Ok(Some(text)) => text,
-            Ok(None) | Err(StoreError::NoRun { .. }) => {
-                for index in handed_out {
-                    known.add_gone(&id_of(*index));
-                }
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let context = store.artifact_get(run_id, artifact::CONTEXT)?;
-        let context: Value = match &context {
-            Some(text) => artifact_parse(artifact::CONTEXT, run_id, text)?,
-            None => Value::Object(Map::new()),
-        };
-        let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
-        for candidate in candidates
-            .iter()
-            .filter(|it| handed_out.contains(&it.index))
-        {
-            if let Some(text) = &candidate.text {
-                let index = candidate.index;
-                known.add(&id_of(index), number, index, text, &context);
-            }
-        }
-    }
-    Ok(known)
 }
 
 /// Flag, then file, then whose desk the runs waited on; and whether it came to that.

@@ -164,7 +164,11 @@ impl AutoJudge<'_> {
             PipelineError::Invalid(format!("nothing here can run {}", self.model.id))
         })?;
         let (tenancy, batch) = self.enter(provider, self.batch().min(largest_scenario(&first)))?;
-        let charges = self.model.id.provider == ProviderKind::OpenAi;
+        let is_free = matches!(
+            self.model.id.provider,
+            ProviderKind::Ollama | ProviderKind::Embedded
+        );
+        let charges = !is_free || self.prices.is_some();
         let asker = Asker {
             judge: self,
             provider: provider.as_ref(),

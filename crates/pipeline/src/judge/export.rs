@@ -4,6 +4,7 @@
 //! are read and written a scenario at a time, so that memory does not grow with the queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::mpsc::sync_channel;
 
 use assize_domain::anchor::Anchors;
 use assize_domain::candidate::Candidate;
@@ -18,8 +19,11 @@ use assize_stats::rng::SplitMix64;
 use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
 use serde_json::{Map, Value};
 
-use super::{Entropy, anchors, artifact_parse, draw, ratings, rubric_of, spot_check};
+use super::{Entropy, anchors, artifact_parse, case_texts, draw, ratings, rubric_of, spot_check};
 use crate::{Now, PipelineError, Result};
+
+/// Scenarios that are read before they are written.
+const GROUPS_AHEAD: usize = 2;
 
 /// What to export.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,12 +235,36 @@ fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Re
 impl Export {
     /// Visits the blind cases in the order in which they are judged: scenarios in a random
     /// order, and the cases of a scenario together, in a random order too, so that every arm
-    /// is seen in the same stretch of a judge's attention. Holds one scenario at a time.
+    /// is seen in the same stretch of a judge's attention. Holds a few scenarios at a time: one
+    /// thread reads ahead, this one visits.
     pub fn cases_each<E: From<PipelineError>>(
         &self,
         store: &dyn Tracking,
         mut visit: impl FnMut(Case) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        std::thread::scope(|scope| {
+            let (sender, groups) = sync_channel(GROUPS_AHEAD);
+            let reading = scope.spawn(move || {
+                // Where nobody takes them any more, there is nothing left to do.
+                self.groups_each(store, &mut |cases| sender.send(cases).is_ok())
+            });
+            for cases in groups {
+                cases.into_iter().try_for_each(&mut visit)?;
+            }
+            let read = reading.join().unwrap_or_else(|_| {
+                let message = "reading the cases stopped halfway: export again";
+                Err(PipelineError::Invalid(message.to_owned()))
+            });
+            Ok(read?)
+        })
+    }
+
+    /// Gives the cases of one scenario after the other, until `give` wants no more.
+    fn groups_each(
+        &self,
+        store: &dyn Tracking,
+        give: &mut dyn FnMut(Vec<Case>) -> bool,
+    ) -> Result<()> {
         let mut random = SplitMix64::new(self.sitting.seed);
         let mut scenarios: Vec<&[usize]> = self.scenarios.iter().map(Vec::as_slice).collect();
         shuffle(&mut scenarios, &mut random);
@@ -251,22 +279,23 @@ impl Export {
                 cases.extend(self.cases_of(store, run_id, open)?);
             }
             shuffle(&mut cases, &mut random);
-            cases.into_iter().try_for_each(&mut visit)?;
+            if !give(cases) {
+                break;
+            }
         }
         Ok(())
     }
 
     fn cases_of(&self, store: &dyn Tracking, run_id: &str, open: &[u32]) -> Result<Vec<Case>> {
-        let text = match store.artifact_get(run_id, artifact::CANDIDATES) {
+        let [text, context] = match case_texts(store, run_id) {
             // A run that was deleted a moment ago needs no judge.
             Err(StoreError::NoRun { .. }) => return Ok(Vec::new()),
-            found => found?.unwrap_or_default(),
+            found => found?.map(Option::unwrap_or_default),
         };
         let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
-        let context = store.artifact_get(run_id, artifact::CONTEXT)?;
-        let context: Value = match &context {
-            Some(text) => artifact_parse(artifact::CONTEXT, run_id, text)?,
-            None => Value::Object(Map::new()),
+        let context: Value = match context.as_str() {
+            "" => Value::Object(Map::new()),
+            text => artifact_parse(artifact::CONTEXT, run_id, text)?,
         };
         let handed_out = candidates.into_iter().filter(|it| open.contains(&it.index));
         let cases = handed_out.filter_map(|candidate| {

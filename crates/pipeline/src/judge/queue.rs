@@ -18,7 +18,7 @@ use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
-use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::queue::{Handed, LeaseRequest};
@@ -154,14 +154,20 @@ impl Queue {
             inclusion: Vec::new(),
         };
         store.sitting_open(&sitting)?;
-        let mut queue = Self::over(store, sitting, options.judge, rubric, options.lease_ms);
+        let mut queue = Self::over(store, sitting, options.judge, rubric, options.lease_ms)?;
         queue.desk = options.desk;
         queue.ask(0, now)?;
         Ok(Some(queue))
     }
 
-    /// Goes on with an open sitting, with what it holds.
-    pub fn resume(store: Arc<dyn Tracking>, id: &str, lease_ms: i64, now: &Now) -> Result<Self> {
+    /// Goes on with an open sitting, with what it holds. What comes then is from this desk.
+    pub fn resume(
+        store: Arc<dyn Tracking>,
+        id: &str,
+        desk: Option<String>,
+        lease_ms: i64,
+        now: &Now,
+    ) -> Result<Self> {
         let Some(record) = store.sitting_record(id)? else {
             return Err(PipelineError::Invalid(format!(
                 "there is no sitting '{id}': see assize judge status"
@@ -186,7 +192,8 @@ impl Queue {
             )));
         };
         let rubric = rubric_of(store.as_ref(), &newest.run_id, &sitting.rubric)?;
-        let mut queue = Self::over(store, sitting, judge, rubric, lease_ms);
+        let mut queue = Self::over(store, sitting, judge, rubric, lease_ms)?;
+        queue.desk = desk;
         let mut fresh = Vec::new();
         for run in held {
             let own: Vec<u32> = run.own.iter().map(|it| it.candidate).collect();
@@ -211,10 +218,16 @@ impl Queue {
         judge: Judge,
         rubric: Rubric,
         lease_ms: i64,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut anchors_left: Vec<usize> = (0..sitting.anchors.cases.len()).collect();
         shuffle(&mut anchors_left, sitting.seed ^ 0xa5);
-        Self {
+        // Short sittings of one judge go round all anchors: the last of the list comes first.
+        let seen = cases::anchors_seen(store.as_ref(), &sitting, &judge)?;
+        anchors_left.sort_by_key(|place| {
+            let times = seen.get(&sitting.anchors.cases[*place].id).copied();
+            std::cmp::Reverse(times.unwrap_or(0))
+        });
+        Ok(Self {
             store,
             judge,
             rubric,
@@ -225,7 +238,7 @@ impl Queue {
             batches: 0,
             left: 0,
             sitting,
-        }
+        })
     }
 
     pub fn id(&self) -> &str {
@@ -290,6 +303,7 @@ impl Queue {
             judged_at: now.rfc3339.clone(),
             verdicts,
             usage: None,
+            amends: None,
         };
         let files: Vec<(String, VerdictFile)> = by_run
             .into_iter()
@@ -311,6 +325,19 @@ impl Queue {
     /// Whether a case is in the hands of this sitting.
     pub fn holds(&self, case: &str) -> bool {
         self.held.iter().any(|it| it.case.case == case)
+    }
+
+    /// Whether a case is one of the calibration cases. Never for the judge's eyes.
+    pub fn is_anchor(&self, case: &str) -> bool {
+        let mut held = self.held.iter();
+        held.any(|it| it.run_id == ANCHORS && it.case.case == case)
+    }
+
+    /// Cases of runs that are held and not scored.
+    pub fn pending_cases(&self) -> usize {
+        let held = self.held.iter();
+        held.filter(|it| it.verdict.is_none() && it.run_id != ANCHORS)
+            .count()
     }
 
     /// What this sitting has said about a case.

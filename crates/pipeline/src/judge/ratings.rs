@@ -158,7 +158,7 @@ impl Reader {
                     let whole = self.rater(file.tier, None);
                     whole.ratings.insert(item, rating.clone());
                 }
-                let judge = self.rater(file.tier, Some(&file.judge));
+                let judge = self.rater(file.tier, Some(file.rater().1));
                 judge.ratings.insert(item, rating);
             }
         }

@@ -37,7 +37,8 @@ pub fn take(
         let Some(lock) = hold(locks, &id)? else {
             continue;
         };
-        match Queue::resume(Arc::clone(store), &id, options.lease_ms, now) {
+        let desk = options.desk.clone();
+        match Queue::resume(Arc::clone(store), &id, desk, options.lease_ms, now) {
             Ok(queue) => {
                 return Ok(Some(Seat {
                     queue,

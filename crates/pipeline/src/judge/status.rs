@@ -1,11 +1,11 @@
 //! How far judging has come, and how far the judges can be trusted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
 use assize_domain::run::artifact;
-use assize_domain::sitting::{Inclusion, SittingState};
+use assize_domain::sitting::{Inclusion, Sitting, SittingState};
 use assize_domain::verdict::RubricRef;
 use assize_stats::describe::{correlation, mean};
 use assize_store::queue::SittingRecord;
@@ -39,7 +39,10 @@ pub struct Status {
     pub delta: f64,
     /// The largest first; for diagnosis only.
     pub disagreements: Vec<Disagreement>,
+    /// The latest spot check that is finished, else the latest.
     pub spot_check: Option<SpotStatus>,
+    /// A later one that is still open.
+    pub spot_check_out: Option<SpotStatus>,
 }
 
 /// Runs of a tier.
@@ -82,7 +85,7 @@ pub struct Disagreement {
     pub expert: f64,
 }
 
-/// The latest spot check.
+/// A spot check.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct SpotStatus {
     pub sitting: String,
@@ -106,7 +109,7 @@ pub fn status(store: &dyn Tracking, experiment: &str, delta: f64) -> Result<Stat
     status.judges = judges.map(|rater| judge_status(rater, &lengths)).collect();
     status.agreement = agreement(&ratings);
     status.disagreements = disagreements(&ratings, delta);
-    status.spot_check = spot_status(&ratings, &records);
+    (status.spot_check, status.spot_check_out) = spot_checks(&ratings, &records);
     status.rubric = Some(ratings.rubric_ref);
     Ok(status)
 }
@@ -133,6 +136,7 @@ fn blank(experiment: &str, counts: JudgingCounts, delta: f64) -> Status {
         delta,
         disagreements: Vec::new(),
         spot_check: None,
+        spot_check_out: None,
     }
 }
 
@@ -218,24 +222,44 @@ fn disagreements(ratings: &Ratings, delta: f64) -> Vec<Disagreement> {
     found
 }
 
-fn spot_status(ratings: &Ratings, records: &[SittingRecord]) -> Option<SpotStatus> {
-    let latest = records.iter().rev().find(|record| {
-        !record.sitting.inclusion.is_empty() && record.sitting.rubric == ratings.rubric_ref
-    })?;
-    let sitting = &latest.sitting;
-    let is_judged = |case: &&Inclusion| {
-        ratings.expert().is_some_and(|expert| {
-            expert.ratings.keys().any(|item| {
-                let item = &ratings.items[*item];
-                item.run_id == case.run_id && item.candidate == case.candidate
-            })
-        })
-    };
-    let open = sitting.inclusion.iter().filter(|case| !is_judged(case));
-    Some(SpotStatus {
-        sitting: sitting.id.clone(),
-        drawn: sitting.inclusion.len(),
-        open: open.cloned().collect(),
-        estimates: estimates(ratings, sitting),
-    })
+/// The latest spot check that is finished and a later one that is not; where none is finished,
+/// the latest.
+fn spot_checks(
+    ratings: &Ratings,
+    records: &[SittingRecord],
+) -> (Option<SpotStatus>, Option<SpotStatus>) {
+    let mut out = None;
+    let ours =
+        |sitting: &&Sitting| !sitting.inclusion.is_empty() && sitting.rubric == ratings.rubric_ref;
+    let latest_first = records.iter().rev().map(|record| &record.sitting);
+    for sitting in latest_first.filter(ours) {
+        let open = open_cases(ratings, sitting);
+        let spot = SpotStatus {
+            sitting: sitting.id.clone(),
+            drawn: sitting.inclusion.len(),
+            estimates: estimates(ratings, sitting),
+            open,
+        };
+        if spot.open.is_empty() {
+            return (Some(spot), out);
+        }
+        out.get_or_insert(spot);
+    }
+    (out, None)
+}
+
+/// Drawn cases that no expert has judged yet.
+fn open_cases(ratings: &Ratings, sitting: &Sitting) -> Vec<Inclusion> {
+    let judged: BTreeSet<(&str, u32)> = ratings
+        .expert()
+        .into_iter()
+        .flat_map(|expert| expert.ratings.keys())
+        .map(|item| &ratings.items[*item])
+        .map(|item| (item.run_id.as_str(), item.candidate))
+        .collect();
+    let cases = sitting.inclusion.iter();
+    cases
+        .filter(|case| !judged.contains(&(case.run_id.as_str(), case.candidate)))
+        .cloned()
+        .collect()
 }

@@ -54,7 +54,12 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
         judge.push(report.tier);
     }
     if failed("double_scored") {
-        judge.extend(Tier::ALL);
+        let lacks = |tier: &Tier| {
+            let mut tiers = case.evidence.tiers.iter();
+            let judged = tiers.find(|it| it.tier == *tier);
+            judged.is_none_or(|it| it.missing_cells > 0)
+        };
+        judge.extend(Tier::ALL.into_iter().filter(lacks));
     }
     for tier in Tier::ALL {
         let rank = report.check(&format!("rank.{tier}"));
@@ -76,9 +81,15 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
         ));
     }
     if failed("flag") || failed("worst_scenario") {
-        steps.push(Step::Words(
-            "The win has a price: mend the prompt for what got worse, and collect it as a new version.",
-        ));
+        let has_won = report
+            .check("p_adjusted")
+            .is_some_and(|it| it.outcome == Outcome::Passed);
+        steps.push(Step::Words(if has_won {
+            "The win has a price: mend the prompt for what got worse, and collect it as a new \
+             version."
+        } else {
+            "Mend the prompt for what got worse, and collect it as a new version."
+        }));
     }
     if steps.is_empty() && !report.passed {
         steps.push(Step::Words(
@@ -91,16 +102,12 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
 
 /// The command that collects one pair, as the experiment was collected.
 fn collect(arm: &Arm, split: Split, case: &Case, options: &PromoteOptions<'_>) -> Step {
-    let mut flags = Vec::new();
-    if options.task_name != assize_domain::builtin::DEFAULT {
-        flags.push(("--task", options.task_name.to_owned()));
-    }
-    flags.extend([
+    let mut flags = vec![
         ("--experiment", options.experiment.to_owned()),
         ("--models", arm.model.clone()),
         ("--prompts", arm.prompt.clone()),
         ("--split", split.to_string()),
-    ]);
+    ];
     let param = |key: &str| {
         let found = case.params.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.clone())

@@ -136,6 +136,7 @@ impl Grid {
             },
             judged_at: "2026-05-01T10:00:00Z".to_owned(),
             usage: None,
+            amends: None,
             verdicts: (0..CANDIDATES)
                 .map(|candidate| verdict(number, candidate))
                 .collect(),

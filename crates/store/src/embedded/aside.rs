@@ -14,7 +14,7 @@ use super::rows::{
     verdicts_read,
 };
 use super::session::{Session, text_find};
-use super::sittings::{summary_keep, tag_keep};
+use super::sittings::{experiment_changed, summary_keep, tag_keep, tags_known};
 use crate::StoreError;
 use crate::rules::{derive_anew, judgeable};
 use crate::sqlite::{Attempt, Fault};
@@ -88,7 +88,9 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
     for name in gone {
         tag_drop(session, run.id, name)?;
     }
-    summary_keep(session, run.id, &summary)
+    let tags = tags_known(&session.conn, run.id)?;
+    summary_keep(session, run.id, &summary, &tags)?;
+    experiment_changed(session, run.id)
 }
 
 fn has_metric(session: &Session, run: i64, name: &str) -> Attempt<bool> {

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::experiments::{count, experiment_need};
 use super::rows::{
-    RunKey, artifact_text, candidates_read, entry, status_number, verdicts_counting,
+    RunKey, artifact_text, candidates_read, entry, set_aside, status_number, verdicts_read,
 };
 use super::schema::known;
 use crate::queue::RubricUse;
@@ -89,7 +89,8 @@ pub(crate) fn pending_read(
     run: &RunKey,
     query: &PendingQuery,
 ) -> Attempt<Option<PendingRun>> {
-    let judge_kind = entry(conn, "tags", run.id, known::JUDGE_KIND)?.unwrap_or_default();
+    let mut tags = JudgingTags::read(conn, run.id)?;
+    let judge_kind = tags.take(known::JUDGE_KIND);
     if query
         .judge_kind
         .as_ref()
@@ -101,8 +102,13 @@ pub(crate) fn pending_read(
     if candidates.iter().all(|candidate| candidate.text.is_none()) {
         return Ok(None);
     }
-    let rubric = rubric_of(conn, run.id)?;
-    let files = verdicts_counting(conn, run)?;
+    let rubric = tags.rubric();
+    let mut files = verdicts_read(conn, run)?;
+    if !files.is_empty() {
+        let aside = set_aside(conn, run.id)?;
+        files.retain(|(_, file)| !aside.contains(&file.sitting));
+    }
+    let files: Vec<_> = files.into_iter().map(|(_, file)| file).collect();
     let judged = effective(&files, query.tier, &rubric.sha256)
         .into_keys()
         .collect();
@@ -118,11 +124,38 @@ pub(crate) fn pending_read(
     }))
 }
 
-pub(crate) fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
-    Ok(RubricRef {
-        id: entry(conn, "tags", run, known::RUBRIC)?.unwrap_or_default(),
-        sha256: entry(conn, "tags", run, known::RUBRIC_SHA256)?.unwrap_or_default(),
-    })
+fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
+    Ok(JudgingTags::read(conn, run)?.rubric())
+}
+
+/// The neighbouring tags that a judge needs to know, with their keys.
+struct JudgingTags(Vec<(i64, String)>);
+
+impl JudgingTags {
+    fn read(conn: &Connection, run: i64) -> Attempt<Self> {
+        let mut list = conn.prepare_cached(
+            "SELECT key, CASE typeof(value) WHEN 'integer'
+                    THEN (SELECT text FROM texts WHERE id = value) ELSE value END
+             FROM tags WHERE run = ?1 AND key BETWEEN ?2 AND ?3",
+        )?;
+        let bounds = (run, known::JUDGE_KIND, known::RUBRIC_SHA256);
+        let tags = list.query_map(bounds, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Self(tags.collect::<rusqlite::Result<_>>()?))
+    }
+
+    fn take(&mut self, key: i64) -> String {
+        let found = self.0.iter_mut().find(|(known, _)| *known == key);
+        found
+            .map(|it| std::mem::take(&mut it.1))
+            .unwrap_or_default()
+    }
+
+    fn rubric(&mut self) -> RubricRef {
+        RubricRef {
+            id: self.take(known::RUBRIC),
+            sha256: self.take(known::RUBRIC_SHA256),
+        }
+    }
 }
 
 /// How far judging has come in an experiment.

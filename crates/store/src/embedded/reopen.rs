@@ -26,10 +26,14 @@ pub(crate) fn runs_reopen(session: &mut Session, reopening: &Reopening) -> Attem
             }
             rubric_change(session, &run, rubric)?;
         } else {
+            let before = aside.len();
             for file in verdicts_counting(&session.conn, &run)? {
                 if reopening.tiers.contains(&file.tier) && !aside.contains(&file.sitting) {
                     aside.push(file.sitting);
                 }
+            }
+            if aside.len() == before {
+                continue;
             }
         }
         aside_keep(session, &run, &aside)?;

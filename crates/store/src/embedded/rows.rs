@@ -39,6 +39,9 @@ pub(crate) fn status_of(number: i64) -> RunStatus {
 /// Finds an active run by its id, or by an unambiguous start of it.
 pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
     let (low, high) = bounds(wanted).ok_or_else(|| no_run(wanted, ": see `assize runs list`"))?;
+    if low == high {
+        return run_find_whole(conn, wanted, low);
+    }
     let mut find = conn.prepare_cached(
         "SELECT id, run_id, lifecycle_stage = 'active' FROM runs
          WHERE run_id BETWEEN ?1 AND ?2 ORDER BY 3 DESC, run_id LIMIT 3",
@@ -67,6 +70,21 @@ pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
         }
         (None, _, false) => Err(no_run(wanted, " any more: it has been deleted").into()),
         (None, _, true) => Err(no_run(wanted, ": see `assize runs list`").into()),
+    }
+}
+
+/// Finds an active run by its whole id, which needs no sorting.
+fn run_find_whole(conn: &Connection, wanted: &str, run_id: [u8; 16]) -> Attempt<RunKey> {
+    let mut find =
+        conn.prepare_cached("SELECT id, lifecycle_stage = 'active' FROM runs WHERE run_id = ?1")?;
+    let found = find.query_row([run_id], |row| Ok((row.get(0)?, row.get(1)?)));
+    match found.optional()? {
+        Some((id, true)) => Ok(RunKey {
+            id,
+            run_id: hex(&run_id),
+        }),
+        Some((_, false)) => Err(no_run(wanted, " any more: it has been deleted").into()),
+        None => Err(no_run(wanted, ": see `assize runs list`").into()),
     }
 }
 
@@ -202,6 +220,23 @@ pub(crate) fn corrupt(run: &RunKey, what: &str, reason: &dyn ToString) -> StoreE
         what: what.to_owned(),
         reason: reason.to_string(),
     }
+}
+
+/// The candidates of a run that have a text to judge.
+pub(crate) fn judgeable_read(conn: &Connection, run: &RunKey) -> Attempt<Vec<u32>> {
+    #[derive(serde::Deserialize)]
+    struct Lean {
+        index: u32,
+        text: Option<serde::de::IgnoredAny>,
+    }
+    let path = artifact::CANDIDATES;
+    let Some(text) = artifact_text(conn, run, path, known::ARTIFACT_CANDIDATES)? else {
+        return Ok(Vec::new());
+    };
+    let candidates: Vec<Lean> =
+        serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))?;
+    let with_text = candidates.into_iter().filter(|it| it.text.is_some());
+    Ok(with_text.map(|it| it.index).collect())
 }
 
 /// The candidates of a run; `None` where it has no list of them.

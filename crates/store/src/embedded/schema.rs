@@ -21,6 +21,8 @@
 //!
 //! Nothing in `texts`, and no shared blob, is ever deleted: writers remember their numbers.
 
+use assize_domain::run::artifact;
+
 use super::mlflow::{V4, V5};
 use crate::sqlite::Layout;
 
@@ -62,6 +64,15 @@ pub(crate) mod known {
 
     /// Every other text has a higher number.
     pub const LAST: i64 = 99;
+}
+
+/// The number of an artifact's path, where it is fixed.
+pub(crate) fn artifact_number(path: &str) -> Option<i64> {
+    match path {
+        artifact::CONTEXT => Some(known::ARTIFACT_CONTEXT),
+        artifact::CANDIDATES => Some(known::ARTIFACT_CANDIDATES),
+        _ => None,
+    }
 }
 
 const V1: &str = "
@@ -264,7 +275,7 @@ BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never deleted');
 
 #[cfg(test)]
 mod tests {
-    use assize_domain::run::{artifact, metric, param, tag};
+    use assize_domain::run::{metric, param, tag};
 
     use super::*;
     use crate::sqlite;

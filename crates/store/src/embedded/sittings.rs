@@ -12,12 +12,10 @@ use rusqlite::Connection;
 
 use super::cells::metric_columns;
 use super::records::anchor_verdicts;
-use super::rows::{
-    RunKey, candidates_read, corrupt, entry, run_find, set_aside, verdicts_counting, verdicts_read,
-};
+use super::rows::{RunKey, corrupt, judgeable_read, run_find, set_aside, verdicts_read};
 use super::schema::known;
-use super::session::Session;
-use crate::rules::{self, Changed, free_path, fresh};
+use super::session::{Session, Stored};
+use crate::rules::{self, Changed, free_path, keep_fresh};
 use crate::sqlite::Attempt;
 use crate::{Committed, StoreError};
 
@@ -30,9 +28,9 @@ pub(crate) fn sitting_commit(
 ) -> Attempt<Committed> {
     let mut commit = Commit::new(rubric, changed);
     for (run_id, file) in files {
-        commit.take(session, run_id, file)?;
+        commit.take(session, run_id, file.clone())?;
     }
-    Ok(commit.committed)
+    commit.finish(session)
 }
 
 /// What a caller hands to the writer, one by one.
@@ -52,19 +50,23 @@ pub(crate) fn sitting_commit_each(
     let mut commit = Commit::new(rubric, changed);
     while let Ok(given) = files.recv() {
         match given {
-            Given::File(run_id, file) => commit.take(session, &run_id, &file)?,
-            Given::All => return Ok(commit.committed),
+            Given::File(run_id, file) => commit.take(session, &run_id, *file)?,
+            Given::All => return commit.finish(session),
         }
     }
     let message = "the verdicts ended before they were complete: nothing was written";
     Err(StoreError::Conflict(message.to_owned()).into())
 }
 
+/// What stands for the number of a value that is kept in its column.
+const IN_PLACE: i64 = 0;
+
 /// A commit in the making.
 struct Commit<'a> {
     rubric: &'a Rubric,
     changed: Changed,
     committed: Committed,
+    last_written: Option<i64>,
 }
 
 impl<'a> Commit<'a> {
@@ -73,16 +75,26 @@ impl<'a> Commit<'a> {
             rubric,
             changed,
             committed: Committed::default(),
+            last_written: None,
         }
     }
 
-    fn take(&mut self, session: &mut Session, run_id: &str, file: &VerdictFile) -> Attempt<()> {
+    /// A sitting belongs to one experiment, which any of its runs knows.
+    fn finish(self, session: &Session) -> Attempt<Committed> {
+        if let Some(run) = self.last_written {
+            experiment_changed(session, run)?;
+        }
+        Ok(self.committed)
+    }
+
+    fn take(&mut self, session: &mut Session, run_id: &str, file: VerdictFile) -> Attempt<()> {
         if run_id == ANCHORS {
             return anchors_commit(session, file, self.changed);
         }
         let run = run_find(&session.conn, run_id)?;
         if file_commit(session, &run, file, self.rubric, self.changed)? {
             self.committed.runs_written += 1;
+            self.last_written = Some(run.id);
         } else {
             self.committed.runs_unchanged += 1;
         }
@@ -91,18 +103,14 @@ impl<'a> Commit<'a> {
 }
 
 /// Keeps verdicts on a sitting's anchors with the sitting.
-fn anchors_commit(session: &Session, file: &VerdictFile, changed: Changed) -> Attempt<()> {
+fn anchors_commit(session: &Session, mut file: VerdictFile, changed: Changed) -> Attempt<()> {
     let kept = anchor_verdicts(&session.conn, &file.sitting)?;
     let parts = kept.len();
-    let fresh = fresh(&kept, file, changed, "its anchors")?;
-    if fresh.is_empty() {
+    keep_fresh(&kept, &mut file, changed, || "its anchors".to_owned())?;
+    if file.verdicts.is_empty() {
         return Ok(());
     }
-    let part = VerdictFile {
-        verdicts: fresh,
-        ..file.clone()
-    };
-    anchors_keep(session, i64::try_from(parts).unwrap_or(i64::MAX), &part)
+    anchors_keep(session, i64::try_from(parts).unwrap_or(i64::MAX), &file)
 }
 
 /// Writes one part of the verdicts on a sitting's anchors.
@@ -121,36 +129,40 @@ pub(crate) fn anchors_keep(session: &Session, part: i64, file: &VerdictFile) -> 
 fn file_commit(
     session: &mut Session,
     run: &RunKey,
-    file: &VerdictFile,
+    mut file: VerdictFile,
     rubric: &Rubric,
     changed: Changed,
 ) -> Attempt<bool> {
-    let (paths, kept): (Vec<String>, Vec<VerdictFile>) =
+    let tags = tags_known(&session.conn, run.id)?;
+    let aside = if number_of(&tags, known::SET_ASIDE).is_some() {
+        set_aside(&session.conn, run.id)?
+    } else {
+        Vec::new()
+    };
+    let wanted = session.text(&rubric.sha256)?;
+    let current = number_of(&tags, known::RUBRIC_SHA256);
+    // Another number is another text, whatever that is.
+    let current = current.map(|it| {
+        if it == wanted {
+            rubric.sha256.as_str()
+        } else {
+            ""
+        }
+    });
+    let (paths, mut kept): (Vec<String>, Vec<VerdictFile>) =
         verdicts_read(&session.conn, run)?.into_iter().unzip();
-    let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
-    let current = entry(&session.conn, "tags", run.id, known::RUBRIC_SHA256)?;
-    let aside = set_aside(&session.conn, run.id)?;
-    rules::verdicts_check(
-        &run.run_id,
-        file,
-        rubric,
-        current.as_deref(),
-        &aside,
-        &candidates,
-    )?;
-    let fresh = fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
-    if fresh.is_empty() {
+    let judgeable = judgeable_read(&session.conn, run)?;
+    rules::verdicts_fit(&run.run_id, &file, rubric, current, &aside, &judgeable)?;
+    keep_fresh(&kept, &mut file, changed, || format!("run {}", run.run_id))?;
+    if file.verdicts.is_empty() {
         return Ok(false);
     }
-    let part = VerdictFile {
-        verdicts: fresh,
-        ..file.clone()
-    };
     let path = free_path(|path| paths.iter().any(|it| it == path), &file.sitting);
-    file_keep(session, run, &path, &part)?;
-    let judgeable = rules::judgeable(&candidates);
-    let files = verdicts_counting(&session.conn, run)?;
-    summary_keep(session, run.id, &summarise(&files, rubric, judgeable))?;
+    file_keep(session, run, &path, &file)?;
+    kept.push(file);
+    kept.retain(|file| !aside.contains(&file.sitting));
+    let summary = summarise(&kept, rubric, judgeable.len());
+    summary_keep(session, run.id, &summary, &tags)?;
     Ok(true)
 }
 
@@ -170,8 +182,28 @@ pub(crate) fn file_keep(
     Ok(())
 }
 
+/// The tags of a run: the numbers of their keys and values; [`IN_PLACE`] for a value that no
+/// text holds.
+pub(crate) fn tags_known(conn: &Connection, run: i64) -> Attempt<Vec<(i64, i64)>> {
+    let mut list = conn.prepare_cached("SELECT key, value FROM tags WHERE run = ?1")?;
+    let tags = list.query_map([run], |row| {
+        Ok((row.get(0)?, row.get_ref(1)?.as_i64().unwrap_or(IN_PLACE)))
+    })?;
+    Ok(tags.collect::<rusqlite::Result<_>>()?)
+}
+
+fn number_of(tags: &[(i64, i64)], key: i64) -> Option<i64> {
+    tags.iter().find(|(known, _)| *known == key).map(|it| it.1)
+}
+
 /// Brings a run's metrics and tags up to date with few statements: mostly everything is new.
-pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -> Attempt<()> {
+/// `tags` are those that the run has.
+pub(crate) fn summary_keep(
+    session: &mut Session,
+    run: i64,
+    summary: &Summary,
+    tags: &[(i64, i64)],
+) -> Attempt<()> {
     let now_ms = session.now_ms();
     let known = metrics_known(&session.conn, run)?;
     let mut fresh = Vec::with_capacity(summary.metrics.len());
@@ -192,16 +224,32 @@ pub(crate) fn summary_keep(session: &mut Session, run: i64, summary: &Summary) -
         statement.raw_bind_parameter(at + 4, now_ms)?;
         statement.raw_bind_parameter(at + 5, 0)
     })?;
+    let mut fresh = Vec::with_capacity(summary.tags.len());
     for (name, value) in &summary.tags {
-        tag_keep(session, run, name, value)?;
+        let key = session.text(name)?;
+        let value = session.value(key, value)?;
+        match number_of(tags, key) {
+            Some(same) if value == Stored::Number(same) => {}
+            Some(_) => tag_change(&session.conn, run, key, value)?,
+            None => fresh.push((key, value)),
+        }
     }
+    session.insert_rows("tags", 3, &fresh, |statement, at, (key, value)| {
+        statement.raw_bind_parameter(at, run)?;
+        statement.raw_bind_parameter(at + 1, key)?;
+        statement.raw_bind_parameter(at + 2, value)
+    })
+}
+
+/// The experiment of a run has changed now.
+pub(crate) fn experiment_changed(session: &Session, run: i64) -> Attempt<()> {
     session
         .conn
         .prepare_cached(
             "UPDATE experiments SET last_update_time = ?2
              WHERE experiment_id = (SELECT experiment FROM runs WHERE id = ?1)",
         )?
-        .execute((run, now_ms))?;
+        .execute((run, session.now_ms()))?;
     Ok(())
 }
 
@@ -222,6 +270,13 @@ pub(crate) fn tag_keep(session: &mut Session, run: i64, name: &str, value: &str)
              ON CONFLICT (run, key) DO UPDATE SET value = excluded.value
              WHERE value <> excluded.value",
         )?
+        .execute((run, key, value))?;
+    Ok(())
+}
+
+/// Gives a tag that a run has another value.
+fn tag_change(conn: &Connection, run: i64, key: i64, value: Stored<'_>) -> Attempt<()> {
+    conn.prepare_cached("UPDATE tags SET value = ?3 WHERE run = ?1 AND key = ?2")?
         .execute((run, key, value))?;
     Ok(())
 }

@@ -129,6 +129,7 @@ pub fn verdicts(sitting: &str, kind: &str, scores: &[(u32, i64)]) -> VerdictFile
         },
         judged_at: format!("2026-05-01T10:00:00Z-{sitting}"),
         usage: None,
+        amends: None,
         verdicts: scores
             .iter()
             .map(|(candidate, tone)| Verdict {

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use assize_domain::judge_file::check::FilledHead;
+use assize_domain::judge_file::check::{FilledCase, FilledHead};
 use assize_domain::judge_file::{self, FileProblem};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -35,7 +35,15 @@ pub enum Source<'a> {
 type Read<T> = std::result::Result<T, FileProblem>;
 
 /// Takes the position of a case and the case; `false` ends the reading.
-pub(super) type VisitCase<'a> = &'a mut dyn FnMut(usize, &Value) -> bool;
+pub(super) type VisitCase<'a> = &'a mut dyn FnMut(usize, &FilledCase) -> bool;
+
+/// How much of each case is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    Whole,
+    /// All but what was handed out: context and candidate.
+    Scores,
+}
 
 impl<'a> Source<'a> {
     /// One buffer outside, so that the parser's reading of single bytes is not a call each.
@@ -64,10 +72,10 @@ impl<'a> Source<'a> {
 
     /// Visits every case; `false` where the file has no list of them. One thread parses, this
     /// one visits; a few batches of cases are on their way at most.
-    pub(super) fn cases_each(self, visit: VisitCase<'_>) -> Result<Read<bool>> {
+    pub(super) fn cases_each(self, depth: Depth, visit: VisitCase<'_>) -> Result<Read<bool>> {
         std::thread::scope(|scope| {
             let (batches, parsed) = sync_channel(BATCHES_AHEAD);
-            let parsing = scope.spawn(move || self.parse(&batches));
+            let parsing = scope.spawn(move || self.parse(depth, &batches));
             let mut position = 0;
             'cases: for batch in parsed {
                 for case in &batch {
@@ -85,7 +93,7 @@ impl<'a> Source<'a> {
     }
 
     /// Hands all cases on, until nobody takes them any more.
-    fn parse(self, batches: &SyncSender<Vec<Value>>) -> Result<Read<bool>> {
+    fn parse(self, depth: Depth, batches: &SyncSender<Vec<FilledCase>>) -> Result<Read<bool>> {
         let mut stopped = false;
         let mut found = false;
         let mut batch = Vec::with_capacity(BATCH);
@@ -100,6 +108,7 @@ impl<'a> Source<'a> {
                 !stopped
             },
             found: &mut found,
+            depth,
         };
         let read = reader.deserialize_map(whole).and_then(|()| reader.end());
         let _ = batches.send(batch);
@@ -122,7 +131,13 @@ pub(super) fn head_read(source: Source<'_>) -> Result<Read<FilledHead>> {
 }
 
 fn is_complete(head: &FilledHead) -> bool {
-    let parts = [&head.assize, &head.sitting, &head.rubric, &head.judge];
+    let parts = [
+        &head.assize,
+        &head.experiment,
+        &head.sitting,
+        &head.rubric,
+        &head.judge,
+    ];
     parts.iter().all(|part| !part.is_null())
 }
 
@@ -160,6 +175,7 @@ impl<'de> Visitor<'de> for Head<'_> {
         while let Some(name) = map.next_key::<String>()? {
             let part: &mut Value = match name.as_str() {
                 "assize" => &mut self.0.assize,
+                "experiment" => &mut self.0.experiment,
                 "sitting" => &mut self.0.sitting,
                 "rubric" => &mut self.0.rubric,
                 "judge" => &mut self.0.judge,
@@ -179,11 +195,12 @@ impl<'de> Visitor<'de> for Head<'_> {
 }
 
 /// Takes a case; `false` ends the reading.
-type TakeCase<'a> = &'a mut dyn FnMut(Value) -> bool;
+type TakeCase<'a> = &'a mut dyn FnMut(FilledCase) -> bool;
 
 struct Whole<'a, 'v> {
     take: TakeCase<'v>,
     found: &'a mut bool,
+    depth: Depth,
 }
 
 impl<'de> Visitor<'de> for Whole<'_, '_> {
@@ -200,7 +217,11 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
             } else if *self.found {
                 return Err(A::Error::custom("there are two lists of cases"));
             } else {
-                *self.found = map.next_value_seed(Cases(&mut *self.take))?;
+                let cases = Cases {
+                    take: &mut *self.take,
+                    depth: self.depth,
+                };
+                *self.found = map.next_value_seed(cases)?;
             }
         }
         Ok(())
@@ -208,7 +229,10 @@ impl<'de> Visitor<'de> for Whole<'_, '_> {
 }
 
 /// The list of cases; `false` where it is something else.
-struct Cases<'v>(TakeCase<'v>);
+struct Cases<'v> {
+    take: TakeCase<'v>,
+    depth: Depth,
+}
 
 impl<'de> DeserializeSeed<'de> for Cases<'_> {
     type Value = bool;
@@ -229,8 +253,8 @@ impl<'de> Visitor<'de> for Cases<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<bool, A::Error> {
-        while let Some(case) = seq.next_element::<Value>()? {
-            if !(self.0)(case) {
+        while let Some(case) = seq.next_element_seed(One(self.depth))? {
+            if !(self.take)(case) {
                 return Err(A::Error::custom(ENOUGH));
             }
         }
@@ -264,5 +288,87 @@ impl<'de> Visitor<'de> for Cases<'_> {
 
     fn visit_str<E>(self, _: &str) -> std::result::Result<bool, E> {
         Ok(false)
+    }
+}
+
+/// One case; what is no object is a case that says nothing.
+struct One(Depth);
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Field {
+    Case,
+    Context,
+    Candidate,
+    Scores,
+    Rationale,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for One {
+    type Value = FilledCase;
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<FilledCase, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for One {
+    type Value = FilledCase;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a case")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<FilledCase, A::Error> {
+        let mut case = FilledCase::default();
+        while let Some(field) = map.next_key::<Field>()? {
+            let part = match field {
+                Field::Case => &mut case.case,
+                Field::Scores => &mut case.scores,
+                Field::Rationale => &mut case.rationale,
+                Field::Context if self.0 == Depth::Whole => &mut case.context,
+                Field::Candidate if self.0 == Depth::Whole => &mut case.candidate,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *part = map.next_value()?;
+        }
+        Ok(case)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<FilledCase, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(FilledCase::default())
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> std::result::Result<FilledCase, E> {
+        Ok(FilledCase::default())
     }
 }

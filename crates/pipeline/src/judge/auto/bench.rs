@@ -291,6 +291,7 @@ impl<'a> Bench<'a> {
                 judged_at: now.rfc3339.clone(),
                 verdicts: run.verdicts,
                 usage: Some(run.usage),
+                amends: None,
             };
             files.insert(run_id.to_string(), file);
         }

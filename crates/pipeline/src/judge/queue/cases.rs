@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use assize_domain::judge::Judge;
 use assize_domain::judge_file::{Case, blank_scores};
-use assize_domain::sitting::ANCHORS;
+use assize_domain::sitting::{ANCHORS, Sitting};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;
-use assize_store::PendingRun;
+use assize_store::{PendingRun, Tracking};
 use serde_json::Value;
 
 use super::Queue;
@@ -102,6 +103,31 @@ impl Queue {
         });
         Ok(cases.collect())
     }
+}
+
+/// How often a judge has scored each anchor in other sittings under the same rubric.
+pub(super) fn anchors_seen(
+    store: &dyn Tracking,
+    sitting: &Sitting,
+    judge: &Judge,
+) -> Result<BTreeMap<String, usize>> {
+    let mut seen = BTreeMap::new();
+    if sitting.anchors.cases.is_empty() {
+        return Ok(seen);
+    }
+    for record in store.sitting_list(&sitting.experiment)? {
+        let counts = record.sitting.id != sitting.id
+            && record.sitting.rubric == sitting.rubric
+            && record.judge.as_ref() == Some(judge);
+        let verdicts = record.anchor_files.iter().flat_map(|it| &it.verdicts);
+        for verdict in verdicts.filter(|_| counts) {
+            let anchor = record.sitting.anchors.cases.get(verdict.candidate as usize);
+            if let Some(anchor) = anchor {
+                *seen.entry(anchor.id.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(seen)
 }
 
 /// A seeded shuffle.

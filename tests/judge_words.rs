@@ -1,0 +1,120 @@
+//! What the judging commands say: commands that can be typed, numbers that agree with their
+//! nouns, and nothing wider than a terminal.
+
+mod support;
+
+use support::{Outcome, Scratch};
+
+fn narrow(outcome: &Outcome) {
+    let wide = outcome
+        .stderr
+        .lines()
+        .find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None, "{outcome}");
+}
+
+#[test]
+fn the_next_command_is_ready_for_the_shell() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let odd = [
+        "--experiment",
+        "it's odd",
+        "--tracking-uri",
+        "sqlite:o ther.db",
+    ];
+    let run = |words: &[&str]| {
+        let mut all = words.to_vec();
+        all.extend(odd);
+        scratch.ok(&all)
+    };
+    let collect = "collect --task task --models scripted:a --prompts p1 --script script.json";
+    let collect: Vec<&str> = collect.split(' ').collect();
+    let experiment = r"--experiment 'it'\''s odd'";
+    let globals = "--task task --tracking-uri 'sqlite:o ther.db'";
+    // Long commands are continued on the next line.
+    let whole = |outcome: &Outcome| outcome.stderr.replace(" \\\n    ", "");
+    let outcome = run(&collect);
+    narrow(&outcome);
+    let next = format!("assize judge export {experiment} --out judge.json {globals}");
+    assert!(whole(&outcome).contains(&next), "{outcome}");
+    let outcome = run(&["judge", "status"]);
+    assert!(whole(&outcome).contains("--out judge.json --tracking-uri 'sqlite:o ther.db'"));
+    let outcome = run(&["judge", "export", "--out", "my file.json", "--no-anchors"]);
+    let next = "assize judge apply 'my file.json' --tracking-uri 'sqlite:o ther.db'";
+    assert!(whole(&outcome).contains(next), "{outcome}");
+    let board = run(&["compare"]).stdout;
+    let board: Vec<&str> = board.split_whitespace().filter(|it| *it != "\\").collect();
+    let board = board.join(" ");
+    assert!(
+        board.contains("--tracking-uri 'sqlite:o ther.db'"),
+        "{board}"
+    );
+}
+
+#[test]
+fn numbers_agree_with_their_nouns() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let stdout = scratch.ok("judge export --experiment e --out -");
+    assert!(
+        stdout.stderr.contains("2 cases of 1 run on stdout"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.stderr.contains("assize judge apply FILE"),
+        "{stdout}"
+    );
+    let applied = scratch.judge("e", "judge.json", "--judge-kind human", |case| {
+        case["scores"]["worth"] = 2.into();
+    });
+    assert!(
+        applied
+            .stderr
+            .contains("2 verdicts by tester (human, expert tier) on 1 run of e.")
+    );
+    narrow(&applied);
+    let reopened = scratch.ok("judge reopen --experiment e");
+    assert!(
+        reopened.stderr.starts_with("1 run pending again"),
+        "{reopened}"
+    );
+    narrow(&reopened);
+    let status = scratch.ok("judge status --experiment e");
+    assert!(
+        status.stdout.starts_with("e: 1 run, 2 candidates"),
+        "{status}"
+    );
+}
+
+#[test]
+fn a_judge_that_is_not_in_the_script_is_bad_usage() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let auto = "judge auto --experiment e --judge scripted:nobody --script script.json";
+    let unknown = scratch.fails(2, auto);
+    assert!(
+        unknown.stderr.contains("'nobody': it has a, b"),
+        "{unknown}"
+    );
+    let collect = "collect --models scripted:nobody --script script.json --experiment x";
+    scratch.fails(2, collect);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_an_agent_prints_is_quoted_shortly_and_harmlessly() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let noise = r"for i in $(seq 400); do printf 'no\033[2J way\n'; done; exit 3";
+    let words = ["judge", "agent", "--experiment", "e", "--cmd", noise];
+    let outcome = scratch.fails(1, &words);
+    assert!(outcome.stderr.lines().count() < 12, "{outcome}");
+    assert!(!outcome.stderr.contains('\x1b'), "{outcome}");
+}
+
+#[test]
+fn odd_input_is_told_what_is_wrong_with_it() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    std::fs::create_dir(scratch.file("folder")).expect("a folder");
+    let folder = scratch.fails(2, "judge export --experiment e --out folder");
+    assert!(folder.stderr.contains("is a folder"), "{folder}");
+    assert!(scratch.file("folder").is_dir(), "it is where it was");
+    scratch.fails(2, "judge status --experiment e --delta nan");
+}
