@@ -50,7 +50,7 @@ pub struct Global {
     /// The task: a built-in name or a folder
     #[arg(long, global = true, value_name = "NAME|DIR", default_value = assize_domain::builtin::DEFAULT)]
     pub task: String,
-    /// Where runs are tracked: sqlite:PATH [default: $MLFLOW_TRACKING_URI, else sqlite:.assize/assize.db]
+    /// Where runs are tracked: sqlite:PATH or an MLflow server's http(s)://HOST:PORT [default: $MLFLOW_TRACKING_URI, else sqlite:.assize/assize.db]
     #[arg(long, global = true, value_name = "URI", visible_alias = "mlflow-url")]
     pub tracking_uri: Option<String>,
     /// Settings [default: assize.toml where present]

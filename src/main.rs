@@ -10,6 +10,7 @@ mod environment;
 mod output;
 mod session;
 mod settings;
+mod tracking;
 mod webhook;
 
 use cli::{Cli, Command};

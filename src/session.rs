@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::{Task, TaskDefaults};
+use assize_mlflow::MlflowStore;
 use assize_pipeline::gate::{self, Sized};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::{PipelineError, task_files};
@@ -25,11 +26,14 @@ use crate::cli::{Global, ProviderFlags};
 use crate::environment::{self, Environment, STATE_DIR};
 use crate::output::Output;
 use crate::settings::{Layers, Settings};
+use crate::tracking;
 
 /// The embedded model that is used where nobody names another.
 pub const EMBEDDED_DEFAULT: &str = "embedded:smollm2-135m";
 /// What is evaluated where an Ollama answers and nobody names another.
 const OLLAMA_DEFAULTS: [&str; 4] = ["qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b", "llama3.2:3b"];
+/// Where runs are tracked where nobody says otherwise.
+const DEFAULT_STORE: &str = "sqlite:.assize/assize.db";
 /// The dead man's switch: a host unloads our model so long after our last call.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
 
@@ -39,7 +43,9 @@ pub struct Session {
     pub environment: Environment,
     pub output: Output,
     pub task_name: String,
-    tracking_uri: Option<String>,
+    tracking_uri: String,
+    /// Without what opens doors.
+    shown_uri: String,
     config: Option<PathBuf>,
     /// What the user typed that the next command needs too.
     globals: Vec<(&'static str, String)>,
@@ -51,11 +57,17 @@ impl Session {
         let tracking_uri = global
             .tracking_uri
             .clone()
-            .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned));
+            .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned))
+            .unwrap_or_else(|| DEFAULT_STORE.to_owned());
         Ok(Self {
             output: Output::new(global, &environment),
             environment,
             task_name: global.task.clone(),
+            shown_uri: if tracking::is_server(&tracking_uri) {
+                assize_mlflow::shown_uri(&tracking_uri)
+            } else {
+                tracking_uri.clone()
+            },
             tracking_uri,
             config: global.config.clone(),
             globals: globals(global),
@@ -105,33 +117,31 @@ impl Session {
 
     /// Where runs are tracked, as the user would name it.
     pub fn tracking_uri(&self) -> &str {
-        self.tracking_uri
-            .as_deref()
-            .unwrap_or("sqlite:.assize/assize.db")
+        &self.shown_uri
     }
 
     /// Whether anything can be tracked there yet.
     pub fn store_exists(&self) -> bool {
-        exists(self.tracking_uri())
+        exists(&self.tracking_uri)
     }
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        self.store_at(self.tracking_uri(), must_exist)
+        self.store_at(&self.tracking_uri, must_exist)
     }
 
     /// A store that need not be the one of this invocation.
-    #[expect(
-        clippy::unused_self,
-        reason = "how a remote store is reached depends on the environment"
-    )]
     pub fn store_at(&self, uri: &str, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
+        if tracking::is_server(uri) {
+            let config = tracking::config(uri, &self.environment);
+            return Ok(Arc::new(MlflowStore::open(&config, environment::now_ms)?));
+        }
         Ok(embedded_at(uri, must_exist)?)
     }
 
     /// The store in a file of ours, which can also be served.
     pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
-        embedded_at(self.tracking_uri(), must_exist)
+        embedded_at(&self.tracking_uri, must_exist)
     }
 
     /// The guard over every host's memory.
@@ -172,7 +182,7 @@ impl Session {
 
 fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
     let Some(path) = store_path(uri) else {
-        let remedy = "this version tracks into SQLite: use --tracking-uri sqlite:PATH";
+        let remedy = "use --tracking-uri sqlite:PATH or http://HOST:PORT";
         bail!(PipelineError::Invalid(format!(
             "the tracking URI '{uri}' cannot be used: {remedy}"
         )));
@@ -197,7 +207,7 @@ fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>
 
 /// Whether anything can be tracked there yet.
 pub fn exists(uri: &str) -> bool {
-    store_path(uri).is_some_and(|path| Path::new(path).exists())
+    tracking::is_server(uri) || store_path(uri).is_some_and(|path| Path::new(path).exists())
 }
 
 /// What the user named on the command line; the environment and `assize.toml` stay as they are.

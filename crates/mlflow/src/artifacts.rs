@@ -1,0 +1,301 @@
+//! A run's artifacts, by whichever way the server really keeps them.
+//!
+//! 1. Where the run's artifact URI is `mlflow-artifacts:`, the server is a proxy for them.
+//! 2. Otherwise they may lie on a disk that only the server sees: it is asked to write them.
+//! 3. Otherwise they are tags `artifact:PATH`, cut into numbered parts where they are long.
+//!
+//! What a server says about itself does not tell which of these works, so the first artifact
+//! of an experiment is written and read back, and what worked is kept for the others. Reading
+//! understands all three, whoever wrote.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use assize_domain::hash::sha256_hex;
+use assize_store::{Result, StoreError};
+
+use crate::address::encoded;
+use crate::rest::Rest;
+use crate::wire::{FilesAnswer, Tracked};
+
+/// Characters of a tag at most, on any server.
+const PART: usize = 4_900;
+/// Tags that are written in one request.
+const PARTS_AT_ONCE: usize = 40;
+const PREFIX: &str = "artifact:";
+/// The value of the tag that says how many parts there are, and their hash.
+const IN_PARTS: &str = "assize-parts";
+/// The largest file that a server writes for us.
+const MAX_UPLOAD_BYTES: usize = 10 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Proxy,
+    Upload,
+    Tags,
+}
+
+/// How artifacts go into each experiment.
+#[derive(Debug, Default)]
+pub(crate) struct Artifacts {
+    ways: Mutex<HashMap<String, Way>>,
+}
+
+/// Writes tags of a run.
+pub(crate) type TagsSet<'a> = &'a dyn Fn(&[(String, String)]) -> Result<()>;
+
+impl Artifacts {
+    /// Keeps a file with a run, in place of one that is there.
+    pub fn put(
+        &self,
+        rest: &Rest,
+        run: &Tracked,
+        path: &str,
+        content: &[u8],
+        tags_set: TagsSet<'_>,
+    ) -> Result<()> {
+        let way = self.way(rest, run, path, content)?;
+        let fits_upload = !content.is_empty() && content.len() <= MAX_UPLOAD_BYTES;
+        let answer = match way {
+            Way::Proxy => rest.bytes_put("PUT", &proxy_path(run, path), content)?,
+            Way::Upload if fits_upload => {
+                rest.bytes_put("POST", &upload_path(run, path), content)?
+            }
+            Way::Upload | Way::Tags => return put_tags(run, path, content, tags_set),
+        };
+        let refused = |refusal| rest.refused(&format!("{path} of run {}", run.run_id), &refusal);
+        answer.map(|_| ()).map_err(refused)
+    }
+
+    /// The way that works for a run's experiment, found out once.
+    fn way(&self, rest: &Rest, run: &Tracked, path: &str, content: &[u8]) -> Result<Way> {
+        // Held while one thread finds out, so that the others need not.
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(way) = ways.get(&run.experiment_id) {
+            return Ok(*way);
+        }
+        if content.is_empty() {
+            // Nothing can be told from nothing.
+            return Ok(if is_proxied(run) { Way::Proxy } else { Way::Tags });
+        }
+        let put_path = if is_proxied(run) {
+            (Way::Proxy, "PUT", proxy_path(run, path))
+        } else {
+            (Way::Upload, "POST", upload_path(run, path))
+        };
+        let (way, method, put_path) = put_path;
+        let took = rest.probe(method, &put_path, Some(content))?.is_some();
+        let works = took && rest.probe("GET", &read_path(run, path), None)?.as_deref() == Some(content);
+        let way = if works { way } else { Way::Tags };
+        ways.insert(run.experiment_id.clone(), way);
+        Ok(way)
+    }
+
+    /// The content of a file; `None` where the run has none of this name.
+    #[expect(clippy::unused_self, reason = "the counterpart of put")]
+    pub fn get(&self, rest: &Rest, run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
+        if let Some(found) = read_tags(run, path)? {
+            return Ok(Some(found));
+        }
+        match rest.bytes_get(&read_path(run, path))? {
+            Ok(content) => Ok(Some(content)),
+            Err(refusal) if refusal.status < 500 => Ok(None),
+            Err(refusal) => Err(rest.refused(&format!("{path} of run {}", run.run_id), &refusal)),
+        }
+    }
+
+    /// The text of a file.
+    pub fn text(&self, rest: &Rest, run: &Tracked, path: &str) -> Result<Option<String>> {
+        let Some(content) = self.get(rest, run, path)? else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(content);
+        Ok(Some(text.map_err(|error| corrupt(run, path, &error))?))
+    }
+
+    /// The paths of a run's files, in order.
+    #[expect(clippy::unused_self, reason = "the counterpart of put")]
+    pub fn list(&self, rest: &Rest, run: &Tracked) -> Result<Vec<String>> {
+        let mut found: Vec<String> = tag_paths(run).map(str::to_owned).collect();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let path = format!(
+                "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
+                run.run_id,
+                encoded(&folder)
+            );
+            // A server that cannot list them has none that could be read.
+            let Ok(listed) = rest.get::<FilesAnswer>(&path)? else {
+                break;
+            };
+            for file in listed.files {
+                if file.is_dir {
+                    folders.push(file.path);
+                } else {
+                    found.push(file.path);
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+pub(crate) fn corrupt(run: &Tracked, what: &str, reason: &dyn ToString) -> StoreError {
+    StoreError::Corrupt {
+        run_id: run.run_id.clone(),
+        what: what.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+fn is_proxied(run: &Tracked) -> bool {
+    run.artifact_uri.starts_with("mlflow-artifacts:")
+}
+
+fn proxy_path(run: &Tracked, path: &str) -> String {
+    let place = run.artifact_uri.trim_start_matches("mlflow-artifacts:");
+    // `mlflow-artifacts://HOST/PATH` names a host, which is this server.
+    let place = match place.strip_prefix("//") {
+        Some(rest) => rest.split_once('/').map_or("", |(_, path)| path),
+        None => place.trim_start_matches('/'),
+    };
+    let place = place.trim_end_matches('/');
+    format!(
+        "/api/2.0/mlflow-artifacts/artifacts/{}/{}",
+        encoded(place),
+        encoded(path)
+    )
+}
+
+fn upload_path(run: &Tracked, path: &str) -> String {
+    format!(
+        "/ajax-api/2.0/mlflow/upload-artifact?run_uuid={0}&run_id={0}&path={1}",
+        run.run_id,
+        encoded(path)
+    )
+}
+
+fn read_path(run: &Tracked, path: &str) -> String {
+    if is_proxied(run) {
+        return proxy_path(run, path);
+    }
+    format!(
+        "/get-artifact?run_uuid={0}&run_id={0}&path={1}",
+        run.run_id,
+        encoded(path)
+    )
+}
+
+fn put_tags(run: &Tracked, path: &str, content: &[u8], tags_set: TagsSet<'_>) -> Result<()> {
+    let text = std::str::from_utf8(content).map_err(|error| corrupt(run, path, &error))?;
+    let name = format!("{PREFIX}{path}");
+    // What looks like a list of parts must not be taken for one.
+    if text.chars().count() <= PART && !text.starts_with(IN_PARTS) {
+        return tags_set(&[(name, text.to_owned())]);
+    }
+    let characters: Vec<char> = text.chars().collect();
+    let parts: Vec<(String, String)> = characters
+        .chunks(PART)
+        .enumerate()
+        .map(|(number, part)| (format!("{name}/{}", number + 1), part.iter().collect()))
+        .collect();
+    for some in parts.chunks(PARTS_AT_ONCE) {
+        tags_set(some)?;
+    }
+    let hash = sha256_hex(content);
+    tags_set(&[(name, format!("{IN_PARTS} {} sha256 {hash}", parts.len()))])
+}
+
+fn read_tags(run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
+    let name = format!("{PREFIX}{path}");
+    let Some(value) = run.tag(&name) else {
+        return Ok(None);
+    };
+    let mut words = value.split_whitespace();
+    let (first, count, _, hash) = (words.next(), words.next(), words.next(), words.next());
+    let (Some(IN_PARTS), Some(count), Some(hash)) =
+        (first, count.and_then(|it| it.parse().ok()), hash)
+    else {
+        return Ok(Some(value.as_bytes().to_vec()));
+    };
+    let mut text = String::new();
+    for number in 1..=count {
+        let number: usize = number;
+        let part = run.tag(&format!("{name}/{number}"));
+        text.push_str(part.ok_or_else(|| {
+            corrupt(run, path, &format!("part {number} of {count} is missing"))
+        })?);
+    }
+    if sha256_hex(text.as_bytes()) != hash {
+        let reason = "its parts do not have the hash that was kept with them";
+        return Err(corrupt(run, path, &reason));
+    }
+    Ok(Some(text.into_bytes()))
+}
+
+/// The paths of the files that a run has as tags.
+pub(crate) fn tag_paths(run: &Tracked) -> impl Iterator<Item = &str> {
+    let named = run.tags.keys().filter_map(|key| key.strip_prefix(PREFIX));
+    named.filter(|path| !is_part(&run.tags, path))
+}
+
+fn is_part(tags: &BTreeMap<String, String>, path: &str) -> bool {
+    let Some((whole, number)) = path.rsplit_once('/') else {
+        return false;
+    };
+    number.parse::<usize>().is_ok()
+        && tags
+            .get(&format!("{PREFIX}{whole}"))
+            .is_some_and(|value| value.starts_with(IN_PARTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn run(artifact_uri: &str) -> Tracked {
+        serde_json::from_value(json!({"info": {"run_id": "r", "artifact_uri": artifact_uri}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn tags_hold_long_files_in_parts_and_notice_a_missing_one() {
+        let short = "short \u{e9}".to_owned();
+        let long = "\u{1f600}".repeat(PART * 2 + 1);
+        let like_parts = format!("{IN_PARTS} 3 sha256 x");
+        for (text, tags) in [(short, 1), (long, 4), (like_parts, 2), (String::new(), 1)] {
+            let kept = RefCell::new(BTreeMap::new());
+            let set = |tags: &[(String, String)]| {
+                kept.borrow_mut().extend(tags.iter().cloned());
+                Ok(())
+            };
+            put_tags(&run(""), "a/b.json", text.as_bytes(), &set).unwrap();
+            let mut run = run("");
+            run.tags = kept.into_inner();
+            assert_eq!(run.tags.len(), tags);
+            assert!(run.tags.values().all(|value| value.chars().count() <= PART));
+            assert_eq!(read_tags(&run, "a/b.json").unwrap().unwrap(), text.as_bytes());
+            assert_eq!(tag_paths(&run).collect::<Vec<_>>(), ["a/b.json"]);
+            assert!(read_tags(&run, "other").unwrap().is_none());
+            if run.tags.remove("artifact:a/b.json/1").is_some() {
+                let error = read_tags(&run, "a/b.json").unwrap_err().to_string();
+                assert!(error.contains("part 1"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_proxy_s_paths_follow_the_artifact_uri() {
+        let end = "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/x%20y.json";
+        for uri in ["mlflow-artifacts:/1/r/artifacts", "mlflow-artifacts://h:1/1/r/artifacts/"] {
+            assert_eq!(read_path(&run(uri), "x y.json"), end);
+        }
+        assert!(read_path(&run("file:///x"), "p").starts_with("/get-artifact?"));
+    }
+}

@@ -1,0 +1,306 @@
+//! Recording cells as runs.
+//!
+//! MLflow cannot make a run unless there is one already, so delivery is at least once: the
+//! cells of an experiment are looked up once and remembered, a request to make a run is never
+//! repeated blindly, and whoever finishes a run looks whether the cell has another one and
+//! takes its own away where it came second.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use assize_domain::run::{CellRecord, RunStatus, tag};
+use assize_store::{KnownCell, Recorded, Result};
+use serde_json::{Value, json};
+
+use crate::limits::{self, More, Pairs};
+use crate::runs::{pairs, quoted};
+use crate::wire::{RunAnswer, Tracked, number_json};
+use crate::{MlflowStore, lock, parallel};
+
+/// How long what was looked up is believed.
+const FRESH: Duration = Duration::from_mins(5);
+
+/// The cells of an experiment.
+#[derive(Debug)]
+pub(crate) struct Index {
+    read_at: Instant,
+    known: HashMap<String, Known>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    run_id: String,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Finished,
+    Failed,
+    /// A delivery that was cut off.
+    CutOff,
+}
+
+impl State {
+    fn of(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Finished => Self::Finished,
+            RunStatus::Failed => Self::Failed,
+            _ => Self::CutOff,
+        }
+    }
+}
+
+impl MlflowStore {
+    /// Which of these cells are tracked, in the order asked.
+    pub(crate) fn cells_look_up(
+        &self,
+        experiment: &str,
+        cell_keys: &[String],
+    ) -> Result<Vec<Option<KnownCell>>> {
+        let Some(id) = self.experiment_find(experiment)? else {
+            return Ok(vec![None; cell_keys.len()]);
+        };
+        self.cells_read(&id)?;
+        let cells = lock(&self.cells);
+        let index = cells.get(&id);
+        let known = cell_keys.iter().map(|key| {
+            let known = index?.known.get(key)?;
+            (known.state != State::CutOff).then(|| KnownCell {
+                run_id: known.run_id.clone(),
+                failed: known.state == State::Failed,
+            })
+        });
+        Ok(known.collect())
+    }
+
+    /// What was looked up is not believed any more.
+    pub(crate) fn cells_forget(&self, experiment_id: &str) {
+        lock(&self.cells).remove(experiment_id);
+    }
+
+    /// Tracks these cells; the ones that are there and did not fail stay as they are.
+    pub(crate) fn cells_deliver(
+        &self,
+        experiment: &str,
+        cells: &[CellRecord],
+    ) -> Result<Vec<Recorded>> {
+        let id = self.experiment_make(experiment)?;
+        self.cells_read(&id)?;
+        parallel::each(cells, |cell| self.cell_deliver(&id, cell))
+    }
+
+    fn cells_read(&self, experiment_id: &str) -> Result<()> {
+        let is_fresh = lock(&self.cells)
+            .get(experiment_id)
+            .is_some_and(|index| index.read_at.elapsed() < FRESH);
+        if is_fresh {
+            return Ok(());
+        }
+        let mut known: HashMap<String, Known> = HashMap::new();
+        let filter = format!("tags.{} != ''", tag::CELL_KEY);
+        self.scan(experiment_id, &filter, 0, &mut |runs| {
+            for run in runs {
+                let Some(key) = run.tag(tag::CELL_KEY) else {
+                    continue;
+                };
+                let state = State::of(run.status);
+                // They come in order, so that the first of equals stays.
+                if known.get(key).is_none_or(|there| state < there.state) {
+                    let run_id = run.run_id.clone();
+                    known.insert(key.to_owned(), Known { run_id, state });
+                }
+            }
+            Ok(true)
+        })?;
+        let read_at = Instant::now();
+        lock(&self.cells).insert(experiment_id.to_owned(), Index { read_at, known });
+        Ok(())
+    }
+
+    fn cell_known(&self, experiment_id: &str, key: &str) -> Option<Known> {
+        lock(&self.cells).get(experiment_id)?.known.get(key).cloned()
+    }
+
+    fn cell_remember(&self, experiment_id: &str, key: &str, run_id: &str, state: State) {
+        if let Some(index) = lock(&self.cells).get_mut(experiment_id) {
+            let run_id = run_id.to_owned();
+            index.known.insert(key.to_owned(), Known { run_id, state });
+        }
+    }
+
+    fn cell_deliver(&self, experiment_id: &str, cell: &CellRecord) -> Result<Recorded> {
+        let known = self.cell_known(experiment_id, &cell.cell_key);
+        let (run, failed) = match known {
+            Some(known) if known.state == State::Finished => {
+                return Ok(Recorded {
+                    run_id: known.run_id,
+                    written: false,
+                });
+            }
+            Some(known) if known.state == State::CutOff => {
+                match self.cut_off(&known.run_id, cell)? {
+                    Some(run) => (run, None),
+                    None => (self.run_make(experiment_id, cell)?, None),
+                }
+            }
+            Some(known) => (self.run_make(experiment_id, cell)?, Some(known.run_id)),
+            None => (self.run_make(experiment_id, cell)?, None),
+        };
+        self.cell_remember(experiment_id, &cell.cell_key, &run.run_id, State::CutOff);
+        self.run_fill(&run, cell)?;
+        if let Some(failed) = failed {
+            self.run_remove(&failed)?;
+        }
+        self.run_finish(&run.run_id, cell)?;
+        let first = self.cell_settle(experiment_id, run, cell)?;
+        let state = State::of(cell.status);
+        self.cell_remember(experiment_id, &cell.cell_key, &first.run_id, state);
+        Ok(first)
+    }
+
+    /// The run of a delivery that was cut off, if what it holds can be completed with this;
+    /// otherwise it is taken away.
+    fn cut_off(&self, run_id: &str, cell: &CellRecord) -> Result<Option<Tracked>> {
+        let run = self.run_load(run_id)?;
+        let params = cell.params.iter();
+        let agrees = |key: &str, value: &str| run.param(key).is_none_or(|there| there == value);
+        let fits = params.into_iter().all(|(key, value)| agrees(key, value));
+        if fits && run.start_time_ms == cell.start_time_ms {
+            return Ok(Some(run));
+        }
+        self.run_remove(run_id)?;
+        Ok(None)
+    }
+
+    fn run_make(&self, experiment_id: &str, cell: &CellRecord) -> Result<Tracked> {
+        let mut tags = tags_of(cell);
+        // What does not fit is written with the rest.
+        More::split(&mut Vec::new(), &mut tags);
+        let body = json!({
+            "experiment_id": experiment_id,
+            "run_name": cell.name,
+            "start_time": cell.start_time_ms,
+            "tags": pairs(&tags),
+        });
+        let key = (tag::CELL_KEY, cell.cell_key.as_str());
+        self.run_create(experiment_id, &body, key)
+    }
+
+    /// Makes a run that is known by a tag. Where nobody knows whether the request arrived, it
+    /// is looked for before it is sent again.
+    pub(crate) fn run_create(
+        &self,
+        experiment_id: &str,
+        body: &Value,
+        (key, value): (&str, &str),
+    ) -> Result<Tracked> {
+        let mut tried = 0;
+        loop {
+            let path = "/api/2.0/mlflow/runs/create";
+            if let Some(made) = self.rest.post_once::<RunAnswer>(path, body, tried)? {
+                let made = made.map_err(|refusal| self.rest.refused("a new run", &refusal))?;
+                return Ok(made.run);
+            }
+            tried += 1;
+            let made = self.runs_tagged(experiment_id, key, value)?;
+            let open = |run: &Tracked| run.status == RunStatus::Running;
+            if let Some(run) = made.into_iter().find(open) {
+                return Ok(run);
+            }
+        }
+    }
+
+    /// The active runs with this tag, oldest first.
+    pub(crate) fn runs_tagged(
+        &self,
+        experiment_id: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<Vec<Tracked>> {
+        let Some(quoted) = quoted(value) else {
+            return Ok(Vec::new());
+        };
+        let filter = format!("tags.`{key}` = {quoted}");
+        let ids = [experiment_id.to_owned()];
+        let mut runs = self.search(&ids, &filter, 100, None)?.runs;
+        runs.retain(|run| run.tag(key) == Some(value));
+        Ok(runs)
+    }
+
+    fn run_fill(&self, run: &Tracked, cell: &CellRecord) -> Result<()> {
+        let mut params: Pairs = owned(&cell.params);
+        let mut tags = tags_of(cell);
+        let more = More::split(&mut params, &mut tags);
+        let mut files: Vec<(&str, Vec<u8>)> = cell
+            .artifacts
+            .iter()
+            .map(|(path, content)| (&**path, content.as_bytes().to_vec()))
+            .collect();
+        let mut late_tags = Vec::new();
+        if !more.is_empty() {
+            let text = serde_json::to_vec(&more)
+                .map_err(|error| crate::artifacts::corrupt(run, limits::FILE, &error))?;
+            let hash = assize_domain::hash::sha256_hex(&text);
+            late_tags.push((limits::TAG.to_owned(), hash));
+            files.push((limits::FILE, text));
+        }
+        parallel::each(&files, |(path, content)| self.file_put(run, path, content))?;
+        let metrics: Vec<Value> = cell
+            .metrics
+            .iter()
+            .map(|(key, value)| {
+                json!({"key": key, "value": number_json(*value), "step": 0,
+                       "timestamp": cell.end_time_ms})
+            })
+            .collect();
+        self.log(&run.run_id, &pairs(&params), &pairs(&late_tags), &metrics)
+    }
+
+    fn run_finish(&self, run_id: &str, cell: &CellRecord) -> Result<()> {
+        self.run_update(run_id, cell.status, cell.end_time_ms)
+    }
+
+    pub(crate) fn run_update(&self, run_id: &str, status: RunStatus, end_ms: i64) -> Result<()> {
+        let body = json!({"run_id": run_id, "status": status.as_str(), "end_time": end_ms});
+        let updated = self
+            .rest
+            .post::<Value>("/api/2.0/mlflow/runs/update", &body)?;
+        let refused = |refusal| self.rest.refused(&format!("to finish run {run_id}"), &refusal);
+        updated.map(|_| ()).map_err(refused)
+    }
+
+    /// Takes our run away again where the cell has a finished one that comes before it.
+    fn cell_settle(&self, experiment_id: &str, run: Tracked, cell: &CellRecord) -> Result<Recorded> {
+        let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
+        let finished = |it: &&Tracked| it.status == RunStatus::Finished;
+        let first = all.iter().find(finished);
+        match first.filter(|first| first.run_id != run.run_id) {
+            Some(first) if cell.status != RunStatus::Finished || first.place() < run.place() => {
+                self.run_remove(&run.run_id)?;
+                Ok(Recorded {
+                    run_id: first.run_id.clone(),
+                    written: false,
+                })
+            }
+            _ => Ok(Recorded {
+                run_id: run.run_id,
+                written: true,
+            }),
+        }
+    }
+}
+
+fn owned<T: AsRef<str>>(entries: &[(T, T)]) -> Pairs {
+    entries
+        .iter()
+        .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
+        .collect()
+}
+
+fn tags_of(cell: &CellRecord) -> Pairs {
+    let key = (tag::CELL_KEY.to_owned(), cell.cell_key.clone());
+    let mut tags = vec![key];
+    tags.extend(owned(&cell.tags));
+    tags
+}

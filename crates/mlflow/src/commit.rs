@@ -1,0 +1,274 @@
+//! Writing verdicts.
+//!
+//! A sitting that is applied whole counts from one moment on: its files go to their runs first,
+//! named by params that mention the commit; then the sitting's own run gets the commit's mark;
+//! then every run's metrics and tags are brought up to date. Cut off before the mark, nothing
+//! counts; cut off after it, applying the same file again completes what is derived.
+//!
+//! A sitting at the queue hands in a few runs at a time, and each counts by itself: its file's
+//! param, its metrics and its tags are one request.
+
+use assize_domain::hash::sha256_hex;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::tag;
+use assize_domain::sitting::ANCHORS;
+use assize_domain::verdict::{Summary, VerdictFile, summarise};
+use assize_store::rules::{self, Changed};
+use assize_store::{Committed, Give, Result, StoreError};
+
+use crate::artifacts::corrupt;
+use crate::runs::Entries;
+use crate::verdicts::{COMMIT, Marks, counting, is_named, param_of, set_aside};
+use crate::wire::Tracked;
+use crate::{MlflowStore, lock, parallel};
+
+/// Verdict files that are written together.
+const BATCH: usize = 32;
+
+/// A run in the middle of a commit.
+struct Judged {
+    run_id: String,
+    written: bool,
+    /// The params that name verdict files, as they were when the summary was made.
+    params: Vec<String>,
+    summary: Summary,
+}
+
+impl MlflowStore {
+    /// Writes verdict files, one a run, all or none.
+    pub(crate) fn commit_whole(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
+        let marks = Marks::new(self);
+        let mut whole = Whole {
+            store: self,
+            rubric,
+            marks,
+            commit: format!("{:x}", self.now_ms()),
+            sitting: None,
+            waiting: Vec::new(),
+            judged: Vec::new(),
+            failed: None,
+        };
+        let given = give(&mut |run_id, file| {
+            whole.waiting.push((run_id.to_owned(), file));
+            if whole.waiting.len() >= BATCH {
+                whole.write_waiting();
+            }
+            whole.failed.is_none()
+        });
+        whole.write_waiting();
+        if let Some(error) = whole.failed {
+            return Err(error);
+        }
+        given?;
+        whole.finish()
+    }
+
+    /// Writes one run's new verdicts of one sitting. `None` where none are new.
+    fn file_write(
+        &self,
+        run: &Tracked,
+        part: &VerdictFile,
+        commit: Option<&str>,
+    ) -> Result<(String, String)> {
+        let path = rules::free_path(|path| is_named(run, path), &part.sitting);
+        let text = serde_json::to_string(part).map_err(|error| corrupt(run, &path, &error))?;
+        self.file_put(run, &path, text.as_bytes())?;
+        let hash = sha256_hex(text.as_bytes());
+        let value = commit.map_or_else(|| hash.clone(), |commit| format!("{hash} {commit}"));
+        Ok((param_of(&path), value))
+    }
+
+    /// Verdicts on a sitting's anchors, which are kept with the sitting's run.
+    pub(crate) fn anchors_write(
+        &self,
+        file: &VerdictFile,
+        changed: Changed,
+        commit: Option<&str>,
+        marks: &Marks<'_>,
+    ) -> Result<()> {
+        let run = self.sitting_run_need(&file.sitting)?;
+        let kept = counting(self.verdicts_read(&run, marks)?, &[]);
+        let fresh = rules::fresh(&kept, file, changed, "its anchors")?;
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let part = VerdictFile {
+            verdicts: fresh,
+            ..file.clone()
+        };
+        let param = self.file_write(&run, &part, commit)?;
+        self.write(
+            &run,
+            Entries {
+                params: vec![param],
+                ..Entries::default()
+            },
+        )
+    }
+
+    /// Writes what is new in a file and says what the run then adds up to. Without a commit it
+    /// counts at once.
+    fn run_judge(
+        &self,
+        run: &Tracked,
+        file: &VerdictFile,
+        rubric: &Rubric,
+        changed: Changed,
+        commit: Option<&str>,
+        marks: &Marks<'_>,
+    ) -> Result<Judged> {
+        let candidates = self.candidates_read(run)?;
+        let aside = set_aside(run);
+        let current = run.tag(tag::RUBRIC_SHA256);
+        rules::verdicts_check(&run.run_id, file, rubric, current, &aside, &candidates)?;
+        let kept = counting(self.verdicts_read(run, marks)?, &[]);
+        let fresh = rules::fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
+        let written = !fresh.is_empty();
+        let mut files = kept;
+        let mut param = None;
+        if written {
+            let part = VerdictFile {
+                verdicts: fresh,
+                ..file.clone()
+            };
+            param = Some(self.file_write(run, &part, commit)?);
+            files.push(part);
+        }
+        files.retain(|file| !aside.contains(&file.sitting));
+        let summary = summarise(&files, rubric, rules::judgeable(&candidates));
+        let mut params = verdict_params(run);
+        params.extend(param.iter().map(|(key, _)| key.clone()));
+        params.sort();
+        let mut entries = Entries {
+            params: param.into_iter().collect(),
+            ..Entries::default()
+        };
+        if commit.is_none() {
+            put_summary(&mut entries, run, &summary);
+        }
+        if !entries.params.is_empty() || !entries.tags.is_empty() || !entries.metrics.is_empty() {
+            self.write(run, entries)?;
+        }
+        Ok(Judged {
+            run_id: run.run_id.clone(),
+            written,
+            params,
+            summary,
+        })
+    }
+
+    /// Writes verdicts that count at once, run by run.
+    pub(crate) fn commit_parts(
+        &self,
+        files: &[(Tracked, &VerdictFile)],
+        rubric: &Rubric,
+    ) -> Result<Committed> {
+        let marks = Marks::new(self);
+        let judged = parallel::each(files, |(run, file)| {
+            self.run_judge(run, file, rubric, Changed::Revise, None, &marks)
+        })?;
+        Ok(count(&judged))
+    }
+
+    /// Brings a run up to date after the commit's mark is there.
+    fn derive(&self, judged: &Judged, rubric: &Rubric, marks: &Marks<'_>) -> Result<()> {
+        let run = self.run_load(&judged.run_id)?;
+        let anew;
+        let summary = if verdict_params(&run) == judged.params {
+            &judged.summary
+        } else {
+            // Somebody else has judged it meanwhile.
+            let files = counting(self.verdicts_read(&run, marks)?, &set_aside(&run));
+            let candidates = self.candidates_read(&run)?;
+            anew = summarise(&files, rubric, rules::judgeable(&candidates));
+            &anew
+        };
+        let mut entries = Entries::default();
+        put_summary(&mut entries, &run, summary);
+        if entries.tags.is_empty() && entries.metrics.is_empty() {
+            return Ok(());
+        }
+        self.write(&run, entries)
+    }
+}
+
+/// One sitting, applied whole.
+struct Whole<'a> {
+    store: &'a MlflowStore,
+    rubric: &'a Rubric,
+    marks: Marks<'a>,
+    commit: String,
+    sitting: Option<String>,
+    waiting: Vec<(String, VerdictFile)>,
+    judged: Vec<Judged>,
+    failed: Option<StoreError>,
+}
+
+impl Whole<'_> {
+    fn write_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if self.failed.is_some() {
+            return;
+        }
+        self.sitting = self
+            .sitting
+            .take()
+            .or_else(|| waiting.first().map(|(_, file)| file.sitting.clone()));
+        let store = self.store;
+        let commit = Some(self.commit.as_str());
+        let written = parallel::each(&waiting, |(run_id, file)| {
+            if run_id == ANCHORS {
+                store.anchors_write(file, Changed::Refuse, commit, &self.marks)?;
+                return Ok(None);
+            }
+            let run = store.run_load(run_id)?;
+            let refuse = Changed::Refuse;
+            let judged = store.run_judge(&run, file, self.rubric, refuse, commit, &self.marks)?;
+            Ok(Some(judged))
+        });
+        match written {
+            Ok(judged) => self.judged.extend(judged.into_iter().flatten()),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn finish(self) -> Result<Committed> {
+        let store = self.store;
+        if let Some(sitting) = &self.sitting {
+            let run = store.sitting_run_need(sitting)?;
+            let mark = format!("{COMMIT}{}", self.commit);
+            store.param_claim(&run.run_id, &mark, "done")?;
+        }
+        let marks = Marks::new(store);
+        parallel::each(&self.judged, |judged| store.derive(judged, self.rubric, &marks))?;
+        lock(&store.waiting).clear();
+        Ok(count(&self.judged))
+    }
+}
+
+fn verdict_params(run: &Tracked) -> Vec<String> {
+    let keys = run.params.keys();
+    keys.filter(|key| key.starts_with("verdict.")).cloned().collect()
+}
+
+fn count(judged: &[Judged]) -> Committed {
+    let written = judged.iter().filter(|it| it.written).count() as u64;
+    Committed {
+        runs_written: written,
+        runs_unchanged: judged.len() as u64 - written,
+    }
+}
+
+/// Adds what a summary says and the run does not say yet.
+pub(crate) fn put_summary(entries: &mut Entries, run: &Tracked, summary: &Summary) {
+    let tags = summary.tags.iter();
+    let tags = tags.filter(|(key, value)| run.tag(key) != Some(value.as_str()));
+    entries.tags.extend(tags.cloned());
+    let is_there = |key: &str, value: f64| {
+        run.metric(key)
+            .is_some_and(|there| there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan())
+    };
+    let metrics = summary.metrics.iter();
+    let metrics = metrics.filter(|(key, value)| !is_there(key, *value));
+    entries.metrics.extend(metrics.cloned());
+}

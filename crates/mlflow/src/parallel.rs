@@ -1,0 +1,79 @@
+//! A few things at once, with plain threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use assize_store::Result;
+
+/// Requests in flight at most, and threads for one list of work.
+pub(crate) const AT_ONCE: usize = 8;
+
+/// Does the same with every item, a few at once, and answers in the order of the items. After
+/// the first failure nothing more is begun.
+pub(crate) fn each<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if items.len() < 2 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::with_capacity(items.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..items.len().min(AT_ONCE) {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(place) else { break };
+                    let outcome = work(item);
+                    if outcome.is_err() {
+                        next.store(items.len(), Ordering::Relaxed);
+                    }
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((place, outcome));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Permission for a few at once.
+pub(crate) struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Slots {
+    pub fn new(free: usize) -> Self {
+        Self {
+            free: Mutex::new(free),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Waits for a slot, which is free again when it is dropped.
+    pub fn take(&self) -> Slot<'_> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while *free == 0 {
+            free = self
+                .freed
+                .wait(free)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= 1;
+        Slot(self)
+    }
+}
+
+pub(crate) struct Slot<'a>(&'a Slots);
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}

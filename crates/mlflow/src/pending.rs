@@ -1,0 +1,185 @@
+//! What waits to be judged, and how far judging has come.
+//!
+//! Everything goes by tags, params and artifacts, so runs that other tools logged with the
+//! same ones are judged too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assize_domain::judge::Tier;
+use assize_domain::run::{RunStatus, artifact, metric, param, tag};
+use assize_domain::verdict::{RubricRef, VerdictFile, effective};
+use assize_store::queue::RubricUse;
+use assize_store::{JudgingCounts, PendingQuery, PendingRun, Result};
+
+use crate::verdicts::{Marks, counting, set_aside};
+use crate::wire::Tracked;
+use crate::{MlflowStore, lock, parallel};
+
+/// Runs whose files are read before they are handed out.
+const BATCH: usize = 64;
+
+/// Whether a finished run waits for a tier. One without the tag `auto_pending` waits for the
+/// automatic tier, because tools that know one tier only do not set it.
+pub(crate) fn waits(run: &Tracked, tier: Tier) -> bool {
+    run.status == RunStatus::Finished
+        && match (run.tag(tag::JUDGE_PENDING), tier) {
+            (None, _) => false,
+            (Some(expert), Tier::Expert) => expert == "true",
+            (Some(_), Tier::Auto) => run.tag(tag::AUTO_PENDING) != Some("false"),
+        }
+}
+
+pub(crate) fn rubric_of(run: &Tracked) -> RubricRef {
+    let text = |key: &str| run.tag(key).unwrap_or_default().to_owned();
+    RubricRef {
+        id: text(tag::RUBRIC),
+        sha256: text(tag::RUBRIC_SHA256),
+    }
+}
+
+impl MlflowStore {
+    /// Visits the runs that a tier has not wholly judged, oldest first.
+    pub(crate) fn pending_visit(
+        &self,
+        experiment: &str,
+        query: &PendingQuery,
+        visit: &mut dyn FnMut(PendingRun) -> Result<()>,
+    ) -> Result<()> {
+        let id = self.experiment_need(experiment)?;
+        let marks = Marks::new(self);
+        let on_desk = |run: &Tracked| {
+            let kind = run.tag(tag::JUDGE_KIND).unwrap_or_default();
+            query.judge_kind.as_ref().is_none_or(|wanted| wanted == kind)
+        };
+        self.cells_each(&id, &mut |mut runs| {
+            runs.retain(|run| waits(run, query.tier) && on_desk(run));
+            for some in runs.chunks(BATCH) {
+                let read = parallel::each(some, |run| {
+                    let files = counting(self.verdicts_read(run, &marks)?, &set_aside(run));
+                    self.pending_read(run, query.tier, &files)
+                })?;
+                read.into_iter().flatten().try_for_each(&mut *visit)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// The run as a judge needs it; `None` where there is nothing to look at. `files` are the
+    /// verdict files that count.
+    pub(crate) fn pending_read(
+        &self,
+        run: &Tracked,
+        tier: Tier,
+        files: &[VerdictFile],
+    ) -> Result<Option<PendingRun>> {
+        let candidates = self.candidates_read(run)?;
+        if candidates.iter().all(|candidate| candidate.text.is_none()) {
+            return Ok(None);
+        }
+        let rubric = rubric_of(run);
+        let judged = effective(files, tier, &rubric.sha256);
+        Ok(Some(PendingRun {
+            run_id: run.run_id.clone(),
+            scenario: run.param(param::SCENARIO).unwrap_or_default().to_owned(),
+            judge_kind: run.tag(tag::JUDGE_KIND).unwrap_or_default().to_owned(),
+            judged: judged.into_keys().collect(),
+            rubric,
+            context: self.context_read(run)?.to_string(),
+            candidates,
+        }))
+    }
+
+    /// The context of a run, which all runs of its scenario share.
+    fn context_read(&self, run: &Tracked) -> Result<Arc<str>> {
+        let key = run.tag(tag::SCENARIO_SHA256).filter(|it| !it.is_empty());
+        let known = key.and_then(|key| lock(&self.texts).get(key).map(Arc::clone));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let text: Arc<str> = match self.file_text(run, artifact::CONTEXT)? {
+            Some(text) => text.into(),
+            None => return Ok("{}".into()),
+        };
+        if let Some(key) = key {
+            lock(&self.texts).insert(key.to_owned(), Arc::clone(&text));
+        }
+        Ok(text)
+    }
+
+    /// How far judging has come in an experiment.
+    pub(crate) fn judging_count(&self, experiment: &str) -> Result<JudgingCounts> {
+        let id = self.experiment_need(experiment)?;
+        let mut counts = JudgingCounts::default();
+        let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
+        self.cells_each(&id, &mut |runs| {
+            for run in runs.iter().filter(|run| run.tag(tag::JUDGE_PENDING).is_some()) {
+                match run.status {
+                    RunStatus::Failed => counts.failed += 1,
+                    RunStatus::Finished => {
+                        counts.runs += 1;
+                        counts.candidates += whole(run.metric(metric::N_CANDIDATES));
+                        if waits(run, Tier::Expert) {
+                            counts.expert_pending += 1;
+                            let kind = run.tag(tag::JUDGE_KIND).unwrap_or_default();
+                            *by_kind.entry(kind.to_owned()).or_default() += 1;
+                        } else {
+                            counts.expert_judged += 1;
+                        }
+                        if waits(run, Tier::Auto) {
+                            counts.auto_pending += 1;
+                        } else {
+                            counts.auto_judged += 1;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Ok(true)
+        })?;
+        counts.pending_by_kind = by_kind.into_iter().collect();
+        Ok(counts)
+    }
+
+    /// The rubrics that finished runs are under, the one with the newest run last.
+    pub(crate) fn rubric_uses(&self, experiment: &str) -> Result<Vec<RubricUse>> {
+        let id = self.experiment_need(experiment)?;
+        let mut uses: Vec<RubricUse> = Vec::new();
+        self.cells_each(&id, &mut |runs| {
+            let finished = runs
+                .iter()
+                .filter(|it| it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some());
+            for run in finished {
+                let rubric = rubric_of(run);
+                let known = uses.iter().position(|it| it.rubric == rubric);
+                let mut used = known.map_or_else(
+                    || RubricUse {
+                        rubric,
+                        run_id: String::new(),
+                        runs: 0,
+                        expert_pending: 0,
+                        auto_pending: 0,
+                    },
+                    |place| uses.remove(place),
+                );
+                used.run_id.clone_from(&run.run_id);
+                used.runs += 1;
+                used.expert_pending += u64::from(waits(run, Tier::Expert));
+                used.auto_pending += u64::from(waits(run, Tier::Auto));
+                uses.push(used);
+            }
+            Ok(true)
+        })?;
+        Ok(uses)
+    }
+}
+
+/// A count that was logged as a metric.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and counts are small"
+)]
+pub(crate) fn whole(count: Option<f64>) -> u64 {
+    count.unwrap_or(0.0) as u64
+}

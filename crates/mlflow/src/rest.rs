@@ -1,0 +1,481 @@
+//! The connection to an MLflow server: who we are, what is tried again, what errors mean.
+//!
+//! One agent keeps connections open, and a few requests at most are in flight at once. What
+//! passes by itself (a server that restarts, a full queue) is tried again with growing waits;
+//! after that the server is *away*, which callers may tell from a refusal. While it is away
+//! every request is tried once only, so that a long list of them does not wait for each.
+//!
+//! Most of MLflow's requests can be repeated without harm. Those that cannot (making a run)
+//! use [`Rest::post_once`], and their callers look before they ask again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use assize_store::{Result, StoreError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ureq::http::{Request, Response, header};
+use ureq::tls::TlsConfig;
+use ureq::{Agent, Body};
+
+use crate::address::Address;
+use crate::parallel::{AT_ONCE, Slots};
+
+/// A page of a thousand runs with long params is some megabytes; this is no page.
+const MAX_BODY_BYTES: u64 = 512 << 20;
+const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// How to reach a server.
+#[derive(Clone)]
+pub struct Config {
+    /// `http(s)://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`.
+    pub uri: String,
+    pub username: Option<String>,
+    pub password: Option<String>,
+    /// A bearer token, where there is no user.
+    pub token: Option<String>,
+    /// Take any certificate.
+    pub insecure_tls: bool,
+    /// What to send as `Host`, where the server does not accept its own name.
+    pub host: Option<String>,
+    /// The longest that one request may take. Searches in large experiments take minutes.
+    pub timeout: Duration,
+    pub retries: u32,
+    /// The wait before the first retry; it doubles with each further one, and a random half of
+    /// it is left out.
+    pub backoff: Duration,
+    /// The longest wait before a retry, whatever the server asks for.
+    pub max_wait: Duration,
+    pub jitter_seed: u64,
+}
+
+impl Config {
+    pub fn new(uri: &str) -> Self {
+        Self {
+            uri: uri.to_owned(),
+            username: None,
+            password: None,
+            token: None,
+            insecure_tls: false,
+            host: None,
+            timeout: Duration::from_mins(5),
+            retries: 5,
+            backoff: Duration::from_millis(250),
+            max_wait: Duration::from_secs(10),
+            jitter_seed: 0,
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Leaves out what opens doors.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("uri", &Address::shown(&self.uri))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The server understood the request and says no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub status: u16,
+    pub code: String,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn is_missing(&self) -> bool {
+        self.status == 404 || self.code == "RESOURCE_DOES_NOT_EXIST"
+    }
+
+    pub fn is_there_already(&self) -> bool {
+        self.code == "RESOURCE_ALREADY_EXISTS"
+    }
+}
+
+/// What came of a request that reached the server.
+pub(crate) type Answer<T> = std::result::Result<T, Refusal>;
+
+/// Why one try failed.
+enum Failure {
+    /// Worth another try, but not before this.
+    Passing {
+        reason: String,
+        asked_wait: Option<Duration>,
+    },
+    Lasting(StoreError),
+}
+
+pub(crate) struct Rest {
+    agent: Agent,
+    address: Address,
+    authorization: Option<String>,
+    host: Option<String>,
+    retries: u32,
+    backoff: Duration,
+    max_wait: Duration,
+    jitter: AtomicU64,
+    slots: Slots,
+    away: AtomicBool,
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rest")
+            .field("uri", &self.address.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rest {
+    pub fn new(config: &Config) -> Result<Self> {
+        let address = Address::parse(&config.uri)?;
+        let mut settings = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(Some(config.timeout))
+            .timeout_connect(Some(config.timeout.min(MAX_CONNECT_TIME)))
+            .max_idle_connections(AT_ONCE)
+            .max_idle_connections_per_host(AT_ONCE)
+            .no_delay(true)
+            .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")));
+        if config.insecure_tls {
+            let tls = TlsConfig::builder().disable_verification(true).build();
+            settings = settings.tls_config(tls);
+        }
+        if address.is_this_machine() {
+            settings = settings.proxy(None);
+        }
+        Ok(Self {
+            agent: settings.build().into(),
+            authorization: address.authorization(config),
+            host: config.host.as_deref().map(str::to_lowercase),
+            address,
+            retries: config.retries,
+            backoff: config.backoff,
+            max_wait: config.max_wait,
+            jitter: AtomicU64::new(config.jitter_seed),
+            slots: Slots::new(AT_ONCE),
+            away: AtomicBool::new(false),
+        })
+    }
+
+    /// Where the server is, without what opens doors.
+    pub fn uri(&self) -> &str {
+        &self.address.base
+    }
+
+    /// `GET`, for JSON.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>> {
+        self.json("GET", path, None)
+    }
+
+    /// `POST` of something that may safely be sent again.
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<Answer<T>> {
+        self.json("POST", path, Some(body))
+    }
+
+    /// Any other method with a JSON body.
+    pub fn send<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer<T>> {
+        self.json(method, path, Some(body))
+    }
+
+    /// `POST` of something that must not blindly be sent again: `None` where nobody knows
+    /// whether it arrived. `tried` counts the tries so far; past the last one it is an error.
+    pub fn post_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+        tried: u32,
+    ) -> Result<Option<Answer<T>>> {
+        let sent = Sent::json("POST", path, Some(body));
+        match self.attempt(&sent) {
+            Ok(answer) => {
+                self.away.store(false, Ordering::Relaxed);
+                let answer = answer.map(|bytes| self.parse(path, &bytes));
+                Ok(Some(flip(answer)?))
+            }
+            Err(Failure::Lasting(error)) => Err(error),
+            Err(Failure::Passing { reason, asked_wait }) => {
+                self.wait_or_give_up(tried, reason, asked_wait)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Bytes from this path; `retries` as for all requests, or none.
+    pub fn bytes_get(&self, path: &str) -> Result<Answer<Vec<u8>>> {
+        self.run(&Sent::bytes("GET", path, None))
+    }
+
+    pub fn bytes_put(
+        &self,
+        method: &'static str,
+        path: &str,
+        bytes: &[u8],
+    ) -> Result<Answer<Vec<u8>>> {
+        self.run(&Sent::bytes(method, path, Some(bytes)))
+    }
+
+    /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`] to see whether the server can do it: a
+    /// failure of its own is an answer too.
+    pub fn probe(
+        &self,
+        method: &'static str,
+        path: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        match self.attempt(&Sent::bytes(method, path, bytes)) {
+            Ok(answer) => Ok(answer.ok()),
+            Err(Failure::Lasting(error)) => Err(error),
+            // Whether the server is away shows in the next request that is no probe.
+            Err(Failure::Passing { .. }) => Ok(None),
+        }
+    }
+
+    /// A refusal that nobody expected.
+    pub fn refused(&self, what: &str, refusal: &Refusal) -> StoreError {
+        let Refusal {
+            status,
+            code,
+            message,
+        } = refusal;
+        let code = if code.is_empty() {
+            String::new()
+        } else {
+            format!(" {code}")
+        };
+        self.unusable(format!(
+            "the server refused {what}: {message} ({status}{code})"
+        ))
+    }
+
+    pub fn unusable(&self, reason: String) -> StoreError {
+        StoreError::Unusable {
+            path: self.address.base.clone(),
+            reason,
+        }
+    }
+
+    fn json<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer<T>> {
+        let answer = self.run(&Sent::json(method, path, body))?;
+        flip(answer.map(|bytes| self.parse(path, &bytes)))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, path: &str, bytes: &[u8]) -> Result<T> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            self.unusable(format!(
+                "the answer to {path} is not MLflow's ({error}): is this the address of an MLflow \
+                 server, with its path prefix?"
+            ))
+        })
+    }
+
+    fn run(&self, sent: &Sent<'_>) -> Result<Answer<Vec<u8>>> {
+        let mut tried = 0;
+        loop {
+            match self.attempt(sent) {
+                Ok(answer) => {
+                    self.away.store(false, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Err(Failure::Lasting(error)) => return Err(error),
+                Err(Failure::Passing { reason, asked_wait }) => {
+                    self.wait_or_give_up(tried, reason, asked_wait)?;
+                    tried += 1;
+                }
+            }
+        }
+    }
+
+    fn wait_or_give_up(
+        &self,
+        tried: u32,
+        reason: String,
+        asked_wait: Option<Duration>,
+    ) -> Result<()> {
+        let asked = asked_wait.unwrap_or_default();
+        if tried >= self.retries || asked > self.max_wait || self.away.load(Ordering::Relaxed) {
+            self.away.store(true, Ordering::Relaxed);
+            return Err(StoreError::Away {
+                uri: self.address.base.clone(),
+                reason,
+            });
+        }
+        let doubled = self.backoff.saturating_mul(2_u32.saturating_pow(tried));
+        let wait = doubled.min(self.max_wait).mul_f64(0.5 + 0.5 * self.random());
+        std::thread::sleep(asked.max(wait));
+        Ok(())
+    }
+
+    /// A number in [0, 1): `SplitMix64`, shared by threads.
+    fn random(&self) -> f64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut mixed = self
+            .jitter
+            .fetch_add(STEP, Ordering::Relaxed)
+            .wrapping_add(STEP);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn attempt(&self, sent: &Sent<'_>) -> std::result::Result<Answer<Vec<u8>>, Failure> {
+        let _slot = self.slots.take();
+        let mut request = Request::builder()
+            .method(sent.method)
+            .uri(format!("{}{}", self.address.base, sent.path));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some(host) = &self.host {
+            request = request.header(header::HOST, host);
+        }
+        if let Some(kind) = sent.content_type {
+            request = request.header(header::CONTENT_TYPE, kind);
+        }
+        let answered = match &sent.body {
+            Some(body) => request
+                .body(body.as_ref())
+                .map_err(ureq::Error::from)
+                .and_then(|request| self.agent.run(request)),
+            None => request
+                .body(())
+                .map_err(ureq::Error::from)
+                .and_then(|request| self.agent.run(request)),
+        };
+        let mut response = answered.map_err(|error| self.transport(&error))?;
+        let status = response.status().as_u16();
+        let asked_wait = asked_wait(&response);
+        let limited = response.body_mut().with_config().limit(MAX_BODY_BYTES);
+        let bytes = limited
+            .read_to_vec()
+            .map_err(|error| self.transport(&error))?;
+        if (200..300).contains(&status) {
+            return Ok(Ok(bytes));
+        }
+        let refusal = refusal(status, &bytes);
+        match status {
+            408 | 429 | 500.. => Err(Failure::Passing {
+                reason: format!("it answers {status}: {}", refusal.message),
+                asked_wait,
+            }),
+            _ => match self.closed_door(&refusal) {
+                Some(error) => Err(Failure::Lasting(error)),
+                None => Ok(Err(refusal)),
+            },
+        }
+    }
+
+    fn transport(&self, error: &ureq::Error) -> Failure {
+        let reason = match error {
+            ureq::Error::Timeout(_) => "no answer in time".to_owned(),
+            other => other.to_string(),
+        };
+        match error {
+            ureq::Error::Timeout(_)
+            | ureq::Error::Io(_)
+            | ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed => Failure::Passing {
+                reason,
+                asked_wait: None,
+            },
+            _ => Failure::Lasting(self.unusable(format!("cannot be asked: {reason}"))),
+        }
+    }
+
+    /// Answers that every further request would get too, with what to do about them.
+    fn closed_door(&self, refusal: &Refusal) -> Option<StoreError> {
+        let reason = match refusal.status {
+            401 => "the server wants to know who you are: set MLFLOW_TRACKING_USERNAME and \
+                    MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+                .to_owned(),
+            403 if refusal.message.contains("Invalid Host header") => format!(
+                "the server does not accept requests for the host '{}' (403, Invalid Host header): \
+                 start it with --allowed-hosts, or set MLFLOW_HOST_HEADER to a name that it \
+                 accepts, for example localhost:{}",
+                self.host.as_deref().unwrap_or(&self.address.host),
+                self.address.port
+            ),
+            403 => format!("you may not do this here: {}", refusal.message),
+            300..=399 => "the server sends us elsewhere: use the address that it redirects to, with \
+                         its scheme and path"
+                .to_owned(),
+            _ => return None,
+        };
+        Some(self.unusable(reason))
+    }
+}
+
+fn flip<T>(answer: std::result::Result<Result<T>, Refusal>) -> Result<Answer<T>> {
+    match answer {
+        Ok(parsed) => parsed.map(Ok),
+        Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
+fn asked_wait(response: &Response<Body>) -> Option<Duration> {
+    let asked = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    Duration::try_from_secs_f64(asked.trim().parse().ok()?).ok()
+}
+
+fn refusal(status: u16, body: &[u8]) -> Refusal {
+    #[derive(Deserialize)]
+    struct Told {
+        #[serde(default)]
+        error_code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let (code, message) = match serde_json::from_slice::<Told>(body) {
+        Ok(told) => (told.error_code, told.message),
+        Err(_) => (String::new(), String::from_utf8_lossy(body).into_owned()),
+    };
+    let message: String = message.chars().take(300).collect();
+    Refusal {
+        status,
+        code,
+        message: message.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// One request.
+struct Sent<'a> {
+    method: &'static str,
+    path: &'a str,
+    content_type: Option<&'static str>,
+    body: Option<std::borrow::Cow<'a, [u8]>>,
+}
+
+impl<'a> Sent<'a> {
+    fn json(method: &'static str, path: &'a str, body: Option<&Value>) -> Self {
+        Self {
+            method,
+            path,
+            content_type: body.map(|_| "application/json"),
+            body: body.map(|body| body.to_string().into_bytes().into()),
+        }
+    }
+
+    fn bytes(method: &'static str, path: &'a str, body: Option<&'a [u8]>) -> Self {
+        Self {
+            method,
+            path,
+            content_type: body.map(|_| "application/octet-stream"),
+            body: body.map(Into::into),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Verdict files of a run: which there are, which count.
+//!
+//! A file is an artifact that never changes; the run names it in a write-once param with its
+//! hash. Where a sitting is applied whole, the param also names the commit, and the file
+//! counts once the sitting's run has that commit's mark. So an attempt that was cut off leaves
+//! files that nobody counts, and the next attempt writes files of its own beside them.
+//!
+//! Runs that another tool judged, or that an embedded store keeps behind a server of ours,
+//! have files without params; they are found by looking.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use assize_domain::candidate::Candidate;
+use assize_domain::hash::sha256_hex;
+use assize_domain::rubric::Rubric;
+use assize_domain::run::{artifact, tag};
+use assize_domain::verdict::VerdictFile;
+use assize_store::Result;
+use serde::Deserialize;
+
+use crate::artifacts::{corrupt, tag_paths};
+use crate::wire::{FilesAnswer, Tracked};
+use crate::{MlflowStore, lock};
+
+const PARAM: &str = "verdict.";
+/// What marks a commit on the sitting's run.
+pub(crate) const COMMIT: &str = "commit.";
+
+/// A verdict file that a run has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    path: String,
+    sitting: String,
+    part: u32,
+    sha256: Option<String>,
+    commit: Option<String>,
+}
+
+/// The param that names a verdict file.
+pub(crate) fn param_of(path: &str) -> String {
+    let stem = path.strip_prefix(artifact::VERDICTS).unwrap_or(path);
+    format!("{PARAM}{}", stem.strip_suffix(".json").unwrap_or(stem))
+}
+
+/// Whether a run names a verdict file of this path, whether it counts or not.
+pub(crate) fn is_named(run: &Tracked, path: &str) -> bool {
+    run.params.contains_key(&param_of(path))
+}
+
+/// Whether a run names a verdict file of this sitting.
+pub(crate) fn has_judged(run: &Tracked, sitting: &str) -> bool {
+    named(run).iter().any(|it| it.sitting == sitting)
+}
+
+fn named(run: &Tracked) -> Vec<Named> {
+    let params = run.params.iter();
+    params
+        .filter_map(|(key, value)| {
+            let mut words = value.split_whitespace().map(str::to_owned);
+            Some(Named {
+                sha256: words.next(),
+                commit: words.next(),
+                ..from_stem(key.strip_prefix(PARAM)?)
+            })
+        })
+        .collect()
+}
+
+fn from_stem(stem: &str) -> Named {
+    let numbered = stem
+        .rsplit_once('.')
+        .and_then(|(sitting, part)| Some((sitting, part.parse().ok()?)));
+    let (sitting, part) = numbered.unwrap_or((stem, 1));
+    Named {
+        path: format!("{}{stem}.json", artifact::VERDICTS),
+        sitting: sitting.to_owned(),
+        part,
+        sha256: None,
+        commit: None,
+    }
+}
+
+/// The commit marks of sittings, each sitting asked once.
+pub(crate) struct Marks<'a> {
+    store: &'a MlflowStore,
+    known: Mutex<HashMap<String, BTreeSet<String>>>,
+}
+
+impl<'a> Marks<'a> {
+    pub fn new(store: &'a MlflowStore) -> Self {
+        Self {
+            store,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Whether this commit of a sitting was completed.
+    fn has(&self, sitting: &str, commit: &str) -> Result<bool> {
+        if let Some(marks) = lock(&self.known).get(sitting) {
+            return Ok(marks.contains(commit));
+        }
+        let run = self.store.sitting_run(sitting)?;
+        let params = run.iter().flat_map(|run| run.params.keys());
+        let marks: BTreeSet<String> = params
+            .filter_map(|key| key.strip_prefix(COMMIT))
+            .map(str::to_owned)
+            .collect();
+        let has = marks.contains(commit);
+        lock(&self.known).insert(sitting.to_owned(), marks);
+        Ok(has)
+    }
+}
+
+impl MlflowStore {
+    /// The texts of a run's verdict files that were committed, in the order of their parts.
+    pub(crate) fn verdict_texts(
+        &self,
+        run: &Tracked,
+        marks: &Marks<'_>,
+    ) -> Result<Vec<(String, String)>> {
+        let mut files = named(run);
+        let judged = |key: &str| run.tag(key) == Some("false");
+        let looks_judged = judged(tag::JUDGE_PENDING)
+            || judged(tag::AUTO_PENDING)
+            || run.metrics.keys().any(|key| key.ends_with(".composite"));
+        if looks_judged && (files.is_empty() || self.is_assize()?) {
+            for path in self.verdict_paths(run)? {
+                if !files.iter().any(|it| it.path == path) {
+                    let stem = path.strip_prefix(artifact::VERDICTS).unwrap_or(&path);
+                    files.push(from_stem(stem.strip_suffix(".json").unwrap_or(stem)));
+                }
+            }
+        }
+        files.sort_by(|a, b| (&a.sitting, a.part).cmp(&(&b.sitting, b.part)));
+        let mut texts = Vec::with_capacity(files.len());
+        for file in files {
+            if let Some(commit) = &file.commit
+                && !marks.has(&file.sitting, commit)?
+            {
+                continue;
+            }
+            let text = self
+                .file_text(run, &file.path)?
+                .ok_or_else(|| corrupt(run, &file.path, &"the file is gone"))?;
+            let hash = sha256_hex(text.as_bytes());
+            if file.sha256.as_ref().is_some_and(|sha256| *sha256 != hash) {
+                return Err(corrupt(run, &file.path, &"it was changed since it was written"));
+            }
+            texts.push((file.path, text));
+        }
+        Ok(texts)
+    }
+
+    /// A run's verdict files that were committed, with their paths.
+    pub(crate) fn verdicts_read(
+        &self,
+        run: &Tracked,
+        marks: &Marks<'_>,
+    ) -> Result<Vec<(String, VerdictFile)>> {
+        let texts = self.verdict_texts(run, marks)?.into_iter();
+        let files = texts.map(|(path, text)| {
+            let file = serde_json::from_str(&text).map_err(|error| corrupt(run, &path, &error))?;
+            Ok((path, file))
+        });
+        files.collect()
+    }
+
+    /// The paths of verdict files that lie with a run.
+    fn verdict_paths(&self, run: &Tracked) -> Result<Vec<String>> {
+        let folder = artifact::VERDICTS;
+        let mut paths: Vec<String> = tag_paths(run)
+            .filter(|path| path.starts_with(folder))
+            .map(str::to_owned)
+            .collect();
+        let list = format!(
+            "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
+            run.run_id,
+            folder.trim_end_matches('/')
+        );
+        if let Ok(listed) = self.rest.get::<FilesAnswer>(&list)? {
+            let files = listed.files.into_iter().filter(|file| !file.is_dir);
+            paths.extend(files.map(|file| file.path));
+        }
+        Ok(paths)
+    }
+
+    /// Whether the server is one of ours, over an embedded store that keeps verdict files
+    /// without params.
+    fn is_assize(&self) -> Result<bool> {
+        #[derive(Deserialize)]
+        struct Info {
+            #[serde(default)]
+            server: String,
+        }
+        if let Some(known) = self.is_assize.get() {
+            return Ok(*known);
+        }
+        let info = self.rest.get::<Info>("/api/3.0/mlflow/server-info")?;
+        let is_assize = info.is_ok_and(|info| info.server == "assize");
+        Ok(*self.is_assize.get_or_init(|| is_assize))
+    }
+
+    /// The candidates of a run; none where it has no list of them.
+    pub(crate) fn candidates_read(&self, run: &Tracked) -> Result<Vec<Candidate>> {
+        let path = artifact::CANDIDATES;
+        let Some(text) = self.file_text(run, path)? else {
+            return Ok(Vec::new());
+        };
+        serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))
+    }
+
+    /// The rubric that a run is under.
+    pub(crate) fn rubric_read(&self, run: &Tracked) -> Result<Rubric> {
+        let path = artifact::RUBRIC;
+        let text = self.file_text(run, path)?.unwrap_or_default();
+        Rubric::parse(path, &text).map_err(|problems| {
+            let first = problems.first().map(ToString::to_string);
+            corrupt(run, path, &first.unwrap_or_default())
+        })
+    }
+}
+
+/// The sittings whose verdicts on a run do not count.
+pub(crate) fn set_aside(run: &Tracked) -> Vec<String> {
+    let list = run.tag(tag::SET_ASIDE).unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The files that are not set aside.
+pub(crate) fn counting(files: Vec<(String, VerdictFile)>, aside: &[String]) -> Vec<VerdictFile> {
+    let files = files.into_iter().map(|(_, file)| file);
+    files.filter(|file| !aside.contains(&file.sitting)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn params_name_files_with_their_parts() {
+        let run: Tracked = serde_json::from_value(json!({
+            "info": {"run_id": "r"},
+            "data": {"params": [{"key": "verdict.20260101T000000-ab", "value": "h1"},
+                                {"key": "verdict.20260101T000000-ab.12", "value": "h2 c1"},
+                                {"key": "model", "value": "m"}]},
+        }))
+        .unwrap();
+        let named = named(&run);
+        assert_eq!(named.len(), 2);
+        let second = &named[1];
+        assert_eq!(second.path, "verdicts/20260101T000000-ab.12.json");
+        assert_eq!((second.part, second.commit.as_deref()), (12, Some("c1")));
+        assert_eq!(param_of(&second.path), "verdict.20260101T000000-ab.12");
+        assert!(is_named(&run, "verdicts/20260101T000000-ab.json"));
+        assert!(has_judged(&run, "20260101T000000-ab") && !has_judged(&run, "other"));
+    }
+}

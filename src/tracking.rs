@@ -1,0 +1,27 @@
+//! Which server a tracking URI names, and how to speak to it.
+
+use assize_mlflow::Config;
+
+use crate::environment::{self, Environment};
+
+/// Whether a tracking URI names a server.
+pub fn is_server(uri: &str) -> bool {
+    let scheme = uri.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
+}
+
+/// How to reach the server, with what MLflow's own client reads from the environment.
+pub fn config(uri: &str, environment: &Environment) -> Config {
+    let text = |key: &str| environment.get(key).map(str::to_owned);
+    let insecure = environment.get("MLFLOW_TRACKING_INSECURE_TLS");
+    Config {
+        username: text("MLFLOW_TRACKING_USERNAME"),
+        password: text("MLFLOW_TRACKING_PASSWORD"),
+        token: text("MLFLOW_TRACKING_TOKEN"),
+        insecure_tls: insecure.is_some_and(|it| matches!(it, "true" | "True" | "TRUE" | "1")),
+        host: text("MLFLOW_HOST_HEADER"),
+        jitter_seed: environment::entropy()
+            .map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
+        ..Config::new(uri)
+    }
+}
