@@ -43,9 +43,9 @@ pub struct Session {
     pub environment: Environment,
     pub output: Output,
     pub task_name: String,
+    /// As it was given, maybe with what opens doors.
+    full_uri: String,
     tracking_uri: String,
-    /// Without what opens doors.
-    shown_uri: String,
     config: Option<PathBuf>,
     /// What the user typed that the next command needs too.
     globals: Vec<(&'static str, String)>,
@@ -54,7 +54,7 @@ pub struct Session {
 impl Session {
     pub fn open(global: &Global) -> anyhow::Result<Self> {
         let environment = Environment::read().map_err(PipelineError::Invalid)?;
-        let tracking_uri = global
+        let full_uri = global
             .tracking_uri
             .clone()
             .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned))
@@ -63,12 +63,12 @@ impl Session {
             output: Output::new(global, &environment),
             environment,
             task_name: global.task.clone(),
-            shown_uri: if tracking::is_server(&tracking_uri) {
-                assize_mlflow::shown_uri(&tracking_uri)
+            tracking_uri: if tracking::is_server(&full_uri) {
+                assize_mlflow::shown_uri(&full_uri)
             } else {
-                tracking_uri.clone()
+                full_uri.clone()
             },
-            tracking_uri,
+            full_uri,
             config: global.config.clone(),
             globals: globals(global),
         })
@@ -115,9 +115,9 @@ impl Session {
         Ok(layers)
     }
 
-    /// Where runs are tracked, as the user would name it.
+    /// Where runs are tracked, as the user would name it, without what opens doors.
     pub fn tracking_uri(&self) -> &str {
-        &self.shown_uri
+        &self.tracking_uri
     }
 
     /// Whether anything can be tracked there yet.
@@ -127,7 +127,7 @@ impl Session {
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        self.store_at(&self.tracking_uri, must_exist)
+        self.store_at(&self.full_uri, must_exist)
     }
 
     /// A store that need not be the one of this invocation.

@@ -9,7 +9,7 @@ mod shop;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use shop::{CONFIRMATION, SELECTION, Tip, ahead, collect, judge, judged, score, scratch};
+use shop::{CONFIRMATION, SELECTION, Tip, Tips, ahead, collect, fill, judge, score, scratch};
 use support::{Outcome, Scratch};
 
 const PROMOTE: &str = "promote --task task --experiment e";
@@ -44,6 +44,13 @@ fn narrow(text: &str) -> bool {
 fn history(scratch: &Scratch) -> Vec<Value> {
     let history = scratch.ok("promote history --task task --json").json();
     history["promotions"].as_array().expect("entries").clone()
+}
+
+/// An experiment that is collected and judged on both splits.
+fn judged(tips: Tips) -> Scratch {
+    let scratch = scratch(tips);
+    fill(&scratch);
+    scratch
 }
 
 #[test]

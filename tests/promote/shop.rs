@@ -168,11 +168,9 @@ pub fn score(case: &mut Value, pick: impl Fn(&[i64]) -> [i64; 4]) {
     case["scores"] = json!({"worth": worth, "tone": tone, "ok": ok == 1, "long": long == 1});
 }
 
-/// An experiment that is collected and judged on both splits.
-pub fn judged(tips: Tips) -> Scratch {
-    let scratch = scratch(tips);
-    collect(&scratch, "");
-    collect(&scratch, "--split confirmation --prompts p1,p2");
-    judge(&scratch);
-    scratch
+/// Collects the experiment and judges it on both splits.
+pub fn fill(scratch: &Scratch) {
+    collect(scratch, "");
+    collect(scratch, "--split confirmation --prompts p1,p2");
+    judge(scratch);
 }

@@ -68,8 +68,13 @@ pub fn open_store(path: &Path) -> Arc<dyn Tracking> {
 
 /// A person of this name at the queue of the experiment `e`.
 pub fn sit(name: &str) -> SitOptions {
+    sit_at("e", name)
+}
+
+/// A person of this name at the queue of an experiment.
+pub fn sit_at(experiment: &str, name: &str) -> SitOptions {
     SitOptions {
-        experiment: "e".to_owned(),
+        experiment: experiment.to_owned(),
         judge: Judge {
             kind: "human".to_owned(),
             name: name.to_owned(),

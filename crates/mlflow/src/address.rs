@@ -89,17 +89,16 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let pair = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let pair = tail
+            .get(..2)
+            .and_then(|pair| std::str::from_utf8(pair).ok());
         let escaped = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        match (first, escaped) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
+        if let (b'%', Some(byte)) = (first, escaped) {
+            bytes.push(byte);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -126,14 +125,21 @@ mod tests {
     fn addresses_are_taken_apart() {
         let address = Address::parse("HTTP://us%40er:p:w@MLflow.Test:5000/Base/").unwrap();
         assert_eq!(address.base, "http://mlflow.test:5000/Base");
-        assert_eq!((address.host.as_str(), address.port), ("mlflow.test:5000", 5000));
+        assert_eq!(
+            (address.host.as_str(), address.port),
+            ("mlflow.test:5000", 5000)
+        );
         let expected = STANDARD.encode("us@er:p:w");
         assert_eq!(
             address.authorization(&Config::new("")),
             Some(format!("Basic {expected}"))
         );
         assert!(!address.is_this_machine());
-        assert!(Address::parse("http://127.0.0.1:1").unwrap().is_this_machine());
+        assert!(
+            Address::parse("http://127.0.0.1:1")
+                .unwrap()
+                .is_this_machine()
+        );
         for bad in ["http://", "mlflow", "http://h/?x=1"] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
@@ -144,7 +150,10 @@ mod tests {
         let uri = "http://ada:s3cret@[bad host/x";
         let error = Address::parse(uri).map(|_| ()).unwrap_err().to_string();
         let config = format!("{:?}", Config::new("http://ada:s3cret@h"));
-        assert!(!error.contains("s3cret") && !config.contains("s3cret"), "{error} {config}");
+        assert!(
+            !error.contains("s3cret") && !config.contains("s3cret"),
+            "{error} {config}"
+        );
     }
 
     #[test]

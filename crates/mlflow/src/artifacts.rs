@@ -16,7 +16,7 @@ use assize_store::{Result, StoreError};
 
 use crate::address::encoded;
 use crate::rest::Rest;
-use crate::wire::{FilesAnswer, Tracked};
+use crate::wire::{FileShape, FilesAnswer, Tracked};
 
 /// Characters of a tag at most, on any server.
 const PART: usize = 4_900;
@@ -76,7 +76,11 @@ impl Artifacts {
         }
         if content.is_empty() {
             // Nothing can be told from nothing.
-            return Ok(if is_proxied(run) { Way::Proxy } else { Way::Tags });
+            return Ok(if is_proxied(run) {
+                Way::Proxy
+            } else {
+                Way::Tags
+            });
         }
         let put_path = if is_proxied(run) {
             (Way::Proxy, "PUT", proxy_path(run, path))
@@ -85,7 +89,8 @@ impl Artifacts {
         };
         let (way, method, put_path) = put_path;
         let took = rest.probe(method, &put_path, Some(content))?.is_some();
-        let works = took && rest.probe("GET", &read_path(run, path), None)?.as_deref() == Some(content);
+        let works =
+            took && rest.probe("GET", &read_path(run, path), None)?.as_deref() == Some(content);
         let way = if works { way } else { Way::Tags };
         ways.insert(run.experiment_id.clone(), way);
         Ok(way)
@@ -97,9 +102,15 @@ impl Artifacts {
         if let Some(found) = read_tags(run, path)? {
             return Ok(Some(found));
         }
-        match rest.bytes_get(&read_path(run, path))? {
+        let place = read_path(run, path);
+        if !is_proxied(run) && tag_paths(run).next().is_some() {
+            // The server keeps files of this run as tags because it has no better place, so
+            // that it fails to look there says nothing new.
+            return rest.probe("GET", &place, None);
+        }
+        match rest.bytes_get(&place)? {
             Ok(content) => Ok(Some(content)),
-            Err(refusal) if refusal.status < 500 => Ok(None),
+            Err(refusal) if refusal.is_missing() || refusal.status == 400 => Ok(None),
             Err(refusal) => Err(rest.refused(&format!("{path} of run {}", run.run_id), &refusal)),
         }
     }
@@ -119,16 +130,7 @@ impl Artifacts {
         let mut found: Vec<String> = tag_paths(run).map(str::to_owned).collect();
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
-            let path = format!(
-                "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
-                run.run_id,
-                encoded(&folder)
-            );
-            // A server that cannot list them has none that could be read.
-            let Ok(listed) = rest.get::<FilesAnswer>(&path)? else {
-                break;
-            };
-            for file in listed.files {
+            for file in listed(rest, run, &folder)? {
                 if file.is_dir {
                     folders.push(file.path);
                 } else {
@@ -140,6 +142,18 @@ impl Artifacts {
         found.dedup();
         Ok(found)
     }
+}
+
+/// What is in a folder of a run's files. A server that cannot look has none to show.
+pub(crate) fn listed(rest: &Rest, run: &Tracked, folder: &str) -> Result<Vec<FileShape>> {
+    let path = format!(
+        "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
+        run.run_id,
+        encoded(folder)
+    );
+    let answer = rest.probe("GET", &path, None)?;
+    let parsed = answer.and_then(|bytes| serde_json::from_slice::<FilesAnswer>(&bytes).ok());
+    Ok(parsed.map(|it| it.files).unwrap_or_default())
 }
 
 pub(crate) fn corrupt(run: &Tracked, what: &str, reason: &dyn ToString) -> StoreError {
@@ -224,9 +238,11 @@ fn read_tags(run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
     for number in 1..=count {
         let number: usize = number;
         let part = run.tag(&format!("{name}/{number}"));
-        text.push_str(part.ok_or_else(|| {
-            corrupt(run, path, &format!("part {number} of {count} is missing"))
-        })?);
+        text.push_str(
+            part.ok_or_else(|| {
+                corrupt(run, path, &format!("part {number} of {count} is missing"))
+            })?,
+        );
     }
     if sha256_hex(text.as_bytes()) != hash {
         let reason = "its parts do not have the hash that was kept with them";
@@ -280,7 +296,10 @@ mod tests {
             run.tags = kept.into_inner();
             assert_eq!(run.tags.len(), tags);
             assert!(run.tags.values().all(|value| value.chars().count() <= PART));
-            assert_eq!(read_tags(&run, "a/b.json").unwrap().unwrap(), text.as_bytes());
+            assert_eq!(
+                read_tags(&run, "a/b.json").unwrap().unwrap(),
+                text.as_bytes()
+            );
             assert_eq!(tag_paths(&run).collect::<Vec<_>>(), ["a/b.json"]);
             assert!(read_tags(&run, "other").unwrap().is_none());
             if run.tags.remove("artifact:a/b.json/1").is_some() {
@@ -293,7 +312,10 @@ mod tests {
     #[test]
     fn the_proxy_s_paths_follow_the_artifact_uri() {
         let end = "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/x%20y.json";
-        for uri in ["mlflow-artifacts:/1/r/artifacts", "mlflow-artifacts://h:1/1/r/artifacts/"] {
+        for uri in [
+            "mlflow-artifacts:/1/r/artifacts",
+            "mlflow-artifacts://h:1/1/r/artifacts/",
+        ] {
             assert_eq!(read_path(&run(uri), "x y.json"), end);
         }
         assert!(read_path(&run("file:///x"), "p").starts_with("/get-artifact?"));

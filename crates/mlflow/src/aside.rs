@@ -99,7 +99,7 @@ impl MlflowStore {
     }
 
     /// Keeps the list, derives the run's metrics and tags anew, and writes `entries` with them.
-    fn aside_write(
+    pub(crate) fn aside_write(
         &self,
         run: &Tracked,
         aside: &[String],

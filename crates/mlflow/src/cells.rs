@@ -90,7 +90,7 @@ impl MlflowStore {
         parallel::each(cells, |cell| self.cell_deliver(&id, cell))
     }
 
-    fn cells_read(&self, experiment_id: &str) -> Result<()> {
+    pub(crate) fn cells_read(&self, experiment_id: &str) -> Result<()> {
         let is_fresh = lock(&self.cells)
             .get(experiment_id)
             .is_some_and(|index| index.read_at.elapsed() < FRESH);
@@ -119,7 +119,30 @@ impl MlflowStore {
     }
 
     fn cell_known(&self, experiment_id: &str, key: &str) -> Option<Known> {
-        lock(&self.cells).get(experiment_id)?.known.get(key).cloned()
+        lock(&self.cells)
+            .get(experiment_id)?
+            .known
+            .get(key)
+            .cloned()
+    }
+
+    /// The run of a cell, where it was delivered.
+    pub(crate) fn cell_run_id(&self, experiment_id: &str, key: &str) -> Option<String> {
+        let known = self.cell_known(experiment_id, key)?;
+        (known.state != State::CutOff).then_some(known.run_id)
+    }
+
+    /// Delivers the record of a run that is not of a cell, and that a tag tells from others.
+    pub(crate) fn record_deliver(
+        &self,
+        experiment_id: &str,
+        record: &CellRecord,
+        known_by: (&str, &str),
+    ) -> Result<String> {
+        let run = self.run_make(experiment_id, record, known_by)?;
+        self.run_fill(&run, record)?;
+        self.run_update(&run.run_id, record.status, record.end_time_ms)?;
+        Ok(run.run_id)
     }
 
     fn cell_remember(&self, experiment_id: &str, key: &str, run_id: &str, state: State) {
@@ -129,8 +152,9 @@ impl MlflowStore {
         }
     }
 
-    fn cell_deliver(&self, experiment_id: &str, cell: &CellRecord) -> Result<Recorded> {
+    pub(crate) fn cell_deliver(&self, experiment_id: &str, cell: &CellRecord) -> Result<Recorded> {
         let known = self.cell_known(experiment_id, &cell.cell_key);
+        let known_by = (tag::CELL_KEY, cell.cell_key.as_str());
         let (run, failed) = match known {
             Some(known) if known.state == State::Finished => {
                 return Ok(Recorded {
@@ -141,18 +165,21 @@ impl MlflowStore {
             Some(known) if known.state == State::CutOff => {
                 match self.cut_off(&known.run_id, cell)? {
                     Some(run) => (run, None),
-                    None => (self.run_make(experiment_id, cell)?, None),
+                    None => (self.run_make(experiment_id, cell, known_by)?, None),
                 }
             }
-            Some(known) => (self.run_make(experiment_id, cell)?, Some(known.run_id)),
-            None => (self.run_make(experiment_id, cell)?, None),
+            Some(known) => (
+                self.run_make(experiment_id, cell, known_by)?,
+                Some(known.run_id),
+            ),
+            None => (self.run_make(experiment_id, cell, known_by)?, None),
         };
         self.cell_remember(experiment_id, &cell.cell_key, &run.run_id, State::CutOff);
         self.run_fill(&run, cell)?;
         if let Some(failed) = failed {
             self.run_remove(&failed)?;
         }
-        self.run_finish(&run.run_id, cell)?;
+        self.run_update(&run.run_id, cell.status, cell.end_time_ms)?;
         let first = self.cell_settle(experiment_id, run, cell)?;
         let state = State::of(cell.status);
         self.cell_remember(experiment_id, &cell.cell_key, &first.run_id, state);
@@ -173,7 +200,12 @@ impl MlflowStore {
         Ok(None)
     }
 
-    fn run_make(&self, experiment_id: &str, cell: &CellRecord) -> Result<Tracked> {
+    fn run_make(
+        &self,
+        experiment_id: &str,
+        cell: &CellRecord,
+        known_by: (&str, &str),
+    ) -> Result<Tracked> {
         let mut tags = tags_of(cell);
         // What does not fit is written with the rest.
         More::split(&mut Vec::new(), &mut tags);
@@ -183,8 +215,7 @@ impl MlflowStore {
             "start_time": cell.start_time_ms,
             "tags": pairs(&tags),
         });
-        let key = (tag::CELL_KEY, cell.cell_key.as_str());
-        self.run_create(experiment_id, &body, key)
+        self.run_create(experiment_id, &body, known_by)
     }
 
     /// Makes a run that is known by a tag. Where nobody knows whether the request arrived, it
@@ -257,21 +288,47 @@ impl MlflowStore {
         self.log(&run.run_id, &pairs(&params), &pairs(&late_tags), &metrics)
     }
 
-    fn run_finish(&self, run_id: &str, cell: &CellRecord) -> Result<()> {
-        self.run_update(run_id, cell.status, cell.end_time_ms)
-    }
-
     pub(crate) fn run_update(&self, run_id: &str, status: RunStatus, end_ms: i64) -> Result<()> {
         let body = json!({"run_id": run_id, "status": status.as_str(), "end_time": end_ms});
         let updated = self
             .rest
             .post::<Value>("/api/2.0/mlflow/runs/update", &body)?;
-        let refused = |refusal| self.rest.refused(&format!("to finish run {run_id}"), &refusal);
+        let refused = |refusal| {
+            self.rest
+                .refused(&format!("to finish run {run_id}"), &refusal)
+        };
         updated.map(|_| ()).map_err(refused)
     }
 
+    /// Removes the runs of cells that have a finished one before them.
+    pub(crate) fn cells_tidy(&self, experiment: &str) -> Result<u64> {
+        let id = self.experiment_need(experiment)?;
+        let mut first: HashMap<String, String> = HashMap::new();
+        let mut others: Vec<(String, String)> = Vec::new();
+        let filter = format!("tags.{} != ''", tag::CELL_KEY);
+        self.scan(&id, &filter, 0, &mut |runs| {
+            for run in runs {
+                let key = run.tag(tag::CELL_KEY).unwrap_or_default().to_owned();
+                if run.status == RunStatus::Finished && !first.contains_key(&key) {
+                    first.insert(key, run.run_id);
+                } else {
+                    others.push((key, run.run_id));
+                }
+            }
+            Ok(true)
+        })?;
+        others.retain(|(key, _)| first.contains_key(key));
+        parallel::each(&others, |(_, run_id)| self.run_remove(run_id))?;
+        Ok(others.len() as u64)
+    }
+
     /// Takes our run away again where the cell has a finished one that comes before it.
-    fn cell_settle(&self, experiment_id: &str, run: Tracked, cell: &CellRecord) -> Result<Recorded> {
+    fn cell_settle(
+        &self,
+        experiment_id: &str,
+        run: Tracked,
+        cell: &CellRecord,
+    ) -> Result<Recorded> {
         let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
         let finished = |it: &&Tracked| it.status == RunStatus::Finished;
         let first = all.iter().find(finished);
@@ -299,8 +356,9 @@ fn owned<T: AsRef<str>>(entries: &[(T, T)]) -> Pairs {
 }
 
 fn tags_of(cell: &CellRecord) -> Pairs {
-    let key = (tag::CELL_KEY.to_owned(), cell.cell_key.clone());
-    let mut tags = vec![key];
-    tags.extend(owned(&cell.tags));
+    let mut tags = owned(&cell.tags);
+    if !cell.cell_key.is_empty() {
+        tags.insert(0, (tag::CELL_KEY.to_owned(), cell.cell_key.clone()));
+    }
     tags
 }

@@ -240,7 +240,9 @@ impl Whole<'_> {
             store.param_claim(&run.run_id, &mark, "done")?;
         }
         let marks = Marks::new(store);
-        parallel::each(&self.judged, |judged| store.derive(judged, self.rubric, &marks))?;
+        parallel::each(&self.judged, |judged| {
+            store.derive(judged, self.rubric, &marks)
+        })?;
         lock(&store.waiting).clear();
         Ok(count(&self.judged))
     }
@@ -248,7 +250,9 @@ impl Whole<'_> {
 
 fn verdict_params(run: &Tracked) -> Vec<String> {
     let keys = run.params.keys();
-    keys.filter(|key| key.starts_with("verdict.")).cloned().collect()
+    keys.filter(|key| key.starts_with("verdict."))
+        .cloned()
+        .collect()
 }
 
 fn count(judged: &[Judged]) -> Committed {
@@ -265,8 +269,9 @@ pub(crate) fn put_summary(entries: &mut Entries, run: &Tracked, summary: &Summar
     let tags = tags.filter(|(key, value)| run.tag(key) != Some(value.as_str()));
     entries.tags.extend(tags.cloned());
     let is_there = |key: &str, value: f64| {
-        run.metric(key)
-            .is_some_and(|there| there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan())
+        run.metric(key).is_some_and(|there| {
+            there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan()
+        })
     };
     let metrics = summary.metrics.iter();
     let metrics = metrics.filter(|(key, value)| !is_there(key, *value));

@@ -20,8 +20,8 @@ impl MlflowStore {
         if found.lifecycle_stage == "deleted" {
             return Ok(None);
         }
-        self.experiment_remember(name, &found.experiment_id);
-        Ok(Some(found.experiment_id))
+        self.experiment_remember(name, &found.id);
+        Ok(Some(found.id))
     }
 
     /// The id of an experiment that must exist.
@@ -61,7 +61,9 @@ impl MlflowStore {
                     ))
                 })
             }
-            Err(refusal) => Err(self.rest.refused(&format!("the experiment '{name}'"), &refusal)),
+            Err(refusal) => Err(self
+                .rest
+                .refused(&format!("the experiment '{name}'"), &refusal)),
         }
     }
 
@@ -74,7 +76,10 @@ impl MlflowStore {
         if let Some(name) = known {
             return Ok(name);
         }
-        let path = format!("/api/2.0/mlflow/experiments/get?experiment_id={}", encoded(id));
+        let path = format!(
+            "/api/2.0/mlflow/experiments/get?experiment_id={}",
+            encoded(id)
+        );
         let found = self.rest.get::<ExperimentAnswer>(&path)?;
         let found = found.map_err(|refusal| self.rest.refused("an experiment", &refusal))?;
         self.experiment_remember(&found.experiment.name, id);
@@ -93,7 +98,8 @@ impl MlflowStore {
             let page = self
                 .rest
                 .post::<ExperimentsAnswer>("/api/2.0/mlflow/experiments/search", &body)?;
-            let page = page.map_err(|refusal| self.rest.refused("a list of experiments", &refusal))?;
+            let page =
+                page.map_err(|refusal| self.rest.refused("a list of experiments", &refusal))?;
             all.extend(page.experiments);
             token = page.next_page_token.filter(|token| !token.is_empty());
             if token.is_none() {
@@ -114,13 +120,13 @@ impl MlflowStore {
     fn experiment_sum_up(&self, experiment: &Experiment) -> Result<ExperimentSummary> {
         let mut summary = ExperimentSummary {
             name: experiment.name.clone(),
-            experiment_id: experiment.experiment_id.clone(),
+            experiment_id: experiment.id.clone(),
             runs: 0,
             pending: 0,
             judged: 0,
             last_updated: experiment.last_update_time.unwrap_or(0),
         };
-        self.cells_each(&experiment.experiment_id, &mut |runs| {
+        self.cells_each(&experiment.id, &mut |runs| {
             for run in &runs {
                 let Some(pending) = run.tag(tag::JUDGE_PENDING) else {
                     continue;
@@ -149,7 +155,9 @@ impl MlflowStore {
             Err(refusal) if refusal.status == 404 => Err(self.rest.unusable(
                 "this does not answer like an MLflow server: is the path prefix right?".to_owned(),
             )),
-            Err(refusal) => Err(self.rest.refused(&format!("the experiment '{name}'"), &refusal)),
+            Err(refusal) => Err(self
+                .rest
+                .refused(&format!("the experiment '{name}'"), &refusal)),
         }
     }
 

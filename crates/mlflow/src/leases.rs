@@ -57,7 +57,14 @@ fn leases(run: &Tracked, tier: Tier) -> Vec<Lease> {
         };
         if latest.get(&slot).is_none_or(|it| it.epoch < epoch) {
             let sitting = sitting.clone();
-            latest.insert(slot, Lease { slot, epoch, sitting });
+            latest.insert(
+                slot,
+                Lease {
+                    slot,
+                    epoch,
+                    sitting,
+                },
+            );
         }
     }
     latest.into_values().collect()
@@ -284,7 +291,9 @@ impl Asking<'_> {
                 continue;
             }
             if self.claim(&found)? {
-                leased.runs.extend(found.into_iter().map(|(_, pending)| pending));
+                leased
+                    .runs
+                    .extend(found.into_iter().map(|(_, pending)| pending));
             }
             cases = leased.runs.iter().map(open_cases).sum();
         }
@@ -426,7 +435,10 @@ mod tests {
         }))
         .unwrap();
         let found = leases(&run, Tier::Expert);
-        let shown: Vec<_> = found.iter().map(|it| (it.slot, it.epoch, it.sitting.as_str())).collect();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|it| (it.slot, it.epoch, it.sitting.as_str()))
+            .collect();
         assert_eq!(shown, [(1, 10, "new"), (2, 1, NOBODY)]);
         assert!(holds(&run, Tier::Expert, "new") && !holds(&run, Tier::Expert, "old"));
     }

@@ -29,8 +29,8 @@ use assize_store::queue::{
     Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,
 };
 use assize_store::{
-    BoardRun, Committed, ExperimentSummary, Give, JudgingCounts, KnownCell, PendingQuery,
-    PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts, KnownCell,
+    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
 };
 
 mod address;
@@ -40,6 +40,7 @@ mod board;
 mod cells;
 mod commit;
 mod experiments;
+mod import;
 mod leases;
 mod limits;
 mod parallel;
@@ -90,10 +91,7 @@ impl fmt::Debug for MlflowStore {
 impl MlflowStore {
     /// A store on this server, which is not asked for anything yet. `now_ms` is the wall
     /// clock in Unix milliseconds.
-    pub fn open(
-        config: &Config,
-        now_ms: impl Fn() -> i64 + Send + Sync + 'static,
-    ) -> Result<Self> {
+    pub fn open(config: &Config, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Result<Self> {
         Ok(Self {
             rest: rest::Rest::new(config)?,
             artifacts: artifacts::Artifacts::default(),
@@ -136,6 +134,14 @@ impl Tracking for MlflowStore {
 
     fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>> {
         self.cells_deliver(experiment, cells)
+    }
+
+    fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
+        self.import(experiment, runs)
+    }
+
+    fn runs_tidy(&self, experiment: &str) -> Result<u64> {
+        self.cells_tidy(experiment)
     }
 
     fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {

@@ -83,7 +83,12 @@ mod tests {
     fn what_does_not_fit_is_taken_out_and_put_back() {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let long = "\u{e9}".repeat(PARAM + 1);
-        let original = vec![pair("ok", "1"), pair("long", &long), pair("a$b", "2"), pair("a//b", "")];
+        let original = vec![
+            pair("ok", "1"),
+            pair("long", &long),
+            pair("a$b", "2"),
+            pair("a//b", ""),
+        ];
         let (mut params, mut tags) = (original.clone(), vec![pair("ok", &long)]);
         let more = More::split(&mut params, &mut tags);
         assert_eq!(params, [pair("ok", "1"), pair("long", STAND_IN)]);

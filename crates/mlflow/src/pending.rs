@@ -50,7 +50,10 @@ impl MlflowStore {
         let marks = Marks::new(self);
         let on_desk = |run: &Tracked| {
             let kind = run.tag(tag::JUDGE_KIND).unwrap_or_default();
-            query.judge_kind.as_ref().is_none_or(|wanted| wanted == kind)
+            query
+                .judge_kind
+                .as_ref()
+                .is_none_or(|wanted| wanted == kind)
         };
         self.cells_each(&id, &mut |mut runs| {
             runs.retain(|run| waits(run, query.tier) && on_desk(run));
@@ -113,7 +116,10 @@ impl MlflowStore {
         let mut counts = JudgingCounts::default();
         let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
         self.cells_each(&id, &mut |runs| {
-            for run in runs.iter().filter(|run| run.tag(tag::JUDGE_PENDING).is_some()) {
+            for run in runs
+                .iter()
+                .filter(|run| run.tag(tag::JUDGE_PENDING).is_some())
+            {
                 match run.status {
                     RunStatus::Failed => counts.failed += 1,
                     RunStatus::Finished => {
@@ -146,13 +152,13 @@ impl MlflowStore {
         let id = self.experiment_need(experiment)?;
         let mut uses: Vec<RubricUse> = Vec::new();
         self.cells_each(&id, &mut |runs| {
-            let finished = runs
-                .iter()
-                .filter(|it| it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some());
+            let finished = runs.iter().filter(|it| {
+                it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some()
+            });
             for run in finished {
                 let rubric = rubric_of(run);
                 let known = uses.iter().position(|it| it.rubric == rubric);
-                let mut used = known.map_or_else(
+                let mut newest = known.map_or_else(
                     || RubricUse {
                         rubric,
                         run_id: String::new(),
@@ -162,11 +168,11 @@ impl MlflowStore {
                     },
                     |place| uses.remove(place),
                 );
-                used.run_id.clone_from(&run.run_id);
-                used.runs += 1;
-                used.expert_pending += u64::from(waits(run, Tier::Expert));
-                used.auto_pending += u64::from(waits(run, Tier::Auto));
-                uses.push(used);
+                newest.run_id.clone_from(&run.run_id);
+                newest.runs += 1;
+                newest.expert_pending += u64::from(waits(run, Tier::Expert));
+                newest.auto_pending += u64::from(waits(run, Tier::Auto));
+                uses.push(newest);
             }
             Ok(true)
         })?;

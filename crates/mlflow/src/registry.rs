@@ -101,12 +101,15 @@ impl MlflowStore {
         let run = self.history_make(task)?;
         let last = entries(&run).pop();
         if last.unwrap_or(0) + 1 != promotion.number {
-            let latest = last.map(|number| self.entry_read(&run, number)).transpose()?;
+            let latest = last
+                .map(|number| self.entry_read(&run, number))
+                .transpose()?;
             return Err(superseded(promotion, latest.as_ref()));
         }
         let version = self.version_make(promotion)?;
-        let text = serde_json::to_string(promotion)
-            .map_err(|error| StoreError::Conflict(format!("the promotion cannot be kept: {error}")))?;
+        let text = serde_json::to_string(promotion).map_err(|error| {
+            StoreError::Conflict(format!("the promotion cannot be kept: {error}"))
+        })?;
         let hash = sha256_hex(text.as_bytes());
         self.file_put(&run, &record_path(&hash), text.as_bytes())?;
         let number = version.number();
@@ -141,11 +144,17 @@ impl MlflowStore {
         let Some(prompt) = self.prompt(task)? else {
             return Ok(None);
         };
-        prompt.history().map(|run_id| self.run_load(run_id)).transpose()
+        prompt
+            .history()
+            .map(|run_id| self.run_load(run_id))
+            .transpose()
     }
 
     fn prompt(&self, task: &str) -> Result<Option<Prompt>> {
-        let path = format!("/api/2.0/mlflow/registered-models/get?name={}", encoded(task));
+        let path = format!(
+            "/api/2.0/mlflow/registered-models/get?name={}",
+            encoded(task)
+        );
         match self.rest.get::<PromptAnswer>(&path)? {
             Ok(found) => Ok(Some(found.registered_model)),
             Err(refusal) if refusal.is_missing() => Ok(None),
@@ -237,7 +246,8 @@ impl MlflowStore {
             encoded(&filter)
         );
         let found = self.rest.get::<VersionsAnswer>(&path)?;
-        let found = found.map_err(|refusal| self.rest.refused("a search for versions", &refusal))?;
+        let found =
+            found.map_err(|refusal| self.rest.refused("a search for versions", &refusal))?;
         let mut same = found.model_versions;
         same.retain(|it| it.tag(SHA256) == Some(sha256));
         Ok(same.into_iter().min_by_key(Version::number))
@@ -247,9 +257,8 @@ impl MlflowStore {
     fn version_describe(&self, promotion: &Promotion, version: &Version) -> Result<()> {
         let (task, number) = (&promotion.task, version.number().to_string());
         let wanted = version_tags(promotion);
-        let is_stale = |key: &str| {
-            key.starts_with("assize.") && !wanted.iter().any(|(known, _)| known == key)
-        };
+        let is_stale =
+            |key: &str| key.starts_with("assize.") && !wanted.iter().any(|(known, _)| known == key);
         for tag in version.tags.iter().filter(|tag| is_stale(&tag.key)) {
             let body = json!({"name": task, "version": number, "key": tag.key});
             self.registry::<Nothing>("DELETE", "model-versions/delete-tag", &body)?;

@@ -316,7 +316,9 @@ impl Rest {
             });
         }
         let doubled = self.backoff.saturating_mul(2_u32.saturating_pow(tried));
-        let wait = doubled.min(self.max_wait).mul_f64(0.5 + 0.5 * self.random());
+        let wait = doubled
+            .min(self.max_wait)
+            .mul_f64(0.5 + 0.5 * self.random());
         std::thread::sleep(asked.max(wait));
         Ok(())
     }
@@ -411,9 +413,11 @@ impl Rest {
                 self.address.port
             ),
             403 => format!("you may not do this here: {}", refusal.message),
-            300..=399 => "the server sends us elsewhere: use the address that it redirects to, with \
+            300..=399 => {
+                "the server sends us elsewhere: use the address that it redirects to, with \
                          its scheme and path"
-                .to_owned(),
+                    .to_owned()
+            }
             _ => return None,
         };
         Some(self.unusable(reason))

@@ -58,7 +58,7 @@ impl MlflowStore {
             return Err(no_run(wanted, ": see `assize runs list`"));
         }
         let all = self.experiments_all()?;
-        let ids: Vec<String> = all.into_iter().map(|it| it.experiment_id).collect();
+        let ids: Vec<String> = all.into_iter().map(|it| it.id).collect();
         let filter = format!("attributes.run_id LIKE '{}%'", wanted.to_lowercase());
         let page = self.search(&ids, &filter, 3, None)?;
         match &page.runs[..] {
@@ -248,7 +248,9 @@ impl MlflowStore {
         match gone {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.is_missing() => Ok(()),
-            Err(refusal) => Err(self.rest.refused(&format!("to delete run {run_id}"), &refusal)),
+            Err(refusal) => Err(self
+                .rest
+                .refused(&format!("to delete run {run_id}"), &refusal)),
         }
     }
 
@@ -267,8 +269,8 @@ impl MlflowStore {
         kept.params.extend(more.params);
         kept.tags.extend(more.tags);
         if kept != before {
-            let text = serde_json::to_string(&kept)
-                .map_err(|error| corrupt(run, limits::FILE, &error))?;
+            let text =
+                serde_json::to_string(&kept).map_err(|error| corrupt(run, limits::FILE, &error))?;
             self.file_put(run, limits::FILE, text.as_bytes())?;
             let hash = assize_domain::hash::sha256_hex(text.as_bytes());
             entries.tags.push((limits::TAG.to_owned(), hash));
@@ -285,7 +287,12 @@ impl MlflowStore {
                        "timestamp": now_ms.max(before)})
             })
             .collect();
-        self.log(&run.run_id, &pairs(&entries.params), &pairs(&entries.tags), &metrics)
+        self.log(
+            &run.run_id,
+            &pairs(&entries.params),
+            &pairs(&entries.tags),
+            &metrics,
+        )
     }
 
     /// Logs in as few requests as a server allows.
@@ -302,7 +309,11 @@ impl MlflowStore {
             .max()
             .unwrap_or(0);
         let part = |list: &[Value], number: usize| -> Vec<Value> {
-            list.iter().skip(number * BATCH).take(BATCH).cloned().collect()
+            list.iter()
+                .skip(number * BATCH)
+                .take(BATCH)
+                .cloned()
+                .collect()
         };
         for number in 0..requests {
             let body = json!({
@@ -314,7 +325,10 @@ impl MlflowStore {
             let logged = self
                 .rest
                 .post::<Nothing>("/api/2.0/mlflow/runs/log-batch", &body)?;
-            logged.map_err(|refusal| self.rest.refused(&format!("what to log for run {run_id}"), &refusal))?;
+            logged.map_err(|refusal| {
+                self.rest
+                    .refused(&format!("what to log for run {run_id}"), &refusal)
+            })?;
         }
         Ok(())
     }
@@ -331,10 +345,14 @@ impl MlflowStore {
                 let run = self.run_load(run_id)?;
                 match run.param(key) {
                     Some(there) => Ok(there == value),
-                    None => Err(self.rest.refused(&format!("{key} of run {run_id}"), &refusal)),
+                    None => Err(self
+                        .rest
+                        .refused(&format!("{key} of run {run_id}"), &refusal)),
                 }
             }
-            Err(refusal) => Err(self.rest.refused(&format!("{key} of run {run_id}"), &refusal)),
+            Err(refusal) => Err(self
+                .rest
+                .refused(&format!("{key} of run {run_id}"), &refusal)),
         }
     }
 
@@ -370,9 +388,9 @@ impl MlflowStore {
     }
 
     fn more_read(&self, run: &Tracked) -> Result<More> {
-        let text = self.file_text(run, limits::FILE)?.ok_or_else(|| {
-            corrupt(run, limits::FILE, &"the file is gone")
-        })?;
+        let text = self
+            .file_text(run, limits::FILE)?
+            .ok_or_else(|| corrupt(run, limits::FILE, &"the file is gone"))?;
         serde_json::from_str(&text).map_err(|error| corrupt(run, limits::FILE, &error))
     }
 
@@ -403,7 +421,9 @@ pub(crate) fn pairs(pairs: &[(String, String)]) -> Vec<Value> {
         first.entry(key).or_insert(value);
     }
     let pairs = first.into_iter();
-    pairs.map(|(key, value)| json!({"key": key, "value": value})).collect()
+    pairs
+        .map(|(key, value)| json!({"key": key, "value": value}))
+        .collect()
 }
 
 /// A text as a filter quotes it; `None` where no quotes would do.
@@ -421,7 +441,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
 }
 
 fn is_same(there: Option<f64>, value: f64) -> bool {
-    there.is_some_and(|there| there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan())
+    there
+        .is_some_and(|there| there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan())
 }
 
 fn is_asked_for(run: &Tracked, query: &RunQuery) -> bool {

@@ -71,7 +71,8 @@ impl MlflowStore {
             )));
         }
         let experiment_id = self.experiment_make(SITTINGS)?;
-        let text = serde_json::to_string(sitting).map_err(|error| cannot_keep(&sitting.id, &error))?;
+        let text =
+            serde_json::to_string(sitting).map_err(|error| cannot_keep(&sitting.id, &error))?;
         let tags = [
             (key::SITTING, sitting.id.as_str()),
             (key::EXPERIMENT, &sitting.experiment),
@@ -79,7 +80,9 @@ impl MlflowStore {
             (key::OPENED_AT, &sitting.opened_at),
             (key::STATE, SittingState::Open.as_str()),
         ];
-        let tags: Vec<_> = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let tags: Vec<_> = tags
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
         let now_ms = self.now_ms();
         let body = json!({
             "experiment_id": experiment_id,
@@ -98,9 +101,13 @@ impl MlflowStore {
             return Ok(None);
         };
         let runs = self.runs_tagged(&experiment_id, key::SITTING, id)?;
-        let mut kept = runs.into_iter().filter(|it| it.status == RunStatus::Finished);
+        let mut kept = runs
+            .into_iter()
+            .filter(|it| it.status == RunStatus::Finished);
         // The tags that did not fit come with a second look.
-        kept.next().map(|run| self.run_load(&run.run_id)).transpose()
+        kept.next()
+            .map(|run| self.run_load(&run.run_id))
+            .transpose()
     }
 
     /// The run of a sitting that must exist.

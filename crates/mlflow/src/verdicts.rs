@@ -19,8 +19,8 @@ use assize_domain::verdict::VerdictFile;
 use assize_store::Result;
 use serde::Deserialize;
 
-use crate::artifacts::{corrupt, tag_paths};
-use crate::wire::{FilesAnswer, Tracked};
+use crate::artifacts::{corrupt, listed, tag_paths};
+use crate::wire::Tracked;
 use crate::{MlflowStore, lock};
 
 const PARAM: &str = "verdict.";
@@ -145,7 +145,11 @@ impl MlflowStore {
                 .ok_or_else(|| corrupt(run, &file.path, &"the file is gone"))?;
             let hash = sha256_hex(text.as_bytes());
             if file.sha256.as_ref().is_some_and(|sha256| *sha256 != hash) {
-                return Err(corrupt(run, &file.path, &"it was changed since it was written"));
+                return Err(corrupt(
+                    run,
+                    &file.path,
+                    &"it was changed since it was written",
+                ));
             }
             texts.push((file.path, text));
         }
@@ -173,15 +177,9 @@ impl MlflowStore {
             .filter(|path| path.starts_with(folder))
             .map(str::to_owned)
             .collect();
-        let list = format!(
-            "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
-            run.run_id,
-            folder.trim_end_matches('/')
-        );
-        if let Ok(listed) = self.rest.get::<FilesAnswer>(&list)? {
-            let files = listed.files.into_iter().filter(|file| !file.is_dir);
-            paths.extend(files.map(|file| file.path));
-        }
+        let files = listed(&self.rest, run, folder.trim_end_matches('/'))?;
+        let files = files.into_iter().filter(|file| !file.is_dir);
+        paths.extend(files.map(|file| file.path));
         Ok(paths)
     }
 
@@ -230,7 +228,9 @@ pub(crate) fn set_aside(run: &Tracked) -> Vec<String> {
 /// The files that are not set aside.
 pub(crate) fn counting(files: Vec<(String, VerdictFile)>, aside: &[String]) -> Vec<VerdictFile> {
     let files = files.into_iter().map(|(_, file)| file);
-    files.filter(|file| !aside.contains(&file.sitting)).collect()
+    files
+        .filter(|file| !aside.contains(&file.sitting))
+        .collect()
 }
 
 #[cfg(test)]

@@ -180,7 +180,8 @@ pub(crate) struct RunsAnswer {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Experiment {
-    pub experiment_id: String,
+    #[serde(rename = "experiment_id")]
+    pub id: String,
     pub name: String,
     #[serde(default)]
     pub lifecycle_stage: String,

@@ -3,7 +3,8 @@
 //! Everything above this crate talks to one small interface of domain verbs, [`Tracking`]:
 //! record these cells, visit what is pending, commit this sitting, visit the board. The
 //! embedded SQLite store ([`embedded`]) keeps its promises with transactions and unique
-//! indexes; a remote MLflow server would keep them by its own means. What is local to this
+//! indexes; on a remote MLflow server (`crates/mlflow`) they are kept by other means, and what
+//! both decide alike is in [`rules`]. What is local to this
 //! machine, whatever the tracking URI, is [`state`].
 //!
 //! This is the only crate that knows SQL. It knows nothing of providers, grids or statistics.
@@ -89,7 +90,7 @@ pub struct Run {
     pub params: Vec<(String, String)>,
     pub metrics: Vec<(String, f64)>,
     pub tags: Vec<(String, String)>,
-    /// Paths.
+    /// Paths. A remote store leaves them out of lists, where each would take a request.
     pub artifacts: Vec<String>,
 }
 

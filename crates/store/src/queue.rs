@@ -4,8 +4,8 @@
 //! sitting and lives as long as that does: while the sitting is open and has been heard of
 //! recently. Renewing is therefore one write, whatever is held. Taking over a lease raises
 //! its epoch, so exactly one of two competing judges wins: embedded in one transaction, over
-//! MLflow by a write-once param `lease.<epoch> = sitting` on the run (a second one,
-//! `lease.second.<epoch>`, where two judges are to score every case), where a refusal means lost.
+//! MLflow by a write-once param `lease.<tier>.<slot>.<epoch> = sitting` on the run (slot 2 where
+//! two judges are to score every case), where a refusal means lost.
 
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
