@@ -63,11 +63,7 @@ impl Session {
             output: Output::new(global, &environment),
             environment,
             task_name: global.task.clone(),
-            tracking_uri: if tracking::is_server(&full_uri) {
-                assize_mlflow::shown_uri(&full_uri)
-            } else {
-                full_uri.clone()
-            },
+            tracking_uri: tracking::shown(&full_uri),
             full_uri,
             config: global.config.clone(),
             globals: globals(global),
@@ -214,9 +210,11 @@ pub fn exists(uri: &str) -> bool {
 fn globals(global: &Global) -> Vec<(&'static str, String)> {
     let task = Some(global.task.clone()).filter(|it| it != assize_domain::builtin::DEFAULT);
     let config = global.config.as_ref().map(|it| it.display().to_string());
+    // Lines to type next are shown, so what opens doors stays out of them.
+    let uri = global.tracking_uri.as_deref().map(tracking::shown);
     let given = [
         ("--task", task),
-        ("--tracking-uri", global.tracking_uri.clone()),
+        ("--tracking-uri", uri),
         ("--config", config),
     ];
     let given = given.into_iter();
