@@ -20,6 +20,7 @@ pub mod output;
 pub mod problem;
 pub mod promotion;
 pub mod prompt;
+pub mod role;
 pub mod rubric;
 pub mod run;
 pub mod scenario;

@@ -1,49 +1,90 @@
-//! Who may come in.
+//! Who may come in, and what they may do.
 //!
 //! - **Host.** A page in the user's browser can make a name of its own point to this machine
 //!   (DNS rebinding), but it cannot choose the Host header: only `localhost`, addresses in
 //!   numbers and names that were configured pass.
 //! - **Origin.** A request that a page of another site makes carries that site's origin, and is
-//!   refused.
-//! - **Token.** Everything but `/health` and `/version` needs `Authorization: Bearer TOKEN`,
-//!   unless the server was told to be open on loopback. Tokens are compared in constant time.
+//!   refused. What changes something on the strength of a cookie must carry our own.
+//! - **Token.** Everything but `/health`, `/version`, assets and the sign-in needs
+//!   `Authorization: Bearer TOKEN` or the cookie of a browser that signed in with one, unless
+//!   the server was told to be open on loopback. Only hashes are kept and compared.
+//! - **Right.** Every group of routes names the right that it needs; roles have rights.
+//! - **Blindness.** A judge reads nothing while a sitting of theirs is open.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
-use axum::http::{HeaderValue, StatusCode};
+use assize_domain::hash::sha256;
+use assize_domain::role::Role;
+use assize_store::state::tokens::{Digest, Token};
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
-use subtle::ConstantTimeEq as _;
+use axum::response::{IntoResponse as _, Redirect, Response};
 
-use crate::App;
-use crate::mlflow::ApiError;
+use crate::error::{Answer, ApiError};
+use crate::{App, Config};
 
-/// A shorter token could be guessed.
-pub const SHORTEST_TOKEN: usize = 16;
+pub(crate) mod sign_in;
 
-/// Paths that need no token: they say nothing about what is tracked.
-const OPEN: [&str; 2] = ["/health", "/version"];
+/// The cookie of a browser that signed in.
+const COOKIE_NAME: &str = "assize_session";
 
-/// What a caller has to bring.
-pub struct Access {
-    /// `None` lets everybody in, which is for loopback only.
-    pub token: Option<String>,
-    /// Names under which this server may be addressed, besides `localhost`; lower-case.
-    pub hosts: Vec<String>,
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub role: Role,
+    /// As verdicts and promotions name them.
+    pub name: String,
+    pub token_id: String,
 }
 
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access")
-            .field("token", &self.token.as_ref().map(|_| "…"))
-            .field("hosts", &self.hosts)
-            .finish()
+impl From<Token> for Caller {
+    fn from(token: Token) -> Self {
+        Self {
+            role: token.role,
+            name: token.name,
+            token_id: token.id,
+        }
     }
 }
 
-impl Access {
+/// What a group of routes needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// To look.
+    Read,
+    /// To change or start anything.
+    Write,
+    /// To sit at the judge's desk.
+    Judge,
+    /// MLflow's API: looking or changing, by what the request does.
+    Mlflow,
+}
+
+impl Right {
+    fn of(self, method: &Method, path: &str) -> Self {
+        let reads = method == Method::GET
+            || method == Method::HEAD
+            || path.ends_with("/search")
+            || path.ends_with("/get-latest-versions");
+        match self {
+            Self::Mlflow if reads => Self::Read,
+            Self::Mlflow => Self::Write,
+            other => other,
+        }
+    }
+
+    fn is_had_by(self, role: Role) -> bool {
+        match self {
+            Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
+            Self::Judge => matches!(role, Role::Admin | Role::Judge),
+            Self::Write | Self::Mlflow => role == Role::Admin,
+        }
+    }
+}
+
+impl Config {
     fn knows_host(&self, header: &str) -> bool {
         let host = host_of(header).to_ascii_lowercase();
         host == "localhost"
@@ -52,19 +93,7 @@ impl Access {
                 .strip_prefix('[')
                 .and_then(|it| it.strip_suffix(']'))
                 .is_some_and(|it| it.parse::<Ipv6Addr>().is_ok())
-            || self.hosts.contains(&host)
-    }
-
-    fn accepts(&self, header: Option<&HeaderValue>) -> bool {
-        let Some(token) = &self.token else {
-            return true;
-        };
-        let given = header
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, given)| given.trim());
-        given.is_some_and(|given| given.as_bytes().ct_eq(token.as_bytes()).into())
+            || self.host_names.contains(&host)
     }
 }
 
@@ -76,10 +105,31 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-/// Lets a request pass or answers it.
-pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    if let Some(error) = refusal(&app.access, request.uri().path(), request.headers()) {
-        return error.into_response();
+fn text<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|it| it.to_str().ok())
+}
+
+/// Refuses what cannot be meant for this server, before anything else looks at it.
+pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let host = text(headers, &HOST).unwrap_or_default();
+    if !app.config.knows_host(host) {
+        return ApiError::new(
+            StatusCode::FORBIDDEN,
+            "PERMISSION_DENIED",
+            format!(
+                "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
+            ),
+        )
+        .into_response();
+    }
+    if headers.get(ORIGIN).is_some() && !is_own_origin(headers) {
+        return ApiError::new(
+            StatusCode::FORBIDDEN,
+            "PERMISSION_DENIED",
+            "pages of other sites may not use this server".to_owned(),
+        )
+        .into_response();
     }
     let mut response = next.run(request).await;
     let nosniff = HeaderValue::from_static("nosniff");
@@ -89,41 +139,125 @@ pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-fn refusal(access: &Access, path: &str, headers: &HeaderMap) -> Option<ApiError> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|it: &HeaderValue| it.to_str().ok())
-    };
-    let host = text(HOST).unwrap_or_default();
-    if !access.knows_host(host) {
-        return Some(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "PERMISSION_DENIED",
-            format!(
-                "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
-            ),
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    let host = text(headers, &HOST).unwrap_or_default();
+    let origin = text(headers, &ORIGIN).and_then(|it| it.split_once("://"));
+    origin.is_some_and(|(_, it)| it.eq_ignore_ascii_case(host))
+}
+
+/// Lets a request pass to a group of routes that needs a right, or answers it.
+pub(crate) async fn check_right(
+    State((app, right)): State<(App, Right)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // Routes are nested, so the path that is left is not the path that was asked for.
+    let uri = request.extensions().get::<OriginalUri>();
+    let uri = uri.map_or_else(|| request.uri().clone(), |it| it.0.clone());
+    let method = request.method().clone();
+    let headers = request.headers().clone();
+    let wants_page = method == Method::GET && wants_page(&headers, uri.path());
+    let right = right.of(&method, uri.path());
+    let asked = app.clone();
+    let caller = tokio::task::spawn_blocking(move || {
+        let caller = caller(&asked, &headers, &method)?;
+        permit(&asked, &caller, right)?;
+        Ok(caller)
+    })
+    .await
+    .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")));
+    match caller {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) if error.status == StatusCode::UNAUTHORIZED && wants_page => {
+            let asked: String = form_urlencoded::byte_serialize(uri.to_string().as_bytes()).collect();
+            Redirect::to(&format!("/sign-in?next={asked}")).into_response()
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Whether a browser asks for something to look at, and not a program for data.
+fn wants_page(headers: &HeaderMap, path: &str) -> bool {
+    !path.starts_with("/api/")
+        && !path.starts_with("/ajax-api/")
+        && text(headers, &ACCEPT).is_some_and(|it| it.contains("text/html"))
+}
+
+/// Finds out who asks.
+fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
+    if let Some(secret) = bearer(headers) {
+        let token = app.state.token_find(&digest(secret))?;
+        return token.map(Caller::from).ok_or_else(|| {
+            unauthenticated("this token is not known, or was revoked: `assize token create` makes one")
+        });
+    }
+    if let Some(secret) = cookie(headers) {
+        let now = (app.config.clock)().ms;
+        if let Some(token) = app.state.session_find(&digest(secret), now)? {
+            let is_safe = *method == Method::GET || *method == Method::HEAD;
+            if !is_safe && !is_own_origin(headers) {
+                return Err(forbidden(
+                    "a change that a cookie vouches for must come from a page of this server",
+                ));
+            }
+            return Ok(token.into());
+        }
+    }
+    if app.config.open_loopback {
+        return Ok(Caller {
+            role: Role::Admin,
+            name: app.config.user.clone(),
+            token_id: "loopback".to_owned(),
+        });
+    }
+    Err(unauthenticated(
+        "this server needs a token: send it as `Authorization: Bearer TOKEN` \
+         (MLFLOW_TRACKING_TOKEN does that), or sign in with a browser",
+    ))
+}
+
+fn permit(app: &App, caller: &Caller, right: Right) -> Answer<()> {
+    if !right.is_had_by(caller.role) {
+        return Err(forbidden(&format!(
+            "a token of the role {} may not do this: ask an admin for another",
+            caller.role
+        )));
+    }
+    if right == Right::Read && caller.role == Role::Judge && app.store.judge_sits(&caller.name)? {
+        return Err(forbidden(
+            "a sitting of yours is open, and judges are blind until it is over: finish it first",
         ));
     }
-    let origin = headers.get(ORIGIN).map(|it| it.to_str().unwrap_or("?"));
-    let is_ours = |origin: &str| origin.split_once("://").is_some_and(|(_, it)| it == host);
-    if origin.is_some_and(|origin| !is_ours(origin)) {
-        return Some(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "PERMISSION_DENIED",
-            "pages of other sites may not use this server".to_owned(),
-        ));
-    }
-    if !OPEN.contains(&path) && !access.accepts(headers.get(AUTHORIZATION)) {
-        return Some(ApiError::new(
-            StatusCode::UNAUTHORIZED,
-            "UNAUTHENTICATED",
-            "this server needs its token: send it as `Authorization: Bearer TOKEN` \
-             (MLFLOW_TRACKING_TOKEN does that)"
-                .to_owned(),
-        ));
-    }
-    None
+    Ok(())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, given) = text(headers, &AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| given.trim())
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(COOKIE).iter();
+    all.filter_map(|it| it.to_str().ok())
+        .flat_map(|it| it.split(';'))
+        .filter_map(|it| it.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE_NAME)
+        .map(|(_, value)| value)
+}
+
+pub(crate) fn digest(secret: &str) -> Digest {
+    sha256(secret.as_bytes())
+}
+
+fn unauthenticated(message: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message.to_owned())
+}
+
+fn forbidden(message: &str) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message.to_owned())
 }
 
 #[cfg(test)]
@@ -131,37 +265,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_localhost_addresses_and_what_was_configured() {
-        let access = Access {
-            token: None,
-            hosts: vec!["bench.example".to_owned()],
-        };
-        for good in [
-            "localhost:4658",
-            "LOCALHOST",
-            "127.0.0.1:1",
-            "[::1]:4658",
-            "192.168.1.7:80",
-            "bench.example:4658",
+    fn the_host_of_an_authority() {
+        for (authority, host) in [
+            ("localhost:4658", "localhost"),
+            ("[::1]:4658", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("bench.example", "bench.example"),
         ] {
-            assert!(access.knows_host(good), "{good}");
-        }
-        for bad in ["", "evil.example", "localhost.evil.example:4658", "[evil]"] {
-            assert!(!access.knows_host(bad), "{bad}");
+            assert_eq!(host_of(authority), host);
         }
     }
 
     #[test]
-    fn only_the_token_opens() {
-        let access = Access {
-            token: Some("a-long-enough-token".to_owned()),
-            hosts: Vec::new(),
+    fn roles_have_their_rights_and_no_others() {
+        let had = |role: Role| {
+            [Right::Read, Right::Write, Right::Judge].map(|right| right.is_had_by(role))
         };
-        let accepts = |text| access.accepts(Some(&HeaderValue::from_static(text)));
-        assert!(accepts("Bearer a-long-enough-token"));
-        assert!(!accepts("Bearer a-long-enough-toke"));
-        assert!(!accepts("Basic a-long-enough-token"));
-        assert!(!accepts("Bearer "));
-        assert!(!access.accepts(None));
+        assert_eq!(had(Role::Admin), [true, true, true]);
+        assert_eq!(had(Role::Viewer), [true, false, false]);
+        assert_eq!(had(Role::Judge), [true, false, true]);
+        assert_eq!(had(Role::Service), [false, false, false]);
+        let search = "/api/2.0/mlflow/runs/search";
+        assert_eq!(Right::Mlflow.of(&Method::POST, search), Right::Read);
+        let create = "/api/2.0/mlflow/runs/create";
+        assert_eq!(Right::Mlflow.of(&Method::POST, create), Right::Write);
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let mut headers = HeaderMap::new();
+        headers.append(COOKIE, HeaderValue::from_static("a=b; assize_session=xyz; c"));
+        assert_eq!(cookie(&headers), Some("xyz"));
     }
 }

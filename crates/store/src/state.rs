@@ -1,9 +1,10 @@
 //! What is local to this machine, whatever the tracking URI: `DIR/state.db`.
 //!
 //! That is which models we loaded into which host, so that a restart after a crash recognises
-//! them, and the [`journal`] of cells that a tracking server has not acknowledged yet. Each
-//! kind of thing gets tables of its own by a migration; nothing here is shared between
-//! machines, and of runs only what still has to be delivered belongs here.
+//! them, the [`journal`] of cells that a tracking server has not acknowledged yet, and the
+//! [`tokens`] and [`jobs`] of `assize serve`. Each kind of thing gets tables of its own by a
+//! migration; nothing here is shared between machines, and of runs only what still has to be
+//! delivered belongs here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,14 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::Result;
 use crate::sqlite::{self, Layout};
 
+pub mod jobs;
 pub mod journal;
+pub mod tokens;
 
 const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a73,
     what: "the local state of Assize",
-    migrations: &[V1, V2],
+    migrations: &[V1, V2, tokens::TABLES, jobs::TABLES],
 };
 
 const V1: &str = "

@@ -1,0 +1,159 @@
+//! Signing in with a browser, and out again.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{ConnectInfo, State};
+use axum::http::header::{HeaderMap, SET_COOKIE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use super::{COOKIE_NAME, cookie, digest, forbidden, is_own_origin};
+use crate::App;
+use crate::error::{Answer, ApiError};
+
+/// A browser that signed in stays so for a fortnight.
+const SESSION_MS: i64 = 14 * 24 * 60 * 60 * 1000;
+/// So many wrong tokens from one address are read in so long a time.
+const ATTEMPTS: u32 = 10;
+const WINDOW_MS: i64 = 60_000;
+/// A form with a token is short.
+const LARGEST_FORM: usize = 4096;
+/// Addresses that are remembered at most.
+const MOST_ADDRESSES: usize = 10_000;
+
+/// Wrong tokens by address, with the time of the first.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts(Mutex<HashMap<IpAddr, (i64, u32)>>);
+
+impl Attempts {
+    /// Whether one more may be read.
+    fn may_try(&self, address: IpAddr, now_ms: i64) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (since, _)| now_ms - *since < WINDOW_MS);
+        known.len() < MOST_ADDRESSES
+            && known.get(&address).is_none_or(|(_, count)| *count < ATTEMPTS)
+    }
+
+    fn was_wrong(&self, address: IpAddr, now_ms: i64) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(address).or_insert((now_ms, 0)).1 += 1;
+    }
+}
+
+/// `POST /sign-in` with the form fields `token` and `next`.
+pub(crate) async fn enter(
+    State(app): State<App>,
+    ConnectInfo(address): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let outcome = async {
+        if !is_own_origin(&headers) {
+            return Err(forbidden("sign in from a page of this server"));
+        }
+        let form = to_bytes(body, LARGEST_FORM).await.map_err(|_| {
+            ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "INVALID_PARAMETER_VALUE",
+                "the form is too long for a token".to_owned(),
+            )
+        })?;
+        let field = |name: &str| {
+            let mut fields = form_urlencoded::parse(&form);
+            fields
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let secret = field("token").unwrap_or_default();
+        let next = field("next").filter(|it| is_own_path(it));
+        tokio::task::spawn_blocking(move || sign_in(&app, address.ip(), &secret, next.as_deref()))
+            .await
+            .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+    };
+    outcome.await.unwrap_or_else(|error| error.into_response())
+}
+
+fn sign_in(app: &App, address: IpAddr, secret: &str, next: Option<&str>) -> Answer<Response> {
+    let now_ms = (app.config.clock)().ms;
+    let again = |why: &str| {
+        let next: String = form_urlencoded::byte_serialize(next.unwrap_or("/").as_bytes()).collect();
+        Redirect::to(&format!("/sign-in?error={why}&next={next}")).into_response()
+    };
+    if !app.attempts.may_try(address, now_ms) {
+        return Ok(again("limited"));
+    }
+    let Some(token) = app.state.token_find(&digest(secret))? else {
+        app.attempts.was_wrong(address, now_ms);
+        return Ok(again("wrong"));
+    };
+    let session = app.config.secret()?;
+    let times = (now_ms, now_ms + SESSION_MS);
+    app.state.session_open(&digest(&session), &token.id, times)?;
+    let mut response = Redirect::to(next.unwrap_or("/")).into_response();
+    put_cookie(&mut response, &session, SESSION_MS / 1000);
+    Ok(response)
+}
+
+/// `POST /sign-out`.
+pub(crate) async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
+    if !is_own_origin(&headers) {
+        return forbidden("sign out from a page of this server").into_response();
+    }
+    if let Some(secret) = cookie(&headers) {
+        let secret = digest(secret);
+        let closed = tokio::task::spawn_blocking(move || app.state.session_close(&secret)).await;
+        if let Ok(Err(error)) = closed {
+            return ApiError::from(error).into_response();
+        }
+    }
+    let mut response = Redirect::to("/sign-in").into_response();
+    put_cookie(&mut response, "", 0);
+    response
+}
+
+fn put_cookie(response: &mut Response, value: &str, max_age_s: i64) {
+    let cookie =
+        format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+}
+
+/// Only to places on this server: `//elsewhere` and `/\elsewhere` are other hosts to a browser.
+fn is_own_path(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && !path.contains('\\')
+        && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_limited_by_address_and_time() {
+        let attempts = Attempts::default();
+        let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
+        for _ in 0..ATTEMPTS {
+            assert!(attempts.may_try(one, 5));
+            attempts.was_wrong(one, 5);
+        }
+        assert!(!attempts.may_try(one, 6));
+        assert!(attempts.may_try(other, 6));
+        assert!(attempts.may_try(one, 5 + WINDOW_MS));
+    }
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for good in ["/", "/experiments/a?tab=runs"] {
+            assert!(is_own_path(good), "{good}");
+        }
+        for bad in ["", "x", "//evil.example", "/\\evil.example", "https://evil.example"] {
+            assert!(!is_own_path(bad), "{bad}");
+        }
+    }
+}
