@@ -11,10 +11,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod doors;
 mod judge;
+mod serve;
 mod sync;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use judge::{Judge, SpendingFlags};
+pub use serve::{Serve, TokenAction};
 pub use sync::Sync;
 pub mod verdicts;
 
@@ -98,10 +100,13 @@ pub enum Command {
     Compare(Compare),
     /// Run the gate on the winner and move the alias champion
     Promote(Promote),
-    /// Serve what is tracked over HTTP: MLflow's REST API
+    /// Serve everything over HTTP: the API, MLflow's REST API, jobs
     Serve(Serve),
     /// Copy runs between stores, and deliver what waits for a tracking server
     Sync(Sync),
+    /// Who may use serve
+    #[command(subcommand)]
+    Token(TokenAction),
     /// Look at what is tracked
     #[command(subcommand)]
     Experiments(Experiments),
@@ -342,34 +347,6 @@ pub enum PromoteAction {
         #[arg(long, value_name = "WHY")]
         note: Option<String>,
     },
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  ASSIZE_SERVE_TOKEN=$(openssl rand -hex 16) assize serve
-  assize serve --open-loopback                         programs on this machine need no token
-
-Then, for MLflow's own client:
-  export MLFLOW_TRACKING_URI=http://127.0.0.1:4658 MLFLOW_TRACKING_TOKEN=$ASSIZE_SERVE_TOKEN
-
-The token comes from ASSIZE_SERVE_TOKEN or serve_token in assize.toml, never from a flag, which
-other users of the machine could read.")]
-pub struct Serve {
-    /// The address to listen on
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
-    pub host: std::net::IpAddr,
-    /// The port to listen on; 0 takes a free one
-    #[arg(long, default_value_t = 4658)]
-    pub port: u16,
-    /// Let programs on this machine in without a token
-    #[arg(long)]
-    pub open_loopback: bool,
-    /// Listen on an address that other machines can reach; needs a token
-    #[arg(long)]
-    pub allow_remote: bool,
-    /// A name by which the server may be addressed, besides localhost and IP addresses; repeatable
-    #[arg(long, value_name = "NAME")]
-    pub allowed_host: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -27,6 +27,7 @@ pub mod runs;
 pub mod serve;
 pub mod sync;
 pub mod task;
+pub mod token;
 
 /// How many problems are listed before the rest is only counted.
 const MOST_PROBLEMS: usize = 200;

@@ -88,6 +88,11 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// This program's own file.
+pub fn program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
 /// The current time as RFC 3339 in UTC, to the millisecond.
 pub fn now_rfc3339() -> String {
     now().rfc3339

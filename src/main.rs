@@ -68,6 +68,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Promote(args) => commands::promote::run(&session, args),
         Command::Serve(args) => commands::serve::run(&session, args),
         Command::Sync(args) => commands::sync::run(&session, args),
+        Command::Token(action) => commands::token::run(&session, action),
         Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),
         Command::Runs(args) => commands::runs::run(&session, args),
         Command::Config => session

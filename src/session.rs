@@ -98,6 +98,11 @@ impl Session {
         format!("Next: {}\n{lines}", first.trim_end()).replace("Next: \n", "Next:\n")
     }
 
+    /// The settings file that the user named.
+    pub fn config_file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The task that the user named.
     pub fn task(&self) -> anyhow::Result<Task> {
         Ok(task_files::load(&self.task_name)?)

@@ -51,8 +51,9 @@ pub struct Settings {
     pub fast: bool,
     pub max_cost: f64,
     pub price_per_mtok: String,
-    pub serve_token: String,
     pub serve_open_loopback: bool,
+    pub serve_allow: Vec<String>,
+    pub serve_log: String,
     /// What `assize promote` asks for.
     pub gate: Thresholds,
     pub webhook: WebhookSettings,
@@ -171,6 +172,10 @@ impl Settings {
         problems.extend(hosts.map(|url| ("ollama_url", bad_url(url))));
         if !self.base_url.is_empty() && !is_http_url(&self.base_url) {
             problems.push(("base_url", bad_url(&self.base_url)));
+        }
+        if self.serve_log.parse::<tracing::Level>().is_err() {
+            let message = format!("is '{}': use error, warn, info or debug", self.serve_log);
+            problems.push(("serve_log", message));
         }
         problems.extend(self.webhook.problem());
         let ids = self

@@ -5,7 +5,7 @@ use std::process::Command;
 
 mod support;
 
-use support::server::{Served, TOKEN};
+use support::server::Served;
 use support::{Scratch, cells, collect, mlflow_python, score_all, script};
 
 /// Runs a script of `tests/mlflow` against a server of its own.
@@ -26,7 +26,7 @@ fn run_against(python: &str, served: &Served, scratch: &Scratch, script: &str, w
         .args(words)
         .current_dir(scratch.path())
         .env("MLFLOW_TRACKING_URI", &served.url)
-        .env("MLFLOW_TRACKING_TOKEN", TOKEN)
+        .env("MLFLOW_TRACKING_TOKEN", &served.token)
         .env("MLFLOW_DISABLE_TELEMETRY", "true")
         .env("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         .output()

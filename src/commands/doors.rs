@@ -38,7 +38,7 @@ fn anchors(session: &Session) -> Anchors {
         .map_or_else(|_| Anchors::default(), |task| task.anchors)
 }
 
-fn locks() -> PathBuf {
+pub fn locks() -> PathBuf {
     PathBuf::from(STATE_DIR).join("locks")
 }
 

@@ -1,74 +1,135 @@
-//! `assize serve`: what is tracked, over HTTP.
+//! `assize serve`: everything over HTTP.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::bail;
+use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
-use assize_server::{Access, SHORTEST_TOKEN};
+use assize_server::Config;
+use assize_store::state::State;
 use serde_json::json;
 
 use crate::Exit;
 use crate::cli::Serve;
+use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 use crate::settings::Settings;
 
+mod plan;
+
 pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     let settings = session.layers(&TaskDefaults::default())?.finish()?;
-    let access = access(args, &settings)?;
+    let is_open = args.open_loopback || settings.serve_open_loopback;
+    check(args, is_open)?;
+    start_log(&settings)?;
     let store = session.embedded_store(false)?;
-    let announce = |address: SocketAddr| -> io::Result<()> {
-        let url = format!("http://{address}");
-        if session.output.json {
-            session
-                .output
-                .json_line(&json!({"event": "serving", "url": url}))
-        } else {
-            session.output.data(&format!(
-                "Serving {} at {url} (MLFLOW_TRACKING_URI={url}); Ctrl-C stops",
-                session.tracking_uri()
-            ))
-        }
+    let state = Arc::new(State::open(Path::new(STATE_DIR))?);
+    let first = if is_open || has_token(&state)? {
+        None
+    } else {
+        let tools = (environment::now as fn() -> _, environment::entropy as _);
+        Some(assize_server::token_create(&state, Role::Admin, &user(session), tools)?.1)
     };
-    assize_server::run(store, access, (args.host, args.port), announce)?;
+    let announce = |address: SocketAddr| announce(session, address, first.as_deref());
+    let config = config(session, args, &settings, is_open)?;
+    assize_server::run(store, state, config, (args.host, args.port), announce)?;
     Ok(Exit::Done)
 }
 
-/// Who may come in; refuses what would let in more than the user said.
-fn access(args: &Serve, settings: &Settings) -> anyhow::Result<Access> {
-    let token = settings.serve_token.trim();
-    let is_open = args.open_loopback || settings.serve_open_loopback;
-    if !token.is_empty() && token.len() < SHORTEST_TOKEN {
-        bail!(PipelineError::Invalid(format!(
-            "the token of `assize serve` has {} characters: use at least {SHORTEST_TOKEN}",
-            token.len()
-        )));
+/// Refuses what would let in more than the user said.
+fn check(args: &Serve, is_open: bool) -> anyhow::Result<()> {
+    if args.host.to_canonical().is_loopback() {
+        return Ok(());
     }
-    if !is_loopback(args.host) && (!args.allow_remote || token.is_empty()) {
-        bail!(PipelineError::Invalid(format!(
-            "{} can be reached from other machines: say --allow-remote and set \
-             ASSIZE_SERVE_TOKEN, or leave --host out",
-            args.host
-        )));
-    }
-    if token.is_empty() && !is_open {
-        bail!(PipelineError::Invalid(
-            "nobody could come in: set ASSIZE_SERVE_TOKEN (for example to the output of `openssl \
-             rand -hex 16`), or say --open-loopback to let every program on this machine in"
-                .to_owned()
-        ));
-    }
-    Ok(Access {
-        token: (!token.is_empty()).then(|| token.to_owned()),
-        hosts: args
-            .allowed_host
-            .iter()
-            .map(|it| it.to_ascii_lowercase())
-            .collect(),
-    })
+    let remedy = match (args.allow_remote, is_open) {
+        (false, _) => "say --allow-remote, or leave --host out",
+        (true, true) => "leave --open-loopback (or serve_open_loopback) out",
+        (true, false) => return Ok(()),
+    };
+    bail!(PipelineError::Invalid(format!(
+        "{} can be reached from other machines: {remedy}",
+        args.host
+    )))
 }
 
-fn is_loopback(host: IpAddr) -> bool {
-    host.to_canonical().is_loopback()
+fn has_token(state: &State) -> anyhow::Result<bool> {
+    let tokens = state.token_list()?;
+    let mut valid = tokens.iter().filter(|it| it.revoked_ms.is_none());
+    Ok(valid.any(|it| it.role == Role::Admin))
+}
+
+fn user(session: &Session) -> String {
+    session
+        .environment
+        .user()
+        .unwrap_or_else(|| "admin".to_owned())
+}
+
+fn announce(session: &Session, address: SocketAddr, token: Option<&str>) -> io::Result<()> {
+    let url = format!("http://{address}");
+    if session.output.json {
+        let mut line = json!({"event": "serving", "url": url});
+        if let Some(token) = token {
+            line["token"] = token.into();
+        }
+        return session.output.json_line(&line);
+    }
+    let mut text = format!(
+        "Serving {} at {url}; Ctrl-C stops\n",
+        session.tracking_uri()
+    );
+    if let Some(token) = token {
+        text.push_str(&format!(
+            "\nThe admin's token, shown this once (assize token create makes others):\n\n  {token}\n\n\
+             Sign in with it at {url}, or: export MLFLOW_TRACKING_URI={url} MLFLOW_TRACKING_TOKEN={token}\n"
+        ));
+    }
+    session.output.data(&text)
+}
+
+/// People read lines, machines read JSON.
+fn start_log(settings: &Settings) -> anyhow::Result<()> {
+    let level: tracing::Level = settings.serve_log.parse()?;
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .with_writer(io::stderr);
+    if io::stderr().is_terminal() {
+        log.with_ansi(true).init();
+    } else {
+        log.json().flatten_event(true).init();
+    }
+    Ok(())
+}
+
+fn config(
+    session: &Session,
+    args: &Serve,
+    settings: &Settings,
+    open_loopback: bool,
+) -> anyhow::Result<Config> {
+    let task = session.task()?;
+    let mut allowed = settings.serve_allow.clone();
+    allowed.extend(args.allow.iter().cloned());
+    let names = args.allowed_host.iter();
+    Ok(Config {
+        program: environment::program()?,
+        state_dir: PathBuf::from(STATE_DIR),
+        locks: super::doors::locks(),
+        tracking_uri: session.tracking_uri().to_owned(),
+        task: session.task_name.clone(),
+        thresholds: settings.gate.clone(),
+        anchors: task.anchors,
+        host_names: names.map(|it| it.to_ascii_lowercase()).collect(),
+        open_loopback,
+        user: user(session),
+        ollama_urls: settings.ollama_url.clone(),
+        clock: environment::now,
+        entropy: environment::entropy,
+        plan: plan::planner(session, settings, allowed),
+    })
 }

@@ -93,7 +93,24 @@ impl Layers {
         }
     }
 
-    pub(super) fn set(&mut self, key: &str, value: Value, origin: &str) {
+    /// Whether a value is of the kind that a key takes.
+    pub fn fits(&self, key: &str, value: &Value) -> bool {
+        match (self.values.get(key), value) {
+            (Some(Value::Array(_)), Value::Array(list)) => list.iter().all(Value::is_str),
+            (Some(Value::Array(_)), Value::String(_))
+            | (Some(Value::Float(_)), Value::Integer(_)) => true,
+            (Some(known), value) => known.same_type(value),
+            (None, _) => false,
+        }
+    }
+
+    /// What a key takes, in words.
+    pub fn kind(&self, key: &str) -> &'static str {
+        self.values.get(key).map_or("known", kind_of)
+    }
+
+    /// Puts a value over what is there.
+    pub fn set(&mut self, key: &str, value: Value, origin: &str) {
         // A lone string is a list of one, and a whole number is a fine fraction.
         let value = match (self.values.get(key), value) {
             (Some(Value::Array(_)), Value::String(text)) => {
@@ -118,8 +135,9 @@ impl Layers {
 
     /// Checks everything.
     pub fn finish(self) -> Result<Settings, BadSettings> {
+        let origins = self.origins.clone();
         let origin = |key: &str| {
-            let origin = self.origins.get(key);
+            let origin = origins.get(key);
             origin.map_or_else(
                 || key.to_owned(),
                 |origin| {
@@ -131,27 +149,32 @@ impl Layers {
                 },
             )
         };
-        let mut settings: Settings = serde_path_to_error::deserialize(nest(self.values.clone()))
-            .map_err(|error| {
+        self.check().map_err(|problems| {
+            let problems = problems.into_iter();
+            BadSettings(
+                problems
+                    .map(|(key, message)| format!("{} {message}", origin(&key)))
+                    .collect(),
+            )
+        })
+    }
+
+    /// Checks everything; every problem with its key.
+    pub fn check(self) -> Result<Settings, Vec<(String, String)>> {
+        let mut settings: Settings =
+            serde_path_to_error::deserialize(nest(self.values)).map_err(|error| {
                 let path = error.path().to_string();
                 let key = path.split('[').next().unwrap_or_default().to_owned();
-                BadSettings::one(format!(
-                    "{}: {}",
-                    origin(&key),
-                    error.into_inner().message()
-                ))
+                let message = format!("cannot be read: {}", error.into_inner().message());
+                vec![(key, message)]
             })?;
         dedupe(&mut settings.models);
         dedupe(&mut settings.prompts);
-        let problems: Vec<String> = settings
-            .problems()
-            .into_iter()
-            .map(|(key, message)| format!("{} {message}", origin(&key)))
-            .collect();
+        let problems = settings.problems();
         if problems.is_empty() {
             Ok(settings)
         } else {
-            Err(BadSettings(problems))
+            Err(problems)
         }
     }
 }
@@ -215,6 +238,7 @@ fn kind_of(like: &Value) -> &'static str {
         Value::Integer(_) => "a whole number",
         Value::Float(_) => "a number",
         Value::Boolean(_) => "true or false",
+        Value::Array(_) => "a list of texts",
         _ => "a text",
     }
 }

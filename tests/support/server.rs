@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::Scratch;
 
-pub const TOKEN: &str = "a-token-for-the-tests";
-
 /// A server that ends with the test.
 pub struct Served {
     pub url: String,
+    /// The admin's; empty where the server has none.
+    pub token: String,
     child: Child,
 }
 
@@ -39,14 +39,11 @@ impl Reply {
 
 impl Served {
     pub fn start(scratch: &Scratch) -> Self {
-        Self::start_with(scratch, "serve --port 0 --json", Some(TOKEN))
+        Self::start_with(scratch, "serve --port 0 --json")
     }
 
-    pub fn start_with(scratch: &Scratch, words: &str, token: Option<&str>) -> Self {
+    pub fn start_with(scratch: &Scratch, words: &str) -> Self {
         let mut command = scratch.command(words);
-        if let Some(token) = token {
-            command.env("ASSIZE_SERVE_TOKEN", token);
-        }
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -57,6 +54,11 @@ impl Served {
         let announced: Value = serde_json::from_str(&line).expect("one line of JSON");
         Self {
             url: announced["url"].as_str().expect("an address").to_owned(),
+            // A later start does not show it again.
+            token: match announced["token"].as_str() {
+                Some(token) => token.to_owned(),
+                None => token_new(scratch, "admin"),
+            },
             child,
         }
     }
@@ -95,7 +97,7 @@ impl Served {
     /// Sends a request as a well-behaved client would.
     pub fn send(&self, line: &str, body: &[u8]) -> Reply {
         let host = format!("Host: {}", self.authority());
-        let token = format!("Authorization: Bearer {TOKEN}");
+        let token = format!("Authorization: Bearer {}", self.token);
         self.raw(
             line,
             &[&host, &token, "Content-Type: application/json"],
@@ -138,6 +140,12 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A new token of a role.
+pub fn token_new(scratch: &Scratch, role: &str) -> String {
+    let made = scratch.ok(format!("token create --role {role} --json").as_str());
+    made.json()["token"].as_str().expect("a token").to_owned()
 }
 
 fn unchunk(mut rest: &[u8]) -> Vec<u8> {

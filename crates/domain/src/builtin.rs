@@ -5,6 +5,9 @@ use crate::task::TaskFiles;
 /// The name of the task that is used where none is named.
 pub const DEFAULT: &str = "tip";
 
+/// All names.
+pub const NAMES: [&str; 1] = [DEFAULT];
+
 const TIP: [(&str, &str); 7] = [
     ("task.toml", include_str!("../../../tasks/tip/task.toml")),
     (

@@ -3,9 +3,14 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 /// SHA-256 of some bytes, in lower-case hex.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(&sha256(bytes))
 }
 
 /// Lower-case hex of some bytes.

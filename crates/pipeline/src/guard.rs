@@ -242,7 +242,7 @@ impl Drop for Heartbeat {
 
 /// Which machine's memory a host's weights occupy: the embedded engine and every server on
 /// loopback share this machine's.
-fn memory_of(host: &str) -> &str {
+pub fn memory_of(host: &str) -> &str {
     let authority = host.split("://").last().unwrap_or(host);
     let authority = authority.split('/').next().unwrap_or(authority);
     let name = match authority.rsplit_once(':') {

@@ -172,7 +172,8 @@ pub(crate) async fn check_right(
             next.run(request).await
         }
         Err(error) if error.status == StatusCode::UNAUTHORIZED && wants_page => {
-            let asked: String = form_urlencoded::byte_serialize(uri.to_string().as_bytes()).collect();
+            let asked: String =
+                form_urlencoded::byte_serialize(uri.to_string().as_bytes()).collect();
             Redirect::to(&format!("/sign-in?next={asked}")).into_response()
         }
         Err(error) => error.into_response(),
@@ -191,7 +192,9 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
     if let Some(secret) = bearer(headers) {
         let token = app.state.token_find(&digest(secret))?;
         return token.map(Caller::from).ok_or_else(|| {
-            unauthenticated("this token is not known, or was revoked: `assize token create` makes one")
+            unauthenticated(
+                "this token is not known, or was revoked: `assize token create` makes one",
+            )
         });
     }
     if let Some(secret) = cookie(headers) {
@@ -253,11 +256,19 @@ pub(crate) fn digest(secret: &str) -> Digest {
 }
 
 fn unauthenticated(message: &str) -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message.to_owned())
+    ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "UNAUTHENTICATED",
+        message.to_owned(),
+    )
 }
 
 fn forbidden(message: &str) -> ApiError {
-    ApiError::new(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message.to_owned())
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "PERMISSION_DENIED",
+        message.to_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -294,7 +305,10 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
-        headers.append(COOKIE, HeaderValue::from_static("a=b; assize_session=xyz; c"));
+        headers.append(
+            COOKIE,
+            HeaderValue::from_static("a=b; assize_session=xyz; c"),
+        );
         assert_eq!(cookie(&headers), Some("xyz"));
     }
 }

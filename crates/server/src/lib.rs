@@ -2,29 +2,49 @@
 //!
 //! One axum server over the embedded store. All routes are on one page ([`router`]), who may
 //! come in is decided in one place ([`access`]), and handlers are thin: they read the request,
-//! call the store's verbs on a thread that may block, and write the answer. Today it answers
-//! MLflow's REST API ([`mlflow`]); the admin API, the panel and the policies join the same
-//! router.
+//! call the store's verbs on a thread that may block, and write the answer: MLflow's REST API
+//! ([`mlflow`]) and the API of the bench ([`api`]). What generates or holds weights runs as a
+//! subprocess of the same binary ([`jobs`]).
 //!
-//! It deliberately knows no SQL and no statistics, and opens no connection of its own.
+//! It deliberately knows no SQL and no statistics.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_domain::anchor::Anchors;
+use assize_domain::hash::hex;
+use assize_domain::role::Role;
+use assize_pipeline::Now;
+use assize_pipeline::judge::Entropy;
+use assize_pipeline::promote::Thresholds;
+use assize_store::StoreError;
 use assize_store::embedded::EmbeddedStore;
+use assize_store::state::State;
+use assize_store::state::tokens::Token;
 use axum::serve::ListenerExt as _;
 
+use access::sign_in::Attempts;
+use jobs::Jobs;
+use metrics::Metrics;
+
 mod access;
+mod api;
 mod boards;
+mod error;
 mod fresh;
+mod health;
+mod jobs;
+mod log;
+mod metrics;
 mod mlflow;
 #[expect(dead_code, reason = "the pages that need the rest follow")]
 mod panel;
 mod router;
 
-pub use access::{Access, SHORTEST_TOKEN};
+pub use jobs::plan::{FieldProblem, Plan, Planner};
 
 /// How long requests that are under way may take once the server was asked to stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,21 +59,85 @@ pub enum ServerError {
     },
     #[error("the server failed: {0}")]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the binary tells the server.
+#[derive(Debug)]
+pub struct Config {
+    /// This program, which jobs are started with.
+    pub program: PathBuf,
+    /// Where what is local to this machine lives.
+    pub state_dir: PathBuf,
+    /// Where this machine's locks are.
+    pub locks: PathBuf,
+    pub tracking_uri: String,
+    /// The task that is evaluated where a request names no other.
+    pub task: String,
+    pub thresholds: Thresholds,
+    pub anchors: Anchors,
+    /// Names under which this server may be addressed, besides `localhost`; lower-case.
+    pub host_names: Vec<String>,
+    /// Every program on this machine comes in without a token.
+    pub open_loopback: bool,
+    /// Who sits at this machine's keyboard.
+    pub user: String,
+    pub ollama_urls: Vec<String>,
+    pub clock: fn() -> Now,
+    pub entropy: Entropy,
+    pub plan: Planner,
+}
+
+impl Config {
+    /// A new secret of 256 bits.
+    pub(crate) fn secret(&self) -> io::Result<String> {
+        Ok(hex(&(self.entropy)()?) + &hex(&(self.entropy)()?))
+    }
+
+    /// A short id that is not guessed.
+    pub(crate) fn id(&self) -> io::Result<String> {
+        Ok(hex(&(self.entropy)()?[..6]))
+    }
 }
 
 /// What every handler can reach.
 #[derive(Debug, Clone)]
 struct App {
     store: Arc<EmbeddedStore>,
-    access: Arc<Access>,
     boards: Arc<boards::Boards>,
+    state: Arc<State>,
+    config: Arc<Config>,
+    jobs: Arc<Jobs>,
+    attempts: Arc<Attempts>,
+    metrics: Arc<Metrics>,
+}
+
+/// A new token: its record is kept, its secret is answered and never seen again.
+pub fn token_create(
+    state: &State,
+    role: Role,
+    name: &str,
+    (clock, entropy): (fn() -> Now, Entropy),
+) -> Result<(Token, String), ServerError> {
+    let secret = format!("assize_{}{}", hex(&entropy()?), hex(&entropy()?));
+    let token = Token {
+        id: hex(&entropy()?[..4]),
+        role,
+        name: name.to_owned(),
+        created_ms: clock().ms,
+        revoked_ms: None,
+    };
+    state.token_create(&token, &access::digest(&secret))?;
+    Ok((token, secret))
 }
 
 /// Serves until Ctrl-C or SIGTERM. `announce` is told the real address, which matters for
 /// port 0.
 pub fn run(
     store: Arc<EmbeddedStore>,
-    access: Access,
+    state: Arc<State>,
+    config: Config,
     (host, port): (IpAddr, u16),
     announce: impl FnOnce(SocketAddr) -> io::Result<()>,
 ) -> Result<(), ServerError> {
@@ -69,13 +153,21 @@ pub fn run(
             .map_err(listen)?;
         // Signals are caught before the address is announced: who reads it may send one.
         let stop = StopSignals::catch()?;
+        let config = Arc::new(config);
+        let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
         announce(listener.local_addr()?)?;
         let app = App {
             store,
-            access: Arc::new(access),
             boards: Arc::default(),
+            state,
+            config,
+            jobs: Arc::clone(&jobs),
+            attempts: Arc::default(),
+            metrics: Arc::default(),
         };
-        serve(listener, router::router(app), stop).await
+        let outcome = serve(listener, router::router(app), stop).await;
+        jobs.stop();
+        outcome
     });
     runtime.shutdown_timeout(GRACE);
     outcome
@@ -91,12 +183,15 @@ async fn serve(
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    let graceful = axum::serve(listener, router)
-        .with_graceful_shutdown(async move {
-            stop.wait().await;
-            drop(stopping);
-        })
-        .into_future();
+    let graceful = axum::serve(
+        listener,
+        router.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(async move {
+        stop.wait().await;
+        drop(stopping);
+    })
+    .into_future();
     let too_late = async move {
         // A sender that is gone is the message.
         let _ = stopped.changed().await;

@@ -4,25 +4,46 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing;
 
+use crate::access::{self, Right, sign_in};
+use crate::api::table::OPERATIONS;
 use crate::mlflow::request::{delete, get, get_or_post, patch, post};
 use crate::mlflow::{
     artifacts, experiments, logged_models, missing, registry, runs, server, traces,
 };
-use crate::{App, access, panel};
+use crate::{App, health, log, metrics, panel};
 
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/health", routing::get(async || "OK"))
-        .route("/version", routing::get(async || server::VERSION))
+    let needs = |right: Right, routes: Router<App>| {
+        routes.route_layer(from_fn_with_state(
+            (app.clone(), right),
+            access::check_right,
+        ))
+    };
+    let mlflow = Router::new()
         .route("/get-artifact", routing::get(artifacts::run_get))
         .route("/v1/traces", routing::any(missing::not_served))
-        .merge(panel::open())
-        .merge(panel::reads())
         .merge(both("/api"))
-        .merge(both("/ajax-api"))
-        .fallback(missing::not_found)
+        .merge(both("/ajax-api"));
+    let mut all = Router::new()
+        .route("/health", routing::get(health::check))
+        .route("/version", routing::get(async || server::VERSION))
+        .route("/sign-in", routing::post(sign_in::enter))
+        .route("/sign-out", routing::post(sign_in::leave))
+        .merge(panel::open())
+        .merge(needs(Right::Read, panel::reads()))
+        .merge(needs(Right::Mlflow, mlflow))
+        .merge(needs(
+            Right::Read,
+            Router::new().route("/metrics", routing::get(metrics::show)),
+        ));
+    for operation in OPERATIONS {
+        let route = Router::new().route(operation.path, (operation.route)());
+        all = all.merge(needs(operation.right, route));
+    }
+    all.fallback(missing::not_found)
         .method_not_allowed_fallback(missing::wrong_method)
-        .layer(from_fn_with_state(app.clone(), access::check))
+        .layer(from_fn_with_state(app.clone(), access::check_host))
+        .layer(from_fn_with_state(app.clone(), log::request))
         .with_state(app)
 }
 

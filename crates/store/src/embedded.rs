@@ -126,6 +126,11 @@ impl EmbeddedStore {
         asked.map_err(|fault: sqlite::Fault| fault.at(&self.path))
     }
 
+    /// Whether a sitting of a judge with this name is open, over any experiment.
+    pub fn judge_sits(&self, name: &str) -> Result<bool> {
+        self.read(|conn| records::judge_sits(conn, name))
+    }
+
     /// Reads on one snapshot.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
         self.try_read(work).map_err(|fault| fault.at(&self.path))

@@ -34,7 +34,9 @@ impl Attempts {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (since, _)| now_ms - *since < WINDOW_MS);
         known.len() < MOST_ADDRESSES
-            && known.get(&address).is_none_or(|(_, count)| *count < ATTEMPTS)
+            && known
+                .get(&address)
+                .is_none_or(|(_, count)| *count < ATTEMPTS)
     }
 
     fn was_wrong(&self, address: IpAddr, now_ms: i64) {
@@ -79,7 +81,8 @@ pub(crate) async fn enter(
 fn sign_in(app: &App, address: IpAddr, secret: &str, next: Option<&str>) -> Answer<Response> {
     let now_ms = (app.config.clock)().ms;
     let again = |why: &str| {
-        let next: String = form_urlencoded::byte_serialize(next.unwrap_or("/").as_bytes()).collect();
+        let next: String =
+            form_urlencoded::byte_serialize(next.unwrap_or("/").as_bytes()).collect();
         Redirect::to(&format!("/sign-in?error={why}&next={next}")).into_response()
     };
     if !app.attempts.may_try(address, now_ms) {
@@ -91,7 +94,8 @@ fn sign_in(app: &App, address: IpAddr, secret: &str, next: Option<&str>) -> Answ
     };
     let session = app.config.secret()?;
     let times = (now_ms, now_ms + SESSION_MS);
-    app.state.session_open(&digest(&session), &token.id, times)?;
+    app.state
+        .session_open(&digest(&session), &token.id, times)?;
     let mut response = Redirect::to(next.unwrap_or("/")).into_response();
     put_cookie(&mut response, &session, SESSION_MS / 1000);
     Ok(response)
@@ -152,7 +156,13 @@ mod tests {
         for good in ["/", "/experiments/a?tab=runs"] {
             assert!(is_own_path(good), "{good}");
         }
-        for bad in ["", "x", "//evil.example", "/\\evil.example", "https://evil.example"] {
+        for bad in [
+            "",
+            "x",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+        ] {
             assert!(!is_own_path(bad), "{bad}");
         }
     }

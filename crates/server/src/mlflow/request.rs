@@ -99,7 +99,7 @@ pub(crate) async fn blocking<R: Send + 'static>(
         .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
 }
 
-async fn read<T: DeserializeOwned>(request: Request) -> Answer<T> {
+pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Answer<T> {
     let (mut parts, body) = request.into_parts();
     let mut fields = if parts.method == Method::GET {
         query(parts.uri.query().unwrap_or_default())

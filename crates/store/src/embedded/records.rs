@@ -85,6 +85,15 @@ pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<S
     Ok(records)
 }
 
+/// Whether a sitting of a judge with this name is open.
+pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sittings
+               WHERE state = 'open' AND judge IS NOT NULL AND judge ->> 'name' = ?1)";
+    Ok(conn
+        .prepare_cached(sql)?
+        .query_row([name], |row| row.get(0))?)
+}
+
 fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
     let unreadable = |what: &str, reason: &dyn ToString| {
         StoreError::Conflict(format!(

@@ -1,0 +1,153 @@
+//! What a job's process prints, read while it grows.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::EVENTS;
+
+/// What watchers are told.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    /// A line that the process printed; `end` is where it ends in the file.
+    Line { end: u64, text: Arc<str> },
+    /// The job is over.
+    Over,
+}
+
+/// What the lines so far come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Progress {
+    pub done: u32,
+    pub failed: u32,
+    pub total: u32,
+    /// The process said how it all came out.
+    pub has_summary: bool,
+}
+
+impl Progress {
+    fn take(&mut self, line: &str) {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            return;
+        };
+        let count = |key: &str| {
+            let count = event[key].as_u64();
+            count.and_then(|it| u32::try_from(it).ok())
+        };
+        match event["event"].as_str() {
+            Some("cell") => {
+                self.done += 1;
+                if event["status"] == "failed" {
+                    self.failed += 1;
+                }
+            }
+            Some("progress") => {
+                self.done = count("done").unwrap_or(self.done);
+                self.total = count("total").unwrap_or(self.total);
+            }
+            Some("summary") => {
+                self.has_summary = true;
+                self.total = count("cells").unwrap_or(self.total);
+            }
+            // An automatic judge prints one object when it is done.
+            None if event.is_object() => self.has_summary = true,
+            _ => {}
+        }
+    }
+}
+
+/// Reads a job's events from where it stopped before.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    path: PathBuf,
+    position: u64,
+}
+
+impl Tail {
+    pub fn new(folder: &Path) -> Self {
+        Self::from(folder, 0)
+    }
+
+    pub fn from(folder: &Path, position: u64) -> Self {
+        Self {
+            path: folder.join(EVENTS),
+            position,
+        }
+    }
+
+    /// Whole lines that are new, each with the place where it ends.
+    pub fn read(&mut self, mut visit: impl FnMut(u64, &str)) -> std::io::Result<()> {
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        file.seek(SeekFrom::Start(self.position))?;
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let length = lines.read_until(b'\n', &mut line)?;
+            // The rest of a line may still come.
+            if line.last() != Some(&b'\n') {
+                return Ok(());
+            }
+            self.position += length as u64;
+            visit(self.position, String::from_utf8_lossy(&line).trim_end());
+        }
+    }
+
+    /// What is new, added up.
+    pub fn read_into(
+        &mut self,
+        progress: &mut Progress,
+        mut visit: impl FnMut(u64, &str),
+    ) -> std::io::Result<()> {
+        self.read(|end, line| {
+            progress.take(line);
+            visit(end, line);
+        })
+    }
+
+    /// What all lines come to.
+    pub fn read_all(mut self, total: u32) -> Progress {
+        let mut progress = Progress {
+            total,
+            ..Progress::default()
+        };
+        let _ = self.read_into(&mut progress, |_, _| {});
+        progress
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_waits_for_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(EVENTS);
+        let cell = "{\"event\":\"cell\",\"status\":\"failed\"}\n";
+        std::fs::write(&path, format!("{cell}{{\"event\":\"ce")).unwrap();
+        let mut tail = Tail::new(dir.path());
+        let mut progress = Progress::default();
+        tail.read_into(&mut progress, |_, _| {}).unwrap();
+        assert_eq!((progress.done, progress.failed), (1, 1));
+        let summary = "{\"event\":\"summary\",\"cells\":2}\n";
+        std::fs::write(&path, format!("{cell}{cell}{summary}")).unwrap();
+        let mut ends = Vec::new();
+        tail.read_into(&mut progress, |end, _| ends.push(end))
+            .unwrap();
+        assert_eq!(
+            (progress.done, progress.total, progress.has_summary),
+            (2, 2, true)
+        );
+        assert_eq!(
+            ends.last().copied(),
+            Some((2 * cell.len() + summary.len()) as u64)
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! `assize serve` and `assize token`: what can be typed.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  assize serve                                         the first start shows an admin token, once
+  assize serve --open-loopback                         programs on this machine need no token
+  assize token create --role judge --name Ada          a token for somebody else
+
+Then sign in with a browser, or for MLflow's own client:
+  export MLFLOW_TRACKING_URI=http://127.0.0.1:4658 MLFLOW_TRACKING_TOKEN=assize_…
+
+Jobs that run when the server stops go on; the next start finds them again.")]
+pub struct Serve {
+    /// The address to listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub host: std::net::IpAddr,
+    /// The port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 4658)]
+    pub port: u16,
+    /// Let programs on this machine in without a token
+    #[arg(long)]
+    pub open_loopback: bool,
+    /// Listen on an address that other machines can reach
+    #[arg(long)]
+    pub allow_remote: bool,
+    /// A name by which the server may be addressed, besides localhost and IP addresses; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub allowed_host: Vec<String>,
+    /// A URL, task folder or script that requests may name, besides what is configured; repeatable
+    #[arg(long, value_name = "URL|PATH")]
+    pub allow: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Make a token; it is shown once
+    Create {
+        /// admin: everything · judge: the desk · viewer: reading · service: the policies
+        #[arg(long)]
+        role: assize_domain::role::Role,
+        /// Whose it is, as verdicts and promotions name them [default: the role]
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// All tokens, without their secrets
+    List,
+    /// Make a token useless, and end the sessions that were opened with it
+    Revoke {
+        /// The token's id, as `assize token list` shows it
+        id: String,
+    },
+}

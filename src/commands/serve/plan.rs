@@ -1,0 +1,349 @@
+//! From a request's fields to a command line of this program.
+//!
+//! Everything is checked before the job is queued, and every bad field is named. Addresses and
+//! paths must be configured or allowed, so that nobody uses the server to reach what only it
+//! can reach.
+
+use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::task::Task;
+use assize_pipeline::guard::memory_of;
+use assize_pipeline::task_files;
+use assize_server::{FieldProblem, Plan, Planner};
+use serde_json::{Map, Value};
+
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// The memory of this machine, by the name that the guard has for it.
+const HERE: &str = "http://localhost";
+
+/// Fields of a collection.
+const COLLECT: [&str; 22] = [
+    "models",
+    "prompts",
+    "experiment",
+    "task",
+    "n_tips",
+    "n_scenarios",
+    "temperature",
+    "max_model_b",
+    "diversity",
+    "ollama_url",
+    "mlflow_url",
+    "base_url",
+    "script",
+    "seed",
+    "split",
+    "max_tokens",
+    "num_ctx",
+    "jobs",
+    "timeout",
+    "retries",
+    "judge_kind",
+    "assume_size",
+];
+/// Fields of an automatic judge.
+const JUDGE: [&str; 11] = [
+    "experiment",
+    "judge",
+    "task",
+    "max_cost",
+    "max_model_b",
+    "ollama_url",
+    "base_url",
+    "script",
+    "jobs",
+    "timeout",
+    "retries",
+];
+/// Fields that are no settings.
+const NO_SETTINGS: [&str; 3] = ["task", "mlflow_url", "judge"];
+
+/// Checks requests by the server's own settings.
+pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> Planner {
+    let checker = Checker {
+        session: session.clone(),
+        settings: settings.clone(),
+        allowed,
+    };
+    Planner::new(move |kind, fields| match kind {
+        "judge" => checker.judge(fields),
+        _ => checker.collect(fields),
+    })
+}
+
+struct Checker {
+    session: Session,
+    settings: Settings,
+    allowed: Vec<String>,
+}
+
+type Problems = Vec<FieldProblem>;
+
+fn problem(field: &str, message: impl Into<String>) -> FieldProblem {
+    FieldProblem {
+        field: field.to_owned(),
+        message: message.into(),
+    }
+}
+
+impl Checker {
+    fn collect(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
+        let mut problems = unknown(fields, &COLLECT);
+        let task = self.task(fields, &mut problems);
+        self.check_places(fields, &mut problems);
+        let settings = self.settings_of(task.as_ref(), fields, &mut problems);
+        let prompts = settings.as_ref().map_or(&[][..], |it| &it.prompts);
+        for prompt in prompts {
+            if let Some(task) = &task
+                && !task.prompts.iter().any(|it| it.name == *prompt)
+            {
+                let known: Vec<&str> = task.prompts.iter().map(|it| it.name.as_str()).collect();
+                let message = format!("has '{prompt}': use {}", known.join(", "));
+                problems.push(problem("prompts", message));
+            }
+        }
+        let (Some(task), Some(settings), true) = (task, settings, problems.is_empty()) else {
+            return Err(problems);
+        };
+        let mut words = self.words(&["collect"], fields);
+        words.extend(flags(fields, &NO_SETTINGS));
+        Ok(Plan {
+            kind: "collect",
+            hosts: hosts(&settings.models, &settings),
+            total: cells(&task, &settings),
+            experiment: settings.experiment,
+            words,
+        })
+    }
+
+    fn judge(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
+        let mut problems = unknown(fields, &JUDGE);
+        let task = self.task(fields, &mut problems);
+        self.check_places(fields, &mut problems);
+        let settings = self.settings_of(task.as_ref(), fields, &mut problems);
+        if !fields.contains_key("experiment") {
+            problems.push(problem("experiment", "is missing"));
+        }
+        let judge = fields.get("judge").and_then(Value::as_str);
+        match judge.map(str::parse::<ModelId>) {
+            None => problems.push(problem("judge", "is missing: name a model, as in models")),
+            Some(Err(error)) => problems.push(problem("judge", format!("has a mistake: {error}"))),
+            Some(Ok(_)) => {}
+        }
+        let (Some(settings), Some(judge), true) = (settings, judge, problems.is_empty()) else {
+            return Err(problems);
+        };
+        let mut words = self.words(&["judge", "auto"], fields);
+        words.push(format!("--judge={judge}"));
+        words.extend(flags(fields, &NO_SETTINGS));
+        Ok(Plan {
+            kind: "judge",
+            hosts: hosts(&[judge.to_owned()], &settings),
+            total: 0,
+            experiment: settings.experiment,
+            words,
+        })
+    }
+
+    /// The command with what every job is told.
+    fn words(&self, command: &[&str], fields: &Map<String, Value>) -> Vec<String> {
+        let text = |key: &str| fields.get(key).and_then(Value::as_str);
+        let mut words: Vec<String> = command.iter().map(|it| (*it).to_owned()).collect();
+        let uri = text("mlflow_url").unwrap_or_else(|| self.session.tracking_uri());
+        let task = text("task").unwrap_or(&self.session.task_name);
+        words.push("--json".to_owned());
+        words.push(format!("--tracking-uri={uri}"));
+        words.push(format!("--task={task}"));
+        if let Some(file) = self.session.config_file() {
+            words.push(format!("--config={}", file.display()));
+        }
+        words
+    }
+
+    fn task(&self, fields: &Map<String, Value>, problems: &mut Problems) -> Option<Task> {
+        let named = match fields.get("task") {
+            None | Some(Value::Null) => self.session.task_name.as_str(),
+            Some(Value::String(name)) => name,
+            Some(_) => {
+                problems.push(problem("task", "must be a text"));
+                return None;
+            }
+        };
+        let is_builtin = assize_domain::builtin::NAMES.contains(&named);
+        if !is_builtin && named != self.session.task_name && !self.allows(named) {
+            problems.push(problem("task", not_allowed(named)));
+            return None;
+        }
+        let task = task_files::load(named);
+        task.map_err(|error| problems.push(problem("task", format!("cannot be used: {error}"))))
+            .ok()
+    }
+
+    fn allows(&self, place: &str) -> bool {
+        self.allowed.iter().any(|it| it == place)
+    }
+
+    /// Addresses and paths must be known to the server.
+    fn check_places(&self, fields: &Map<String, Value>, problems: &mut Problems) {
+        let base_url = self.session.environment.get("OPENAI_BASE_URL");
+        let known: [(&str, Vec<&str>); 4] = [
+            (
+                "ollama_url",
+                self.settings
+                    .ollama_url
+                    .iter()
+                    .map(String::as_str)
+                    .collect(),
+            ),
+            (
+                "base_url",
+                [self.settings.base_url.as_str()]
+                    .into_iter()
+                    .chain(base_url)
+                    .collect(),
+            ),
+            ("script", vec![self.settings.script.as_str()]),
+            ("mlflow_url", vec![self.session.tracking_uri()]),
+        ];
+        for (field, known) in known {
+            for place in fields.get(field).map(places).unwrap_or_default() {
+                if !known.contains(&place) && !self.allows(place) {
+                    problems.push(problem(field, not_allowed(place)));
+                }
+            }
+        }
+    }
+
+    /// The settings that the job would have.
+    fn settings_of(
+        &self,
+        task: Option<&Task>,
+        fields: &Map<String, Value>,
+        problems: &mut Problems,
+    ) -> Option<Settings> {
+        let defaults = task.map(|it| it.defaults.clone()).unwrap_or_default();
+        let mut layers = match self.session.layers(&defaults) {
+            Ok(layers) => layers,
+            Err(error) => {
+                problems.push(problem("task", error.to_string()));
+                return None;
+            }
+        };
+        let known = |key: &str| COLLECT.contains(&key) || JUDGE.contains(&key);
+        for (key, value) in fields {
+            if NO_SETTINGS.contains(&key.as_str()) || !known(key) {
+                continue;
+            }
+            match toml::Value::try_from(value) {
+                Ok(value) if layers.fits(key, &value) => layers.set(key, value, "the request"),
+                _ => problems.push(problem(key, format!("must be {}", layers.kind(key)))),
+            }
+        }
+        match layers.check() {
+            Ok(settings) => Some(settings),
+            Err(found) => {
+                problems.extend(
+                    found
+                        .into_iter()
+                        .map(|(key, message)| problem(&key, message)),
+                );
+                None
+            }
+        }
+    }
+}
+
+fn not_allowed(place: &str) -> String {
+    format!(
+        "has '{place}', which this server does not allow: start it with --allow, or leave it out"
+    )
+}
+
+fn unknown(fields: &Map<String, Value>, known: &[&str]) -> Problems {
+    let unknown = fields.keys().filter(|key| !known.contains(&key.as_str()));
+    unknown
+        .map(|key| {
+            problem(
+                key,
+                format!("is no field of this request: use {}", known.join(", ")),
+            )
+        })
+        .collect()
+}
+
+/// The texts of a field that is one or several.
+fn places(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => text.split(',').map(str::trim).collect(),
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Fields as flags; what is not set is left out.
+fn flags(fields: &Map<String, Value>, except: &[&str]) -> Vec<String> {
+    let mut words = Vec::new();
+    for (key, value) in fields {
+        if except.contains(&key.as_str()) {
+            continue;
+        }
+        let flag = format!("--{}", key.replace('_', "-"));
+        match value {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(flag),
+            Value::Array(list) if key == "assume_size" => {
+                let sizes = list.iter().filter_map(Value::as_str);
+                words.extend(sizes.map(|it| format!("{flag}={it}")));
+            }
+            Value::Array(_) => words.push(format!("{flag}={}", places(value).join(","))),
+            Value::String(text) => words.push(format!("{flag}={text}")),
+            other => words.push(format!("{flag}={other}")),
+        }
+    }
+    words
+}
+
+/// Whose memory these models fill.
+fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
+    let mut hosts = Vec::new();
+    let ollama = settings
+        .ollama_url
+        .iter()
+        .map(|url| memory_of(url).to_owned());
+    let kinds: Vec<ProviderKind> = models
+        .iter()
+        .filter_map(|it| it.parse::<ModelId>().ok())
+        .map(|it| it.provider)
+        .collect();
+    // Nobody named a model: it will be Ollama's or the embedded one.
+    if kinds.is_empty() || kinds.contains(&ProviderKind::Ollama) {
+        hosts.extend(ollama);
+    }
+    if kinds.is_empty() || kinds.contains(&ProviderKind::Embedded) {
+        hosts.push(memory_of(HERE).to_owned());
+    }
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+/// Cells in all; 0 where nobody named the models.
+fn cells(task: &Task, settings: &Settings) -> u32 {
+    let in_split = task
+        .scenarios
+        .iter()
+        .filter(|it| it.split == settings.split);
+    let scenarios = in_split.count();
+    let cap = settings.n_scenarios as usize;
+    let scenarios = if cap == 0 {
+        scenarios
+    } else {
+        scenarios.min(cap)
+    };
+    let prompts = match settings.prompts.len() {
+        0 => task.prompts.len(),
+        named => named,
+    };
+    u32::try_from(settings.models.len() * prompts * scenarios).unwrap_or(u32::MAX)
+}

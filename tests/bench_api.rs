@@ -1,0 +1,353 @@
+//! The bench's API over HTTP: roles, jobs, and what becomes of jobs when processes die.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+mod support;
+
+use support::server::{Reply, Served, token_new};
+use support::{Scratch, script};
+
+/// A scripted model that takes its time, so that a job can be caught at work.
+fn slow_script(scratch: &Scratch, latency_ms: u32) {
+    let response =
+        json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": latency_ms});
+    let model = json!({"parameter_count": 500_000_000, "responses": [response]});
+    scratch.write(
+        "script.json",
+        &json!({"models": {"a": model, "b": model}}).to_string(),
+    );
+}
+
+fn serve(scratch: &Scratch) -> Served {
+    Served::start_with(scratch, "serve --port 0 --json --allow script.json")
+}
+
+fn run(served: &Served, more: &Value) -> Reply {
+    let mut body = json!({"models": ["scripted:a"], "script": "script.json", "experiment": "e",
+                          "n_tips": 1, "n_scenarios": 4, "prompts": ["v1"]});
+    for (key, value) in more.as_object().expect("fields") {
+        body[key] = value.clone();
+    }
+    served.send("POST /api/bench/run", body.to_string().as_bytes())
+}
+
+fn job(served: &Served, id: &str) -> Value {
+    served.get(&format!("/api/bench/jobs/{id}")).json()
+}
+
+/// Waits until a job is as it should be.
+fn wait(served: &Served, id: &str, what: impl Fn(&Value) -> bool) -> Value {
+    let patience = Instant::now();
+    loop {
+        let job = job(served, id);
+        if what(&job) {
+            return job;
+        }
+        assert!(patience.elapsed() < Duration::from_secs(60), "{job}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn id_of(reply: &Reply) -> String {
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let body = reply.json();
+    assert_eq!(body["status"], "queued");
+    body["job_id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_collection_runs_as_a_job_and_its_events_can_be_watched() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["A tip."]), ("b", &["Another tip."])]),
+    );
+    let served = serve(&scratch);
+    let id = id_of(&run(
+        &served,
+        &json!({"models": ["scripted:a", "scripted:b"]}),
+    ));
+    let done = wait(&served, &id, |job| job["status"] == "done");
+    assert_eq!(done["cells"], json!({"done": 8, "failed": 0, "total": 8}));
+    let experiments = served.get("/api/bench/experiments").json();
+    assert_eq!(experiments["experiments"][0]["runs"], 8, "{experiments}");
+    assert_eq!(experiments["experiments"][0]["pending"], 8);
+    let page = served.get("/api/bench/runs/e?max_results=3").json();
+    assert_eq!(page["runs"].as_array().map(Vec::len), Some(3));
+    let next = page["next_page_token"].as_str().expect("more");
+    let page = served.get(&format!(
+        "/api/bench/runs/e?max_results=3&page_token={next}"
+    ));
+    assert_eq!(page.json()["runs"].as_array().map(Vec::len), Some(3));
+    let events = served.get(&format!("/api/bench/jobs/{id}/events"));
+    let text = String::from_utf8_lossy(&events.body).into_owned();
+    assert_eq!(text.matches("event: cell\n").count(), 8, "{text}");
+    assert!(text.contains("event: summary\n"), "{text}");
+    assert!(
+        text.trim_end()
+            .rsplit("event: status")
+            .next()
+            .expect("a status")
+            .contains("done")
+    );
+    // The same again has nothing to do.
+    let again = id_of(&run(
+        &served,
+        &json!({"models": ["scripted:a", "scripted:b"]}),
+    ));
+    wait(&served, &again, |job| job["status"] == "done");
+    assert_eq!(
+        served.get("/api/bench/experiments").json()["experiments"][0]["runs"],
+        8
+    );
+    let board = served.get("/api/bench/leaderboard/e");
+    assert_eq!(board.json()["coverage"]["pending"], 8, "{board:?}");
+}
+
+#[test]
+fn every_bad_field_is_named_and_nothing_is_reached_that_is_not_allowed() {
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("a", &["A tip."])]));
+    let served = serve(&scratch);
+    let reply = run(
+        &served,
+        &json!({"n_tips": 0, "temperature": "hot", "prompts": ["v9"], "colour": "red",
+                "ollama_url": "http://169.254.169.254/", "mlflow_url": "http://internal:5000",
+                "base_url": "http://internal", "script": "/etc/passwd", "task": "/etc"}),
+    );
+    assert_eq!(reply.status, 400, "{reply:?}");
+    let error = reply.json();
+    let fields = error["error"]["fields"].as_array().expect("fields").clone();
+    let named: Vec<&str> = fields
+        .iter()
+        .filter_map(|it| it["field"].as_str())
+        .collect();
+    for field in [
+        "temperature",
+        "colour",
+        "ollama_url",
+        "mlflow_url",
+        "base_url",
+        "script",
+        "task",
+        "n_tips",
+    ] {
+        assert!(named.contains(&field), "{field} is not named: {error}");
+    }
+    let reply = run(&served, &json!({"prompts": ["v9"]}));
+    assert!(
+        reply.json()["error"]["message"]
+            .as_str()
+            .expect("words")
+            .contains("v9"),
+        "{reply:?}"
+    );
+    assert!(
+        served.get("/api/bench/jobs").json()["jobs"]
+            .as_array()
+            .expect("jobs")
+            .is_empty()
+    );
+    let reply = served.send("POST /api/bench/judge", b"{}");
+    assert_eq!(reply.status, 400, "{reply:?}");
+}
+
+#[test]
+fn a_job_can_be_cancelled_and_resumed() {
+    let scratch = Scratch::new();
+    slow_script(&scratch, 200);
+    let served = serve(&scratch);
+    let id = id_of(&run(&served, &json!({"n_scenarios": 8})));
+    wait(&served, &id, |job| job["cells"]["done"].as_u64() > Some(0));
+    let reply = served.send(&format!("POST /api/bench/jobs/{id}/cancel"), b"");
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let over = wait(&served, &id, |job| job["finished_at"].is_string());
+    assert_eq!(over["status"], "cancelled", "{over}");
+    let reply = served.send(&format!("POST /api/bench/jobs/{id}/resume"), b"");
+    let again = id_of(&reply);
+    let done = wait(&served, &again, |job| job["finished_at"].is_string());
+    assert_eq!(done["status"], "done", "{done}");
+    assert_eq!(
+        served.get("/api/bench/experiments").json()["experiments"][0]["runs"],
+        8
+    );
+    assert_eq!(served.get("/api/bench/jobs/nope").status, 404);
+}
+
+#[test]
+fn a_job_outlives_the_server_and_is_found_again() {
+    let scratch = Scratch::new();
+    slow_script(&scratch, 300);
+    let served = serve(&scratch);
+    let id = id_of(&run(&served, &json!({"n_scenarios": 8})));
+    wait(&served, &id, |job| job["cells"]["done"].as_u64() > Some(0));
+    // Dropping kills it with -9.
+    drop(served);
+    let served = serve(&scratch);
+    assert_eq!(job(&served, &id)["status"], "running");
+    let done = wait(&served, &id, |job| job["finished_at"].is_string());
+    assert_eq!(done["status"], "done", "{done}");
+    assert_eq!(done["cells"]["done"], 8);
+}
+
+#[test]
+fn a_job_that_died_with_the_server_is_marked_and_can_be_resumed() {
+    let scratch = Scratch::new();
+    slow_script(&scratch, 300);
+    let served = serve(&scratch);
+    let id = id_of(&run(&served, &json!({"n_scenarios": 8})));
+    wait(&served, &id, |job| job["cells"]["done"].as_u64() > Some(0));
+    drop(served);
+    kill_job(&scratch);
+    let served = serve(&scratch);
+    let over = job(&served, &id);
+    assert_eq!(over["status"], "failed", "{over}");
+    assert!(
+        over["error"]
+            .as_str()
+            .expect("a reason")
+            .contains("interrupted"),
+        "{over}"
+    );
+    let again = id_of(&served.send(&format!("POST /api/bench/jobs/{id}/resume"), b""));
+    let done = wait(&served, &again, |job| job["finished_at"].is_string());
+    assert_eq!(done["status"], "done", "{done}");
+    assert_eq!(
+        served.get("/api/bench/experiments").json()["experiments"][0]["runs"],
+        8
+    );
+}
+
+#[test]
+fn a_killed_job_never_stays_running() {
+    let scratch = Scratch::new();
+    slow_script(&scratch, 300);
+    let served = serve(&scratch);
+    let id = id_of(&run(&served, &json!({"n_scenarios": 8})));
+    wait(&served, &id, |job| job["cells"]["done"].as_u64() > Some(0));
+    kill_job(&scratch);
+    let over = wait(&served, &id, |job| job["finished_at"].is_string());
+    assert_eq!(over["status"], "failed", "{over}");
+}
+
+/// Kills the collection that works in this folder, with -9.
+fn kill_job(scratch: &Scratch) {
+    let folder = scratch.path().canonicalize().expect("a folder");
+    let mut killed = 0;
+    for entry in std::fs::read_dir("/proc").expect("processes").flatten() {
+        let path = entry.path();
+        let works_here = std::fs::read_link(path.join("cwd")).is_ok_and(|it| it == folder);
+        let words = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        let is_collect = words.split(|it| *it == 0).any(|it| it == b"collect");
+        if works_here && is_collect {
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            let sent = std::process::Command::new("kill")
+                .args(["-9", &pid])
+                .status();
+            assert!(sent.expect("kill runs").success());
+            killed += 1;
+        }
+    }
+    assert_eq!(killed, 1, "one collection works here");
+}
+
+#[test]
+fn roles_may_do_what_they_are_for() {
+    let scratch = Scratch::new();
+    let served = serve(&scratch);
+    let tokens = ["admin", "viewer", "judge", "service"].map(|role| token_new(&scratch, role));
+    let host = format!("Host: {}", served.authority());
+    let status = |line: &str, token: &str| {
+        let token = format!("Authorization: Bearer {token}");
+        let kind = "Content-Type: application/json";
+        served.raw(line, &[&host, &token, kind], b"{}").status
+    };
+    let cases: [(&str, [u16; 4]); 8] = [
+        ("GET /api/bench/experiments", [200, 200, 200, 403]),
+        ("GET /api/bench/jobs", [200, 200, 200, 403]),
+        ("POST /api/bench/run", [202, 403, 403, 403]),
+        ("POST /api/bench/judge", [400, 403, 403, 403]),
+        ("GET /api/tokens", [200, 403, 403, 403]),
+        ("GET /metrics", [200, 200, 200, 403]),
+        (
+            "POST /api/2.0/mlflow/experiments/search",
+            [400, 400, 400, 403],
+        ),
+        (
+            "POST /api/2.0/mlflow/experiments/create",
+            [400, 403, 403, 403],
+        ),
+    ];
+    for (line, expected) in cases {
+        let found = [0, 1, 2, 3].map(|it: usize| status(line, &tokens[it]));
+        assert_eq!(found, expected, "{line}");
+        assert_eq!(status(line, "assize_wrong"), 401, "{line}");
+        assert_eq!(served.raw(line, &[&host], b"{}").status, 401, "{line}");
+    }
+    let id = scratch.ok("token list --json").json()["tokens"][1]["id"].clone();
+    scratch.ok(format!("token revoke {}", id.as_str().expect("an id")).as_str());
+    assert_eq!(status("GET /api/bench/jobs", &tokens[0]), 401, "revoked");
+}
+
+#[test]
+fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
+    let scratch = Scratch::new();
+    let served = serve(&scratch);
+    let host = format!("Host: {}", served.authority());
+    let own = format!("Origin: {}", served.url);
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let sign_in = |token: &str, origin: &str| {
+        let body = format!("token={token}&next=%2Fjobs");
+        served.raw("POST /sign-in", &[&host, origin, form], body.as_bytes())
+    };
+    assert_eq!(sign_in(&served.token, "X-None: 1").status, 403, "no origin");
+    let wrong = sign_in("assize_wrong", &own);
+    assert!(wrong.head.contains("/sign-in?error=wrong"), "{wrong:?}");
+    let right = sign_in(&served.token, &own);
+    assert!(
+        right.head.to_lowercase().contains("location: /jobs"),
+        "{right:?}"
+    );
+    let cookie = right
+        .head
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "))
+        .expect("a cookie");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite"),
+        "{cookie}"
+    );
+    let cookie = format!("Cookie: {}", cookie.split(';').next().expect("a value"));
+    assert!(
+        !cookie.contains(&served.token),
+        "the token stays with its holder"
+    );
+    let json = "Content-Type: application/json";
+    let get = served.raw("GET /api/bench/jobs", &[&host, &cookie], b"");
+    assert_eq!(get.status, 200, "{get:?}");
+    let post = |headers: &[&str]| served.raw("POST /api/bench/judge", headers, b"{}").status;
+    assert_eq!(post(&[&host, &cookie, json]), 403, "no origin");
+    assert_eq!(
+        post(&[&host, &cookie, json, "Origin: http://evil.example"]),
+        403
+    );
+    assert_eq!(
+        post(&[&host, &cookie, json, &own]),
+        400,
+        "our own page, bad fields"
+    );
+    let out = served.raw("POST /sign-out", &[&host, &cookie, &own], b"");
+    assert_eq!(out.status, 303, "{out:?}");
+    assert_eq!(
+        served
+            .raw("GET /api/bench/jobs", &[&host, &cookie], b"")
+            .status,
+        401
+    );
+    for _ in 0..20 {
+        sign_in("assize_wrong", &own);
+    }
+    assert!(sign_in("assize_wrong", &own).head.contains("error=limited"));
+}
