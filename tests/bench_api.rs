@@ -45,7 +45,7 @@ fn wait(served: &Served, id: &str, what: impl Fn(&Value) -> bool) -> Value {
         if what(&job) {
             return job;
         }
-        assert!(patience.elapsed() < Duration::from_secs(60), "{job}");
+        assert!(patience.elapsed() < Duration::from_mins(1), "{job}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -51,7 +51,7 @@ impl Reply {
 }
 
 /// What a handler is.
-pub(crate) type Work<T> = fn(&App, &Caller, T) -> Answer<Reply>;
+pub(crate) type Work<T> = fn(&App, &Caller, &T) -> Answer<Reply>;
 
 pub(crate) fn get<T: DeserializeOwned + Send + 'static>(work: Work<T>) -> MethodRouter<App> {
     routing::get(
@@ -76,9 +76,9 @@ async fn answer<T: DeserializeOwned + Send + 'static>(
     work: Work<T>,
 ) -> Response {
     let outcome = async {
-        let fields = read(request).await?;
+        let fields: T = read(request).await?;
         blocking(move || {
-            let reply = work(&app, &caller, fields)?;
+            let reply = work(&app, &caller, &fields)?;
             Ok((reply.status, reply.body.to_string()))
         })
         .await

@@ -25,7 +25,6 @@ const SEED: u64 = 42;
 pub(crate) struct CachedBoard {
     pub board: Leaderboard,
     pub cells: Cells,
-    #[expect(dead_code, reason = "the JSON leaderboard follows")]
     pub json: Bytes,
 }
 

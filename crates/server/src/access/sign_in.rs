@@ -75,7 +75,7 @@ pub(crate) async fn enter(
             .await
             .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
     };
-    outcome.await.unwrap_or_else(|error| error.into_response())
+    outcome.await.unwrap_or_else(ApiError::into_response)
 }
 
 fn sign_in(app: &App, address: IpAddr, secret: &str, next: Option<&str>) -> Answer<Response> {

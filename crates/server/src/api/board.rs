@@ -2,13 +2,16 @@
 
 use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
-use assize_pipeline::compare::{CompareOptions, compare};
+use assize_pipeline::compare::CompareOptions;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
-use super::Reply;
 use crate::App;
-use crate::access::Caller;
+use crate::boards::{Boards, usual};
 use crate::error::{Answer, ApiError};
+use crate::mlflow::request::read;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ask {
@@ -27,21 +30,26 @@ impl Ask {
         let tier = tier.map(|it| it.parse::<Tier>()).transpose();
         let split = self.split.filter(|it| !it.is_empty());
         let split = split.map(|it| it.parse::<Split>()).transpose();
+        let usual = usual(&self.experiment);
         Ok(CompareOptions {
-            experiment: self.experiment,
             tier: tier.map_err(|error| ApiError::invalid(format!("tier: {error}")))?,
             incumbent: self.incumbent.filter(|it| !it.is_empty()),
             split: split
                 .map_err(|error| ApiError::invalid(format!("split: {error}")))?
-                .unwrap_or(Split::Selection),
-            seed: 42,
+                .unwrap_or(usual.split),
+            ..usual
         })
     }
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: Ask) -> Answer<Reply> {
-    let board = compare(app.store.as_ref(), &ask.options()?)?;
-    let body =
-        serde_json::to_value(board).map_err(|error| ApiError::internal(error.to_string()))?;
-    Ok(body.into())
+/// `GET /api/bench/leaderboard/{experiment}`.
+pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
+    let found = async {
+        let ask: Ask = read(request).await?;
+        Ok::<_, ApiError>(Boards::get(&app, ask.options()?).await?)
+    };
+    match found.await {
+        Ok(board) => ([(CONTENT_TYPE, "application/json")], board.json.clone()).into_response(),
+        Err(error) => error.into_response(),
+    }
 }

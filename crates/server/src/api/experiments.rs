@@ -13,7 +13,7 @@ use crate::mlflow::fields::{Int, Nothing};
 const PAGE: u32 = 100;
 const MOST: u32 = 1000;
 
-pub(crate) fn list(app: &App, _: &Caller, _: Nothing) -> Answer<Reply> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
     let experiments = app.store.experiment_list()?;
     Ok(json!({"experiments": experiments}).into())
 }
@@ -33,8 +33,8 @@ pub(crate) struct Runs {
     scenario: Option<String>,
 }
 
-pub(crate) fn runs(app: &App, _: &Caller, ask: Runs) -> Answer<Reply> {
-    let max_results = ask.max_results.map_or(i64::from(PAGE), |it| it.0);
+pub(crate) fn runs(app: &App, _: &Caller, ask: &Runs) -> Answer<Reply> {
+    let max_results = ask.max_results.as_ref().map_or(i64::from(PAGE), |it| it.0);
     let max_results = u32::try_from(max_results)
         .ok()
         .filter(|it| (1..=MOST).contains(it))
@@ -42,12 +42,12 @@ pub(crate) fn runs(app: &App, _: &Caller, ask: Runs) -> Answer<Reply> {
     let page = app.store.run_list(
         &ask.experiment,
         &RunQuery {
-            model: ask.model,
-            prompt: ask.prompt,
-            scenario: ask.scenario,
-            pending: None,
+            model: ask.model.clone(),
+            prompt: ask.prompt.clone(),
+            scenario: ask.scenario.clone(),
             max_results,
-            page_token: ask.page_token,
+            page_token: ask.page_token.clone(),
+            ..RunQuery::default()
         },
     )?;
     let mut body = json!({"runs": page.runs});

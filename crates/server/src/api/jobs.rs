@@ -31,13 +31,13 @@ const HEARTBEAT: std::time::Duration = std::time::Duration::from_secs(15);
 const QUEUE: usize = 32;
 
 /// `POST /api/bench/run`.
-pub(crate) fn run(app: &App, caller: &Caller, ask: Map<String, Value>) -> Answer<Reply> {
-    submit(app, caller, "collect", &ask)
+pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
+    submit(app, caller, "collect", ask)
 }
 
 /// `POST /api/bench/judge`.
-pub(crate) fn judge(app: &App, caller: &Caller, ask: Map<String, Value>) -> Answer<Reply> {
-    submit(app, caller, "judge", &ask)
+pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
+    submit(app, caller, "judge", ask)
 }
 
 /// Checks and queues a job.
@@ -60,21 +60,21 @@ pub(crate) struct ById {
     job_id: String,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: Nothing) -> Answer<Reply> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
     let now_ms = (app.config.clock)().ms;
     let jobs = app.jobs.list(LISTED)?;
     let jobs: Vec<Value> = jobs.iter().map(|job| shown(job, now_ms)).collect();
     Ok(json!({"jobs": jobs}).into())
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: ById) -> Answer<Reply> {
+pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<Reply> {
     let job = app.jobs.get(&ask.job_id)?;
     let mut body = shown(&job, (app.config.clock)().ms);
     body["log"] = app.jobs.log_tail(&job.id).into();
     Ok(body.into())
 }
 
-pub(crate) fn cancel(app: &App, caller: &Caller, ask: ById) -> Answer<Reply> {
+pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
     let job = app.jobs.cancel(&ask.job_id)?;
     tracing::info!(job = job.id, by = caller.name, "job cancelled");
     Ok(Reply::accepted(
@@ -82,7 +82,7 @@ pub(crate) fn cancel(app: &App, caller: &Caller, ask: ById) -> Answer<Reply> {
     ))
 }
 
-pub(crate) fn resume(app: &App, caller: &Caller, ask: ById) -> Answer<Reply> {
+pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
     let job = app.jobs.resume(&ask.job_id, &caller.name)?;
     Ok(Reply::accepted(
         json!({"job_id": job.id, "status": job.status}),

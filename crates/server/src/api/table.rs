@@ -222,7 +222,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Leaderboard"),
         others: &[404],
-        route: || get(board::get),
+        route: || routing::get(board::get),
     },
     Operation {
         method: "post",

@@ -13,7 +13,7 @@ use crate::{App, token_create};
 /// The longest name of a token's holder.
 const LONGEST_NAME: usize = 100;
 
-pub(crate) fn list(app: &App, _: &Caller, _: Nothing) -> Answer<Reply> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
     Ok(json!({"tokens": app.state.token_list()?}).into())
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct New {
     name: String,
 }
 
-pub(crate) fn create(app: &App, caller: &Caller, ask: New) -> Answer<Reply> {
+pub(crate) fn create(app: &App, caller: &Caller, ask: &New) -> Answer<Reply> {
     let name = ask.name.trim();
     if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(ApiError::invalid(format!(
@@ -52,7 +52,7 @@ pub(crate) struct ById {
     id: String,
 }
 
-pub(crate) fn revoke(app: &App, caller: &Caller, ask: ById) -> Answer<Reply> {
+pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
     if !app.state.token_revoke(&ask.id, (app.config.clock)().ms)? {
         return Err(ApiError::not_found(format!(
             "there is no valid token '{}'",
