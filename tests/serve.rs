@@ -129,7 +129,6 @@ fn limits_are_named_and_nothing_is_cut() {
 const UNANSWERABLE: &str = r#"
 GET /nowhere||404|ENDPOINT_NOT_FOUND
 GET /api/2.0/mlflow/gateway-proxy||501|NOT_IMPLEMENTED
-POST /api/2.0/mlflow/logged-models|{}|501|NOT_IMPLEMENTED
 POST /v1/traces||501|NOT_IMPLEMENTED
 GET /api/2.0/mlflow/runs/create||405|ENDPOINT_NOT_FOUND
 GET /api/2.0/mlflow/runs/get?run_id=nope||404|RESOURCE_DOES_NOT_EXIST
