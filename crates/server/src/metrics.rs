@@ -106,7 +106,7 @@ mod tests {
     fn buckets_add_up() {
         let metrics = Metrics::default();
         metrics.answered("/x", 200, Duration::from_millis(3));
-        metrics.answered("/x", 200, Duration::from_secs(60));
+        metrics.answered("/x", 200, Duration::from_mins(1));
         let text = metrics.text(1);
         for line in [
             "assize_request_seconds_bucket{route=\"/x\",status=\"200\",le=\"0.001\"} 0",
