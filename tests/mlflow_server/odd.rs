@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::mlflow::Mlflow;
-use super::support::server::{Served, TOKEN};
+use super::support::server::Served;
 use super::support::{Outcome, Scratch, cells, mlflow_python};
 use super::{score, write_script};
 
@@ -101,8 +101,8 @@ fn our_own_server_is_a_tracking_server_too() {
     let served = Served::start(&kept);
     let scratch = Scratch::new();
     let env = format!(
-        "MLFLOW_TRACKING_URI={}\nMLFLOW_TRACKING_TOKEN={TOKEN}\n",
-        served.url
+        "MLFLOW_TRACKING_URI={}\nMLFLOW_TRACKING_TOKEN={}\n",
+        served.url, served.token
     );
     scratch.write(".env", &env);
     let board = small_story(&scratch, "small");
