@@ -3,6 +3,7 @@
 
 mod support;
 
+use serde_json::json;
 use support::{Outcome, Scratch};
 
 fn narrow(outcome: &Outcome) {
@@ -117,4 +118,26 @@ fn odd_input_is_told_what_is_wrong_with_it() {
     assert!(folder.stderr.contains("is a folder"), "{folder}");
     assert!(scratch.file("folder").is_dir(), "it is where it was");
     scratch.fails(2, "judge status --experiment e --delta nan");
+}
+
+#[test]
+fn odd_files_are_told_what_is_wrong_with_them() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let file = scratch.export("e", "judge.json");
+    for (pointer, value) in [("judge", json!("me")), ("sitting", json!(5))] {
+        let mut odd = file.clone();
+        odd[pointer] = value;
+        scratch.write("odd.json", &odd.to_string());
+        let refused = scratch.fails(2, "judge apply odd.json --partial");
+        assert!(
+            refused.stderr.contains(&format!("/{pointer} ")),
+            "{refused}"
+        );
+    }
+    let response = json!({"prompt": "*", "scenario": "*", "texts": ["{}"], "cost_usd": -1.0});
+    let costly = json!({"models": {"a": {"parameter_count": 5, "responses": [response]}}});
+    scratch.write("costly.json", &costly.to_string());
+    let auto = "judge auto --experiment e --judge scripted:a --script costly.json";
+    let negative = scratch.fails(2, auto);
+    assert!(negative.stderr.contains("cost_usd is -1"), "{negative}");
 }

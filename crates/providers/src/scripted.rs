@@ -120,6 +120,11 @@ impl ScriptedProvider {
             wrong(format!("at {place}: {}", error.into_inner()))
         })?;
         json.end().map_err(|error| wrong(error.to_string()))?;
+        let responses = file.models.values().flat_map(|model| &model.responses);
+        let mut costs = responses.filter_map(|it| it.cost_usd);
+        if let Some(cost) = costs.find(|cost| *cost < 0.0) {
+            return Err(wrong(format!("cost_usd is {cost}: use dollars from 0")));
+        }
         let models = file
             .models
             .into_iter()

@@ -230,6 +230,10 @@ impl<'a> Checker<'a> {
             self.say("/rubric/sha256", message);
         }
         let wrong = |value: &Value, wanted: &str| format!("is {}, not {wanted}", short(value));
+        if !head.judge.is_null() && !head.judge.is_object() {
+            let message = wrong(&head.judge, "an object with kind and name, or null");
+            self.say("/judge", message);
+        }
         match head.judge.get("kind") {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) if crate::judge::is_kind(text) => {

@@ -152,7 +152,11 @@ pub(super) fn head_seen(head: &FilledHead) -> Read<String> {
             ),
         });
     }
-    Ok(head.sitting.as_str().unwrap_or_default().to_owned())
+    let id = head.sitting.as_str().map(str::to_owned);
+    id.ok_or_else(|| FileProblem {
+        pointer: "/sitting".to_owned(),
+        message: "is missing: a judge file keeps the sitting it was exported with".to_owned(),
+    })
 }
 
 fn broken(error: &serde_json::Error) -> FileProblem {
