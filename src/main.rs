@@ -6,6 +6,7 @@ use clap::Parser as _;
 
 mod cli;
 mod commands;
+mod delivery;
 mod environment;
 mod output;
 mod session;

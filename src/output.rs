@@ -1,8 +1,10 @@
 //! What people and programs see: data on stdout, everything else on stderr.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use assize_report::text::width;
+use indicatif::MultiProgress;
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -27,6 +29,8 @@ pub struct Output {
     pub width: usize,
     /// Whether stderr is a terminal that progress can be drawn on.
     pub is_interactive: bool,
+    /// The bars that are drawn now; messages go above them.
+    bars: Arc<Mutex<Option<MultiProgress>>>,
 }
 
 #[expect(
@@ -48,6 +52,7 @@ impl Output {
             color: !plain && io::stdout().is_terminal(),
             width: columns.or(terminal).unwrap_or(80).clamp(40, 400),
             is_interactive: io::stderr().is_terminal() && !dumb && environment.get("CI").is_none(),
+            bars: Arc::default(),
         }
     }
 
@@ -78,10 +83,22 @@ impl Output {
 
     /// Tells the person, unless they want quiet. Sentences are broken where a line ends.
     pub fn say(&self, text: &str) {
-        if !self.quiet {
-            let lines: Vec<String> = text.lines().map(|line| fold(line, self.width)).collect();
-            complain(&lines.join("\n"));
+        if self.quiet {
+            return;
         }
+        let lines: Vec<String> = text.lines().map(|line| fold(line, self.width)).collect();
+        let text = lines.join("
+");
+        let bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
+        match bars.as_ref() {
+            Some(bars) => bars.suspend(|| complain(&text)),
+            None => complain(&text),
+        }
+    }
+
+    /// From now on messages go above these bars.
+    fn set_bars(&self, bars: Option<MultiProgress>) {
+        *self.bars.lock().unwrap_or_else(PoisonError::into_inner) = bars;
     }
 }
 

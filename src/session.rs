@@ -23,6 +23,7 @@ use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 
 use crate::cli::{Global, ProviderFlags};
+use crate::delivery;
 use crate::environment::{self, Environment, STATE_DIR};
 use crate::output::Output;
 use crate::settings::{Layers, Settings};
@@ -135,7 +136,8 @@ impl Session {
     pub fn store_at(&self, uri: &str, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
         if tracking::is_server(uri) {
             let config = tracking::config(uri, &self.environment);
-            return Ok(Arc::new(MlflowStore::open(&config, environment::now_ms)?));
+            let store = Arc::new(MlflowStore::open(&config, environment::now_ms)?);
+            return delivery::journaled(store, must_exist, &self.output);
         }
         Ok(embedded_at(uri, must_exist)?)
     }

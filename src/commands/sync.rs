@@ -112,12 +112,14 @@ fn deliver(session: &Session) -> anyhow::Result<Exit> {
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let mut sum = Delivery::default();
     for (place, cells) in places {
-        // The user's URI may carry what is needed to get in.
-        let uri = Some(session.tracking_uri()).filter(|uri| place_of(uri) == place);
-        session.output.say(&format!("{place}: {cells} cells wait"));
-        let store = session.store_at(uri.unwrap_or(&place), true)?;
+        // The user's URI may carry what is needed to get in. Opening a store delivers.
+        let store = if place_of(session.tracking_uri()) == place {
+            session.store(true)?
+        } else {
+            session.store_at(&place, true)?
+        };
         let delivery = store.deliver(&stopped)?;
-        sum.delivered += delivery.delivered;
+        sum.delivered += cells - delivery.waiting.min(cells);
         sum.waiting += delivery.waiting;
     }
     if session.output.json {

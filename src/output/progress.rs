@@ -41,6 +41,7 @@ impl CollectProgress {
     pub fn new(output: &Output, name_width: usize) -> Self {
         let bars = (output.is_interactive && !output.quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        output.set_bars(bars.clone());
         Self {
             bars,
             quiet: output.quiet,

@@ -1,4 +1,4 @@
-//! Taking in runs of another store, each by itself.
+//! Taking in runs and sittings of another store, each by itself.
 //!
 //! A run that is not here is written as it is there. A run that is here gets what it lacks and
 //! loses nothing: verdict files are immutable and named by sitting, so both sides' files add
@@ -8,10 +8,14 @@
 use assize_domain::candidate::Candidate;
 use assize_domain::hash::sha256_hex;
 use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
+use assize_domain::sitting::SittingState;
 use assize_domain::verdict::VerdictFile;
+use assize_store::queue::{Closing, SittingRecord};
 use assize_store::{Change, Imported, ImportedRun, Result, StoreError, rules};
 
 use crate::artifacts::corrupt;
+use crate::commit::put_summary;
+use crate::limits::Pairs;
 use crate::runs::Entries;
 use crate::verdicts::{Marks, is_named, param_of, set_aside};
 use crate::wire::Tracked;
@@ -81,7 +85,7 @@ impl MlflowStore {
             let file: VerdictFile =
                 serde_json::from_str(content).map_err(|error| corrupt(run, path, &error))?;
             if !kept.iter().any(|(_, known)| *known == file) {
-                lacking.push((path, content, file));
+                lacking.push(file);
             }
         }
         if lacking.is_empty() && aside.len() == known_aside {
@@ -90,35 +94,98 @@ impl MlflowStore {
         if !self.same_candidates(run, &theirs.record)? {
             return Ok(Change::Differs);
         }
-        let mut run = run.clone();
-        for (path, content, file) in lacking {
-            let path = if is_named(&run, path) {
-                rules::free_path(|path| is_named(&run, path), &file.sitting)
-            } else {
-                path.to_owned()
-            };
-            self.file_put(&run, &path, content.as_bytes())?;
-            let (name, hash) = (param_of(&path), sha256_hex(content.as_bytes()));
-            let entries = Entries {
-                params: vec![(name.clone(), hash.clone())],
-                ..Entries::default()
-            };
-            self.write(&run, entries)?;
-            run.params.insert(name, hash);
+        let kept = kept.into_iter().map(|(_, file)| file);
+        let files: Vec<VerdictFile> = kept
+            .chain(lacking.iter().cloned())
+            .filter(|file| !aside.contains(&file.sitting))
+            .collect();
+        let mut entries = Entries {
+            params: self.files_put(run, &lacking)?,
+            ..Entries::default()
+        };
+        if !aside.is_empty() {
+            let list = aside.join(" ");
+            entries.tags.push((tag::SET_ASIDE.to_owned(), list));
         }
-        let run = self.run_load(&run.run_id)?;
-        if self.file_text(&run, artifact::RUBRIC)?.is_some() {
-            self.aside_write(&run, &aside, Entries::default(), &marks)?;
-        } else if !aside.is_empty() {
-            // A run without a rubric has no metrics to derive.
-            let tags = vec![(tag::SET_ASIDE.to_owned(), aside.join(" "))];
-            let entries = Entries {
-                tags,
-                ..Entries::default()
-            };
-            self.write(&run, entries)?;
+        // A run without a rubric has no metrics to derive.
+        if self.file_text(run, artifact::RUBRIC)?.is_some() {
+            let rubric = self.rubric_read(run)?;
+            let judgeable = rules::judgeable(&self.candidates_read(run)?);
+            let has_metric = |name: &str| Ok(run.metrics.contains_key(name));
+            let (summary, gone) = rules::derive_anew(&files, &rubric, judgeable, has_metric)?;
+            put_summary(&mut entries, run, &summary);
+            self.tags_drop(run, &gone)?;
         }
+        // What counts and what follows from it, in one request.
+        self.write(run, entries)?;
         Ok(Change::Merged)
+    }
+
+    /// Keeps verdict files with a run, and answers the params by which they count.
+    fn files_put(&self, run: &Tracked, files: &[VerdictFile]) -> Result<Pairs> {
+        let mut params = Pairs::new();
+        for file in files {
+            let is_taken = |path: &str| {
+                let name = param_of(path);
+                is_named(run, path) || params.iter().any(|(known, _)| *known == name)
+            };
+            let path = rules::free_path(is_taken, &file.sitting);
+            let text = serde_json::to_string(file).map_err(|error| corrupt(run, &path, &error))?;
+            self.file_put(run, &path, text.as_bytes())?;
+            params.push((param_of(&path), sha256_hex(text.as_bytes())));
+        }
+        Ok(params)
+    }
+
+    /// Takes the record of a sitting in; answers whether anything changed.
+    pub(crate) fn sitting_take_in(&self, theirs: &SittingRecord) -> Result<bool> {
+        let id = &theirs.sitting.id;
+        let quarantined = theirs.state == SittingState::Quarantined;
+        let opened_at = &theirs.sitting.opened_at;
+        let closing = Closing {
+            state: if quarantined {
+                SittingState::Quarantined
+            } else {
+                SittingState::Closed
+            },
+            at: theirs.closed_at.as_ref().unwrap_or(opened_at).clone(),
+            judge: theirs.judge.clone(),
+            drift: theirs.drift.clone(),
+        };
+        let Some(run) = self.sitting_run(id)? else {
+            let run = self.sitting_begin(&theirs.sitting)?;
+            self.anchors_add(&run, &[], theirs)?;
+            self.closing_write(id, &run, &closing)?;
+            self.run_update(&run.run_id, RunStatus::Finished, run.start_time_ms)?;
+            return Ok(true);
+        };
+        let ours = self.record_read(id, &run)?;
+        let added = self.anchors_add(&run, &ours.anchor_files, theirs)?;
+        let newly = quarantined && ours.state != SittingState::Quarantined;
+        if newly {
+            self.sitting_end(id, &closing)?;
+        }
+        Ok(added || newly)
+    }
+
+    /// Adds verdicts on a sitting's anchors that are not among these.
+    fn anchors_add(
+        &self,
+        run: &Tracked,
+        kept: &[VerdictFile],
+        theirs: &SittingRecord,
+    ) -> Result<bool> {
+        let files = theirs.anchor_files.iter();
+        let lacking: Vec<VerdictFile> = files.filter(|it| !kept.contains(it)).cloned().collect();
+        if lacking.is_empty() {
+            return Ok(false);
+        }
+        let params = self.files_put(run, &lacking)?;
+        let entries = Entries {
+            params,
+            ..Entries::default()
+        };
+        self.write(run, entries).map(|()| true)
     }
 
     /// Whether what was said about one run's candidates is true of the other's.

@@ -140,6 +140,10 @@ impl Tracking for MlflowStore {
         self.import(experiment, runs)
     }
 
+    fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
+        self.sitting_take_in(record)
+    }
+
     fn runs_tidy(&self, experiment: &str) -> Result<u64> {
         self.cells_tidy(experiment)
     }
@@ -150,7 +154,8 @@ impl Tracking for MlflowStore {
 
     fn run_get(&self, run_id: &str) -> Result<Run> {
         let run = self.run_find(run_id)?;
-        let artifacts = self.artifacts.list(&self.rest, &run)?;
+        let mut artifacts = self.artifacts.list(&self.rest, &run)?;
+        artifacts.retain(|path| path != limits::FILE);
         Ok(Run {
             artifacts,
             ..self.run_shown(run)?

@@ -70,6 +70,12 @@ impl MlflowStore {
                 sitting.id
             )));
         }
+        let run = self.sitting_begin(sitting)?;
+        self.run_update(&run.run_id, RunStatus::Finished, run.start_time_ms)
+    }
+
+    /// Makes the run of a sitting, which counts once it is finished.
+    pub(crate) fn sitting_begin(&self, sitting: &Sitting) -> Result<Tracked> {
         let experiment_id = self.experiment_make(SITTINGS)?;
         let text =
             serde_json::to_string(sitting).map_err(|error| cannot_keep(&sitting.id, &error))?;
@@ -83,16 +89,15 @@ impl MlflowStore {
         let tags: Vec<_> = tags
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
-        let now_ms = self.now_ms();
         let body = json!({
             "experiment_id": experiment_id,
             "run_name": format!("sitting {}", sitting.id),
-            "start_time": now_ms,
+            "start_time": self.now_ms(),
             "tags": pairs(&tags),
         });
         let run = self.run_create(&experiment_id, &body, (key::SITTING, &sitting.id))?;
         self.file_put(&run, FILE, text.as_bytes())?;
-        self.run_update(&run.run_id, RunStatus::Finished, now_ms)
+        Ok(run)
     }
 
     /// The run of a sitting, where there is one.
@@ -199,6 +204,16 @@ impl MlflowStore {
         if was && !is {
             self.take_back(id, &run)?;
         }
+        self.closing_write(id, &run, closing)?;
+        if is {
+            self.put_aside(id, &run)?;
+        }
+        lock(&self.waiting).clear();
+        Ok(())
+    }
+
+    /// Writes down how a sitting has ended.
+    pub(crate) fn closing_write(&self, id: &str, run: &Tracked, closing: &Closing) -> Result<()> {
         let mut tags = vec![(key::STATE.to_owned(), closing.state.as_str().to_owned())];
         if run.tag(key::CLOSED_AT).is_none() {
             tags.push((key::CLOSED_AT.to_owned(), closing.at.clone()));
@@ -211,17 +226,12 @@ impl MlflowStore {
             tags.push((key::DRIFT.to_owned(), drift.clone()));
         }
         self.write(
-            &run,
+            run,
             Entries {
                 tags,
                 ..Entries::default()
             },
-        )?;
-        if is {
-            self.put_aside(id, &run)?;
-        }
-        lock(&self.waiting).clear();
-        Ok(())
+        )
     }
 
     /// The sitting counts as alive until then.
