@@ -87,8 +87,10 @@ impl Output {
             return;
         }
         let lines: Vec<String> = text.lines().map(|line| fold(line, self.width)).collect();
-        let text = lines.join("
-");
+        let text = lines.join(
+            "
+",
+        );
         let bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         match bars.as_ref() {
             Some(bars) => bars.suspend(|| complain(&text)),

@@ -2,6 +2,10 @@
 
 mod support;
 
+#[cfg(unix)]
+#[path = "support/mlflow.rs"]
+mod mlflow;
+
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -184,4 +188,92 @@ fn killed_anywhere_and_repeated_it_ends_with_the_same_experiment() {
     assert_eq!(last["runs"], cells, "{last}");
     assert_eq!(runs(&scratch, "sqlite:copy.db"), runs(&scratch, HERE));
     assert_eq!(scratch.ok(&line).json()["unchanged"], cells);
+}
+
+/// The runs of a copy that has been on a server, as far as a server keeps them.
+fn lean(mut runs: Vec<Value>) -> Vec<Value> {
+    for run in &mut runs {
+        let run = run.as_object_mut().expect("a run");
+        run.remove("artifacts");
+        let tags = run["tags"].as_object_mut().expect("tags");
+        tags.retain(|key, _| !key.starts_with("mlflow."));
+    }
+    runs
+}
+
+#[cfg(unix)]
+#[test]
+fn by_way_of_a_real_server_an_experiment_stays_the_same() {
+    let Some(python) = support::mlflow_python() else {
+        return;
+    };
+    let words = "--artifacts-destination {folder}/artifacts";
+    let server = mlflow::Mlflow::start(&python, "", words, &[]);
+    let scratch = judged();
+    // Cut off early, and then begun again.
+    let line = format!("sync --from {HERE} --to {} --experiment e", server.url);
+    let mut child = scratch.command(&line).spawn().expect("the binary runs");
+    std::thread::sleep(Duration::from_millis(900));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("its end");
+    sync(&scratch, HERE, &server.url);
+    let back = sync(&scratch, &server.url, "sqlite:back.db");
+    assert_eq!(back["copied"], 16, "{back}");
+    let original = board(&scratch, HERE);
+    assert_eq!(board(&scratch, &server.url), original);
+    assert_eq!(board(&scratch, "sqlite:back.db"), original);
+    assert_eq!(
+        lean(runs(&scratch, "sqlite:back.db")),
+        lean(runs(&scratch, HERE))
+    );
+    assert_eq!(
+        lean(runs(&scratch, &server.url)),
+        lean(runs(&scratch, HERE))
+    );
+
+    for (from, to) in [(HERE, &*server.url), (&*server.url, HERE)] {
+        let again = sync(&scratch, from, to);
+        assert_eq!(again["unchanged"], 16, "{again}");
+        assert_eq!(again["sittings"], 0, "{again}");
+    }
+
+    // A second opinion on one side reaches the other, with what follows from it.
+    scratch.ok("judge reopen --experiment e");
+    judge(&scratch, "second", 2);
+    let merged = sync(&scratch, HERE, &server.url);
+    assert_eq!(merged["merged"], 16, "{merged}");
+    assert_eq!(board(&scratch, &server.url), board(&scratch, HERE));
+    assert_eq!(
+        lean(runs(&scratch, &server.url)),
+        lean(runs(&scratch, HERE))
+    );
+
+    surplus_runs_are_removed(&scratch, &server);
+}
+
+/// Makes a second run of a cell, as two machines at once could.
+#[cfg(unix)]
+fn surplus_runs_are_removed(scratch: &Scratch, server: &mlflow::Mlflow) {
+    let first = server.runs("e").remove(0);
+    let key = mlflow::tag(&first, "cell_key").expect("a key").to_owned();
+    let made = server.post(
+        "runs/create",
+        &json!({"experiment_id": first["info"]["experiment_id"], "start_time": 4_000_000_000_000_i64,
+                "tags": [{"key": "cell_key", "value": key}]}),
+    );
+    let id = made["run"]["info"]["run_id"].clone();
+    server.post(
+        "runs/update",
+        &json!({"run_id": id, "status": "FINISHED", "end_time": 4_000_000_000_001_i64}),
+    );
+    assert_eq!(server.runs("e").len(), 17);
+    let tidied = sync(scratch, HERE, &server.url);
+    assert_eq!(tidied["surplus_removed"], 1, "{tidied}");
+    assert_eq!(server.runs("e").len(), 16);
+    assert!(
+        !server
+            .runs("e")
+            .iter()
+            .any(|run| run["info"]["run_id"] == id)
+    );
 }

@@ -21,6 +21,7 @@ pub struct Mlflow {
     /// With the path prefix.
     pub url: String,
     child: Child,
+    command: Command,
     folder: tempfile::TempDir,
 }
 
@@ -66,6 +67,7 @@ impl Mlflow {
             port,
             url: format!("http://127.0.0.1:{port}{prefix}"),
             child,
+            command,
             folder,
         };
         server.wait();
@@ -120,6 +122,12 @@ impl Mlflow {
         let body = serde_json::json!({"experiment_ids": [id], "max_results": 1000});
         let answer = self.post("runs/search", &body);
         answer["runs"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Starts the server again, on the same data and at the same address.
+    pub fn restart(&mut self) {
+        self.child = self.command.spawn().expect("python runs");
+        self.wait();
     }
 
     /// Ends the server as a crash would.
