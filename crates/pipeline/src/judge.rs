@@ -16,6 +16,7 @@ pub mod export;
 mod prompt;
 pub mod queue;
 pub mod ratings;
+pub mod reveal;
 pub mod seat;
 pub mod spot_check;
 pub mod status;

@@ -7,6 +7,7 @@
 //!
 //! A function returns `None` where the board holds nothing to draw.
 
+pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;
 mod labels;
@@ -49,6 +50,11 @@ pub fn heat_map(board: &Leaderboard) -> Option<String> {
 /// Where the differences come from.
 pub fn variance(board: &Leaderboard) -> Option<String> {
     variance::draw(board).map(Markup::into_string)
+}
+
+/// The control chart of judges' sittings, in the order of time.
+pub fn drift(points: &[drift::Point]) -> Option<String> {
+    drift::draw(points).map(Markup::into_string)
 }
 
 /// Quality against latency.

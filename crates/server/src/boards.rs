@@ -9,6 +9,7 @@ use assize_domain::leaderboard::Leaderboard;
 use assize_domain::scenario::Split;
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
+use assize_pipeline::judge::status::{Status, status};
 use assize_store::{ExperimentSummary, Tracking};
 use axum::body::Bytes;
 
@@ -19,6 +20,8 @@ use crate::fresh::Fresh;
 const MOST: usize = 64;
 /// As on the command line, so that both say the same to the last digit.
 const SEED: u64 = 42;
+/// From here on two tiers count as disagreeing; as on the command line.
+const DELTA: f64 = 3.0;
 
 /// A board with its serialisation.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub(crate) struct CachedBoard {
 pub(crate) struct Boards {
     boards: Fresh<CompareOptions, CachedBoard>,
     experiments: Fresh<(), Vec<ExperimentSummary>>,
+    statuses: Fresh<String, Status>,
 }
 
 impl Default for Boards {
@@ -40,6 +44,7 @@ impl Default for Boards {
         Self {
             boards: Fresh::new(MOST),
             experiments: Fresh::new(1),
+            statuses: Fresh::new(MOST),
         }
     }
 }
@@ -127,6 +132,21 @@ impl Boards {
         });
         computed.await.unwrap_or_else(|_| {
             let message = "the list was given up halfway: ask again".to_owned();
+            Err(PipelineError::Invalid(message))
+        })
+    }
+
+    /// How far judging has come in an experiment, and how far its judges can be trusted.
+    pub async fn status(app: &App, experiment: &str) -> Result<Arc<Status>, PipelineError> {
+        let (app, experiment) = (app.clone(), experiment.to_owned());
+        let computed = tokio::task::spawn_blocking(move || {
+            let compute = || status(app.store.as_ref(), &experiment, DELTA);
+            app.boards
+                .statuses
+                .get(&experiment, || Ok(app.store.changes()?), compute)
+        });
+        computed.await.unwrap_or_else(|_| {
+            let message = "judging was given up halfway: ask again".to_owned();
             Err(PipelineError::Invalid(message))
         })
     }

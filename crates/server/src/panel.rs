@@ -24,6 +24,8 @@ mod experiment;
 mod experiments;
 mod fields;
 mod page;
+mod run;
+mod side;
 mod when;
 
 /// What everybody may load, signed in or not.
@@ -49,6 +51,14 @@ pub(crate) fn reads() -> Router<App> {
         .route("/", get(experiments::page))
         .route("/experiments/{name}", get(experiment::board::page))
         .route("/experiments/{name}/grid", get(experiment::grid::page))
+        .route("/experiments/{name}/runs", get(experiment::runs::page))
+        .route(
+            "/experiments/{name}/history",
+            get(experiment::history::page),
+        )
+        .route("/judges/{name}", get(experiment::judges::page))
+        .route("/runs/{id}", get(run::page))
+        .route("/compare-runs", get(side::page))
 }
 
 const JS: &str = include_str!("../assets/panel.js");

@@ -13,6 +13,9 @@ use crate::boards::{Boards, usual};
 
 pub(crate) mod board;
 pub(crate) mod grid;
+pub(crate) mod history;
+pub(crate) mod judges;
+pub(crate) mod runs;
 
 /// The part above the tabs.
 #[derive(Debug)]

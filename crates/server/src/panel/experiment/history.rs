@@ -1,0 +1,97 @@
+//! What happened in an experiment, the latest first: sittings and promotions.
+
+use askama::Template;
+use assize_domain::run::param;
+use assize_domain::sitting::SittingState;
+use assize_store::queue::SittingRecord;
+use assize_store::{RunQuery, Tracking as _};
+use axum::extract::{Path, State};
+
+use super::Top;
+use super::runs::value;
+use crate::App;
+use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+use crate::panel::when::When;
+
+const SHOWN: usize = 200;
+
+#[derive(Template)]
+#[template(path = "history.html")]
+struct HistoryPage {
+    frame: Frame,
+    top: Top,
+    events: Vec<Event>,
+    more: usize,
+}
+
+struct Event {
+    /// RFC 3339, for the order.
+    at: String,
+    when: When,
+    what: String,
+    who: String,
+    note: String,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    visit: Visit,
+) -> Paged {
+    let top = Top::at_a_glance(&app, &experiment, "history").await?;
+    let now_ms = visit.now_ms;
+    let mut events = blocking(&app, move |app| events(app, &experiment, now_ms)).await?;
+    events.sort_by(|a, b| b.at.cmp(&a.at));
+    let more = events.len().saturating_sub(SHOWN);
+    events.truncate(SHOWN);
+    show(&HistoryPage {
+        frame: Frame::new("experiments", &visit),
+        top,
+        events,
+        more,
+    })
+}
+
+fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageError> {
+    let mut events = Vec::new();
+    let mut add = |at: &str, what: String, who: &str, note: &str| {
+        events.push(Event {
+            at: at.to_owned(),
+            when: When::of_text(at, now_ms),
+            what,
+            who: who.to_owned(),
+            note: note.to_owned(),
+        });
+    };
+    for record in app.store.sitting_list(experiment)? {
+        let who = record.judge.as_ref().map_or("", |it| it.name.as_str());
+        let sitting = &record.sitting;
+        let what = format!("opened a sitting ({} tier)", sitting.tier);
+        add(&sitting.opened_at, what, who, &sitting.id);
+        if let Some(at) = &record.closed_at {
+            add(at, closed(&record), who, &sitting.id);
+        }
+    }
+    let first = RunQuery {
+        max_results: 1,
+        ..RunQuery::default()
+    };
+    let first = app.store.run_list(experiment, &first)?;
+    let task = first.runs.first().map(|it| value(&it.params, param::TASK));
+    for it in app.store.promotion_list(task.unwrap_or_default())? {
+        if it.experiment == experiment {
+            let what = format!("{}: {} is the champion", it.action, it.champion.pair());
+            add(&it.at, what, &it.by, it.note.as_deref().unwrap_or_default());
+        }
+    }
+    Ok(events)
+}
+
+fn closed(record: &SittingRecord) -> String {
+    match record.state {
+        SittingState::Quarantined => {
+            "was quarantined: the judge has drifted, and the cases wait again".to_owned()
+        }
+        state => format!("{state} the sitting"),
+    }
+}

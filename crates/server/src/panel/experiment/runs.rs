@@ -1,0 +1,196 @@
+//! The runs of an experiment: filtered and paged by the store, whatever their number.
+
+use askama::Template;
+use assize_domain::run::{RunStatus, metric, param, tag};
+use assize_report::figure;
+use assize_store::{Run, RunQuery, Tracking as _};
+use axum::extract::{Path, State};
+
+use super::{Top, path};
+use crate::App;
+use crate::boards::Boards;
+use crate::panel::fields::{Fields, Query, query};
+use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+use crate::panel::when::When;
+
+const SHOWN: u32 = 50;
+/// Suggestions for a filter.
+const SUGGESTED: usize = 200;
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct RunsPage {
+    frame: Frame,
+    top: Top,
+    filter: Filter,
+    suggestions: [(&'static str, Vec<String>); 3],
+    runs: Vec<Line>,
+    /// Where the next page is.
+    older: Option<String>,
+    /// Where the list starts.
+    first: Option<String>,
+}
+
+/// What was asked for, as it was typed.
+#[derive(Default)]
+struct Filter {
+    model: String,
+    prompt: String,
+    scenario: String,
+    state: String,
+    order: String,
+}
+
+impl Filter {
+    fn is_on(&self) -> bool {
+        [&self.model, &self.prompt, &self.scenario, &self.state]
+            .iter()
+            .any(|it| !it.is_empty())
+    }
+}
+
+struct Line {
+    run_id: String,
+    short: String,
+    model: String,
+    prompt: String,
+    scenario: String,
+    state: &'static str,
+    composite: String,
+    latency: String,
+    judged_by: String,
+    started: When,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    Query(fields): Query,
+    visit: Visit,
+) -> Paged {
+    let top = Top::at_a_glance(&app, &experiment, "runs").await?;
+    let filter = read(&fields);
+    let wanted = wanted(&filter, fields.owned("page_token"))?;
+    let name = experiment.clone();
+    let found = blocking(&app, move |app| Ok(app.store.run_list(&name, &wanted)?)).await?;
+    let address = |token: Option<&str>| {
+        let fields = [
+            ("model", Some(filter.model.as_str())),
+            ("prompt", Some(filter.prompt.as_str())),
+            ("scenario", Some(filter.scenario.as_str())),
+            ("state", Some(filter.state.as_str())),
+            ("order", Some(filter.order.as_str())),
+            ("page_token", token),
+        ];
+        format!("{}/runs{}", path(&experiment), query(&fields))
+    };
+    show(&RunsPage {
+        frame: Frame::new("experiments", &visit),
+        suggestions: suggestions(&app, &experiment),
+        older: found.next_page_token.as_deref().map(|it| address(Some(it))),
+        first: fields.get("page_token").map(|_| address(None)),
+        runs: found.runs.iter().map(|it| line(it, &visit)).collect(),
+        filter,
+        top,
+    })
+}
+
+fn read(fields: &Fields) -> Filter {
+    let text = |name| fields.owned(name).unwrap_or_default();
+    Filter {
+        model: text("model"),
+        prompt: text("prompt"),
+        scenario: text("scenario"),
+        state: text("state"),
+        order: text("order"),
+    }
+}
+
+fn wanted(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageError> {
+    let text = |text: &String| Some(text.clone()).filter(|it| !it.is_empty());
+    let (pending, status) = match filter.state.as_str() {
+        "" => (None, None),
+        "pending" => (Some(true), None),
+        "judged" => (Some(false), None),
+        "failed" => (None, Some(RunStatus::Failed)),
+        other => {
+            let message = format!("“{other}” is no state: choose pending, judged or failed");
+            return Err(PageError::invalid(message));
+        }
+    };
+    Ok(RunQuery {
+        model: text(&filter.model),
+        prompt: text(&filter.prompt),
+        scenario: text(&filter.scenario),
+        pending,
+        status,
+        newest_first: filter.order != "oldest",
+        max_results: SHOWN,
+        page_token,
+    })
+}
+
+/// What could be typed, as far as it is known without reading anything.
+fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] {
+    let (cached, _) = Boards::glance(app, experiment);
+    let mut lists = [
+        ("model", Vec::new()),
+        ("prompt", Vec::new()),
+        ("scenario", Vec::new()),
+    ];
+    if let Some(cached) = cached {
+        let cells = &cached.cells;
+        lists[0].1 = cells.pairs.iter().map(|it| it.model.clone()).collect();
+        lists[1].1 = cells.pairs.iter().map(|it| it.prompt.clone()).collect();
+        lists[2].1.clone_from(&cells.scenarios);
+    }
+    for (_, list) in &mut lists {
+        list.sort();
+        list.dedup();
+        list.truncate(SUGGESTED);
+    }
+    lists
+}
+
+fn line(run: &Run, visit: &Visit) -> Line {
+    let number = |key: &str| {
+        let found = run.metrics.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| *value)
+    };
+    let judged_by = value(&run.tags, tag::JUDGED_BY);
+    let judged_by = if judged_by.is_empty() {
+        value(&run.tags, tag::AUTO_JUDGED_BY)
+    } else {
+        judged_by
+    };
+    Line {
+        short: run.run_id.chars().take(8).collect(),
+        run_id: run.run_id.clone(),
+        model: value(&run.params, param::MODEL).to_owned(),
+        prompt: value(&run.params, param::PROMPT).to_owned(),
+        scenario: value(&run.params, param::SCENARIO).to_owned(),
+        state: state(run),
+        composite: figure::optional(number(metric::COMPOSITE), figure::plain),
+        latency: figure::optional(number(metric::LATENCY_MS), figure::latency),
+        judged_by: judged_by.to_owned(),
+        started: When::of_ms(run.start_time_ms, visit.now_ms),
+    }
+}
+
+/// The value of a param or tag; empty where there is none.
+pub(crate) fn value<'a>(entries: &'a [(String, String)], key: &str) -> &'a str {
+    let found = entries.iter().find(|(name, _)| name == key);
+    found.map_or("", |(_, value)| value.as_str())
+}
+
+/// Where a run stands, in a word.
+pub(crate) fn state(run: &Run) -> &'static str {
+    match run.status {
+        RunStatus::Finished if value(&run.tags, tag::JUDGE_PENDING) == "true" => "pending",
+        RunStatus::Finished if value(&run.tags, tag::JUDGE_PENDING) == "false" => "judged",
+        RunStatus::Finished => "finished",
+        RunStatus::Failed => "failed",
+        RunStatus::Killed => "killed",
+        RunStatus::Running | RunStatus::Scheduled => "running",
+    }
+}
