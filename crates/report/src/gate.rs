@@ -129,6 +129,12 @@ fn parts(verb: &str, flags: &[(&str, String)]) -> Vec<String> {
         .collect()
 }
 
+/// A symbol and a word for how a check ended.
+pub fn ended(outcome: Outcome) -> (&'static str, &'static str) {
+    let (mark, word, _) = ending(outcome);
+    (mark, word)
+}
+
 fn ending(outcome: Outcome) -> (&'static str, &'static str, Paint) {
     match outcome {
         Outcome::Passed => ("✓", "passed", Paint::Plain),
@@ -140,7 +146,7 @@ fn ending(outcome: Outcome) -> (&'static str, &'static str, Paint) {
 }
 
 /// The figure and what it needs, with as many decimals as tell them apart.
-fn numbers(check: &Check) -> (String, String) {
+pub fn numbers(check: &Check) -> (String, String) {
     let needs = |text: String| format!("{} {text}", check.relation.symbol());
     let Some(figure) = check.figure.filter(|it| it.is_finite()) else {
         let threshold = number(check, check.threshold, 0);

@@ -36,6 +36,96 @@ for (const form of all("form[data-pick]")) {
   update();
 }
 
+// A job: cells fill as its events come in; when it is over, the page says how it ended.
+const live = document.querySelector("[data-live]");
+if (live) follow(live);
+
+function follow(live) {
+  const source = new EventSource(`/api/bench/jobs/${live.dataset.live}/events`);
+  const rows = new Map(all("[data-row]", live).map((row) => [row.dataset.row, row]));
+  const seen = new Set();
+  let started = false;
+  // Events come from the first one on, so all squares start hollow.
+  const restart = () => {
+    if (started) return;
+    started = true;
+    for (const square of all("[data-row] .sq", live)) square.className = "sq hollow";
+  };
+  const fill = (cell) => {
+    const key = JSON.stringify([cell.model, cell.prompt, cell.scenario]);
+    const row = rows.get(`${cell.model} × ${cell.prompt}`);
+    if (!row || seen.has(key)) return;
+    seen.add(key);
+    let square = row.querySelector(".sq.hollow");
+    if (!square) {
+      square = document.createElement("i");
+      row.querySelector("td").append(square);
+    }
+    const status = ["failed", "skipped"].includes(cell.status) ? cell.status : "collected";
+    square.className = `sq ${status} fresh`;
+    square.title = [`${cell.scenario}: ${cell.status}`, cell.error].filter(Boolean).join(", ");
+  };
+  const count = ({ done, total }) => {
+    live.querySelector("[data-done]").textContent = total ? `${done} of ${total} cells` : `${done} cells`;
+    const bar = live.querySelector("progress");
+    bar.max = Math.max(total, 1);
+    bar.value = done;
+  };
+  const span = (seconds) => seconds < 90 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
+  let total = Number(live.querySelector("progress").max);
+  let since = Date.now();
+  let before = 0;
+  source.addEventListener("status", (event) => {
+    const job = JSON.parse(event.data);
+    if (["done", "failed", "cancelled"].includes(job.status)) {
+      source.close();
+      setTimeout(() => location.reload(), 300);
+    } else if (job.cells) {
+      before = before || job.cells.done;
+      total = job.cells.total;
+      count(job.cells);
+    }
+  });
+  source.addEventListener("cell", (event) => {
+    restart();
+    fill(JSON.parse(event.data));
+    count({ done: seen.size, total });
+    const rate = (seen.size - before) / (Date.now() - since);
+    if (rate > 0) {
+      live.querySelector("[data-left]").textContent = `about ${span(Math.round((total - seen.size) / rate / 1000))} left`;
+    }
+  });
+  // A job that waits for its turn ends the stream: look again.
+  source.addEventListener("error", () => {
+    source.close();
+    setTimeout(() => location.reload(), 2000);
+  });
+}
+
+// The preview of a new run follows every change; the button does the same without this module.
+const draft = document.querySelector("form[data-preview]");
+if (draft) {
+  let timer;
+  let asked = 0;
+  const look = async () => {
+    const turn = ++asked;
+    const query = new URLSearchParams(new FormData(draft));
+    const reply = await fetch(`${location.pathname}?${query}`);
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const fresh = page.getElementById("preview");
+    if (turn === asked && fresh) {
+      const place = document.getElementById("preview");
+      const kept = place.querySelector(".actions");
+      place.replaceChildren(...fresh.children);
+      place.querySelector(".actions")?.replaceWith(kept);
+    }
+  };
+  draft.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(look, 500);
+  });
+}
+
 // The judge's desk: keys, the criterion that is next, and a draft that survives a reload.
 const desk = document.querySelector("form[data-desk]");
 if (desk) sit(desk);

@@ -57,7 +57,6 @@ pub(crate) enum Right {
     /// To change or start anything.
     Write,
     /// To sit at the judge's desk.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the desk follows"))]
     Judge,
     /// MLflow's API: looking or changing, by what the request does.
     Mlflow,

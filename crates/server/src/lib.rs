@@ -33,6 +33,7 @@ use metrics::Metrics;
 mod access;
 mod api;
 mod boards;
+mod desks;
 mod error;
 mod fresh;
 mod health;
@@ -40,7 +41,6 @@ mod jobs;
 mod log;
 mod metrics;
 mod mlflow;
-#[expect(dead_code, reason = "the pages that need the rest follow")]
 mod panel;
 mod router;
 
@@ -106,6 +106,7 @@ impl Config {
 struct App {
     store: Arc<EmbeddedStore>,
     boards: Arc<boards::Boards>,
+    desks: Arc<desks::Desks>,
     state: Arc<State>,
     config: Arc<Config>,
     jobs: Arc<Jobs>,
@@ -156,9 +157,17 @@ pub fn run(
         let config = Arc::new(config);
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
         announce(listener.local_addr()?)?;
+        let desks = desks::Desks::new(desks::Bench {
+            store: Arc::clone(&store),
+            locks: config.locks.clone(),
+            anchors: config.anchors.clone(),
+            clock: config.clock,
+            entropy: config.entropy,
+        });
         let app = App {
             store,
             boards: Arc::default(),
+            desks: Arc::new(desks),
             state,
             config,
             jobs: Arc::clone(&jobs),

@@ -15,22 +15,29 @@ use assize_report::svg;
 use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::App;
 
+mod desk;
 pub(crate) mod escape;
 mod experiment;
 mod experiments;
 mod fields;
+mod jobs;
+mod new_run;
 mod page;
+mod promotions;
 mod run;
 mod side;
+mod sign_in;
+mod tokens;
 mod when;
 
 /// What everybody may load, signed in or not.
 pub(crate) fn open() -> Router<App> {
     Router::new()
+        .route("/sign-in", get(sign_in::page))
         .route(
             "/assets/panel.css",
             get(async || asset("text/css; charset=utf-8", &ASSETS.css)),
@@ -59,6 +66,31 @@ pub(crate) fn reads() -> Router<App> {
         .route("/judges/{name}", get(experiment::judges::page))
         .route("/runs/{id}", get(run::page))
         .route("/compare-runs", get(side::page))
+        .route("/promotions", get(promotions::page))
+        .route("/jobs", get(jobs::list))
+        .route("/jobs/{id}", get(jobs::page))
+}
+
+/// Pages and forms for whoever may change things.
+pub(crate) fn writes() -> Router<App> {
+    Router::new()
+        .route("/run/new", get(new_run::page).post(new_run::start))
+        .route("/jobs/{id}/cancel", post(jobs::cancel))
+        .route("/jobs/{id}/resume", post(jobs::resume))
+        .route("/promotions/promote", post(promotions::promote))
+        .route("/promotions/rollback", post(promotions::rollback))
+        .route("/tokens", get(tokens::page).post(tokens::create))
+        .route("/tokens/{id}/revoke", post(tokens::revoke))
+}
+
+/// The judge's desk.
+pub(crate) fn desk() -> Router<App> {
+    Router::new()
+        .route("/desk", get(desk::list))
+        .route("/desk/{name}", get(desk::page).post(desk::submit))
+        .route("/desk/{name}/start", post(desk::start))
+        .route("/desk/{name}/finish", post(desk::finish))
+        .route("/desk/{name}/reveal", get(desk::reveal::page))
 }
 
 const JS: &str = include_str!("../assets/panel.js");

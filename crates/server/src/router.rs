@@ -31,6 +31,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/sign-out", routing::post(sign_in::leave))
         .merge(panel::open())
         .merge(needs(Right::Read, panel::reads()))
+        .merge(needs(Right::Write, panel::writes()))
+        .merge(needs(Right::Judge, panel::desk()))
         .merge(needs(Right::Mlflow, mlflow))
         .merge(needs(
             Right::Read,

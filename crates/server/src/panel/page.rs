@@ -1,8 +1,7 @@
 //! What all pages share: the frame around them, how they leave, and what an error looks like.
 
-use std::convert::Infallible;
-
 use askama::Template;
+use assize_domain::role::Role;
 use assize_pipeline::PipelineError;
 use assize_store::StoreError;
 use axum::extract::FromRequestParts;
@@ -13,6 +12,9 @@ use axum::response::{IntoResponse, Response};
 
 use super::ASSETS;
 use crate::App;
+use crate::access::Caller;
+use crate::desks::Sitter;
+use crate::error::ApiError;
 
 /// Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
@@ -23,22 +25,39 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
     pub name: String,
+    pub token_id: String,
     pub may_read: bool,
     pub may_write: bool,
     pub may_judge: bool,
     pub now_ms: i64,
 }
 
-impl FromRequestParts<App> for Visit {
-    type Rejection = Infallible;
+impl Visit {
+    /// As the desk knows the visitor.
+    pub fn sitter(&self) -> Sitter {
+        Sitter {
+            token_id: self.token_id.clone(),
+            name: self.name.clone(),
+        }
+    }
+}
 
-    async fn from_request_parts(_parts: &mut Parts, _app: &App) -> Result<Self, Infallible> {
+impl FromRequestParts<App> for Visit {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
+        let Some(caller) = parts.extensions.get::<Caller>() else {
+            let message = "This page needs somebody who has signed in.";
+            return Err(PageError::new(StatusCode::UNAUTHORIZED, message));
+        };
+        let role = caller.role;
         Ok(Self {
-            name: "you".to_owned(),
-            may_read: true,
-            may_write: true,
-            may_judge: true,
-            now_ms: jiff::Timestamp::now().as_millisecond(),
+            name: caller.name.clone(),
+            token_id: caller.token_id.clone(),
+            may_read: role != Role::Service,
+            may_write: role == Role::Admin,
+            may_judge: matches!(role, Role::Admin | Role::Judge),
+            now_ms: (app.config.clock)().ms,
         })
     }
 }
@@ -62,6 +81,10 @@ impl Frame {
             visit: Some(visit.clone()),
             ..Self::bare()
         }
+    }
+
+    pub fn may_write(&self) -> bool {
+        self.visit.as_ref().is_some_and(|it| it.may_write)
     }
 
     /// Around a page for nobody in particular.
@@ -138,6 +161,7 @@ impl From<StoreError> for PageError {
             StoreError::NotFound(_)
             | StoreError::NoRun { .. }
             | StoreError::NoExperiment { .. } => StatusCode::NOT_FOUND,
+            StoreError::Superseded { .. } => StatusCode::CONFLICT,
             it if it.is_invalid_input() => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -152,6 +176,12 @@ impl From<PipelineError> for PageError {
             error if error.is_invalid_input() => Self::invalid(error.to_string()),
             error => Self::internal(error.to_string()),
         }
+    }
+}
+
+impl From<ApiError> for PageError {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.status, error.message)
     }
 }
 

@@ -1,0 +1,283 @@
+//! The seats of judges who sit at this server, in a browser or through the API.
+//!
+//! A judge is a token: whoever holds it sits as `human` under the token's name, has at most one
+//! seat over an experiment, and gets it back after the server was restarted, because a sitting
+//! is in the store and only the seat is here. Every call blocks, and what [`Desks::submit`] has
+//! answered is durable.
+//!
+//! It deliberately shows no model, no prompt and no board; [`Desks::has_open`] tells those who
+//! guard them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use assize_domain::anchor::Anchors;
+use assize_domain::judge::Judge;
+use assize_domain::judge_file::Case;
+use assize_domain::rubric::Rubric;
+use assize_domain::sitting::SittingState;
+use assize_domain::submission::Submission;
+use assize_domain::verdict::Verdict;
+use assize_pipeline::judge::Entropy;
+use assize_pipeline::judge::queue::{Accepted, Finished, LEASE_MS, Progress, SitOptions};
+use assize_pipeline::judge::seat::{self, Seat};
+use assize_pipeline::{Now, PipelineError, Result};
+use assize_store::Tracking;
+
+/// The kind of everybody who sits here.
+const KIND: &str = "human";
+
+/// What every seat needs.
+pub(crate) struct Bench {
+    pub store: Arc<assize_store::embedded::EmbeddedStore>,
+    /// Where this machine's locks are.
+    pub locks: PathBuf,
+    pub anchors: Anchors,
+    pub clock: fn() -> Now,
+    pub entropy: Entropy,
+}
+
+impl std::fmt::Debug for Bench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench").finish_non_exhaustive()
+    }
+}
+
+/// Who sits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Sitter {
+    pub token_id: String,
+    pub name: String,
+}
+
+impl Sitter {
+    fn judge(&self) -> Judge {
+        Judge {
+            kind: KIND.to_owned(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// Cases in the hands of a judge.
+#[derive(Debug, Clone)]
+pub(crate) struct Hand {
+    #[expect(dead_code, reason = "for programs, which follow")]
+    pub sitting: String,
+    /// Whether an earlier session's sitting goes on.
+    #[expect(dead_code, reason = "for programs, which follow")]
+    pub resumed: bool,
+    pub rubric: Rubric,
+    /// None where nothing is left for this judge.
+    pub cases: Vec<Case>,
+    pub pace: Pace,
+}
+
+/// How far a sitting has come, and how long the rest takes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Pace {
+    pub progress: Progress,
+    /// Seconds a case, once a few were scored here.
+    pub seconds_per_case: Option<f64>,
+}
+
+/// A case that was scored, to be looked at again.
+#[derive(Debug, Clone)]
+pub(crate) struct Scored {
+    pub case: Case,
+    pub verdict: Verdict,
+    /// The case that was scored before it.
+    pub before: Option<String>,
+}
+
+/// All seats.
+#[derive(Debug)]
+pub(crate) struct Desks {
+    bench: Bench,
+    seats: Mutex<HashMap<(Sitter, String), Arc<Mutex<Place>>>>,
+}
+
+/// A seat, where it is taken, and what tells the judge's pace.
+#[derive(Debug, Default)]
+struct Place {
+    seat: Option<Seat>,
+    /// When the last case was handed in.
+    last_ms: i64,
+    /// Time and number of cases scored without a pause.
+    working_ms: i64,
+    scored: u32,
+}
+
+/// Who pauses for longer does not work at that case.
+const PAUSE_MS: i64 = 3 * 60 * 1000;
+/// Cases before a pace is told.
+const FEWEST: u32 = 3;
+
+impl Desks {
+    pub fn new(bench: Bench) -> Self {
+        Self {
+            bench,
+            seats: Mutex::default(),
+        }
+    }
+
+    fn store(&self) -> Arc<dyn Tracking> {
+        Arc::<assize_store::embedded::EmbeddedStore>::clone(&self.bench.store)
+    }
+
+    fn now(&self) -> Now {
+        (self.bench.clock)()
+    }
+
+    fn place(&self, sitter: &Sitter, experiment: &str) -> Arc<Mutex<Place>> {
+        let mut seats = lock(&self.seats);
+        let key = (sitter.clone(), experiment.to_owned());
+        Arc::clone(seats.entry(key).or_default())
+    }
+
+    /// The next cases, at most so many. Sits down where this judge does not sit yet; `None`
+    /// where nothing waits. Asking again without handing in gives the same cases.
+    pub fn next(&self, sitter: &Sitter, experiment: &str, limit: usize) -> Result<Option<Hand>> {
+        let now = self.now();
+        let place = self.place(sitter, experiment);
+        let mut place = lock(&place);
+        if place.seat.is_none() {
+            let options = SitOptions {
+                experiment: experiment.to_owned(),
+                judge: sitter.judge(),
+                desk: None,
+                seed: None,
+                double: false,
+                anchors: self.bench.anchors.clone(),
+                lease_ms: LEASE_MS,
+                entropy: self.bench.entropy,
+            };
+            let seat = seat::take(&self.store(), options, &self.bench.locks, &now)?;
+            *place = Place {
+                seat,
+                last_ms: now.ms,
+                ..Place::default()
+            };
+        }
+        let Place { seat, .. } = &mut *place;
+        let Some(seat) = seat else {
+            return Ok(None);
+        };
+        let cases = seat.queue.next(limit, &now)?;
+        Ok(Some(Hand {
+            sitting: seat.queue.id().to_owned(),
+            resumed: seat.resumed,
+            rubric: seat.queue.rubric().clone(),
+            cases,
+            pace: place.pace(),
+        }))
+    }
+
+    /// Hands verdicts in: all of them or none.
+    pub fn submit(
+        &self,
+        sitter: &Sitter,
+        experiment: &str,
+        verdicts: &[Submission],
+    ) -> Result<(Accepted, Pace)> {
+        let now = self.now();
+        let place = self.place(sitter, experiment);
+        let mut place = lock(&place);
+        let Some(seat) = &mut place.seat else {
+            return Err(no_seat(experiment));
+        };
+        let accepted = seat.queue.submit(verdicts, &now)?;
+        let worked_ms = now.ms - place.last_ms;
+        if worked_ms < PAUSE_MS {
+            place.working_ms += worked_ms;
+            place.scored += u32::try_from(accepted.scored).unwrap_or(0);
+        }
+        place.last_ms = now.ms;
+        Ok((accepted, place.pace()))
+    }
+
+    /// A case that this sitting has scored: the one named, or the last.
+    pub fn scored(&self, sitter: &Sitter, experiment: &str, case: &str) -> Option<Scored> {
+        let place = self.place(sitter, experiment);
+        let place = lock(&place);
+        let queue = &place.seat.as_ref()?.queue;
+        let all: Vec<&Case> = queue.scored().collect();
+        let at = all.iter().position(|it| it.case == case)?;
+        Some(Scored {
+            case: all[at].clone(),
+            verdict: queue.verdict(case)?.clone(),
+            before: at.checked_sub(1).map(|it| all[it].case.clone()),
+        })
+    }
+
+    /// The case that was scored last.
+    pub fn last_scored(&self, sitter: &Sitter, experiment: &str) -> Option<String> {
+        let place = self.place(sitter, experiment);
+        let place = lock(&place);
+        let last = place.seat.as_ref()?.queue.scored().last()?;
+        Some(last.case.clone())
+    }
+
+    /// How far the sitting has come; `None` where nobody sits here.
+    pub fn progress(&self, sitter: &Sitter, experiment: &str) -> Option<Pace> {
+        let place = self.place(sitter, experiment);
+        let place = lock(&place);
+        place.seat.is_some().then(|| place.pace())
+    }
+
+    /// Ends the sitting, also one that an earlier session left open.
+    pub fn finish(&self, sitter: &Sitter, experiment: &str) -> Result<Finished> {
+        if self.progress(sitter, experiment).is_none() {
+            if !self.left_open(&sitter.judge(), experiment)? {
+                return Err(no_seat(experiment));
+            }
+            self.next(sitter, experiment, 1)?;
+        }
+        let place = self.place(sitter, experiment);
+        let Some(seat) = lock(&place).seat.take() else {
+            return Err(no_seat(experiment));
+        };
+        seat.queue.finish(&self.now())
+    }
+
+    /// Whether this judge has a sitting open, over anything, at whatever door.
+    pub fn has_open(&self, sitter: &Sitter) -> Result<bool> {
+        Ok(self.bench.store.judge_sits(&sitter.name)?)
+    }
+
+    /// Whether this judge has a sitting open over an experiment.
+    fn left_open(&self, judge: &Judge, experiment: &str) -> Result<bool> {
+        let records = self.bench.store.sitting_list(experiment)?;
+        let sits = |it: &assize_store::queue::SittingRecord| {
+            it.state == SittingState::Open && it.judge.as_ref() == Some(judge)
+        };
+        Ok(records.iter().any(sits))
+    }
+
+    /// [`Desks::left_open`], for whoever asks.
+    pub fn is_open(&self, sitter: &Sitter, experiment: &str) -> Result<bool> {
+        self.left_open(&sitter.judge(), experiment)
+    }
+}
+
+impl Place {
+    fn pace(&self) -> Pace {
+        let progress = self.seat.as_ref().map(|it| it.queue.progress());
+        let seconds = self.working_ms as f64 / 1000.0 / f64::from(self.scored.max(1));
+        Pace {
+            progress: progress.unwrap_or_default(),
+            seconds_per_case: (self.scored >= FEWEST).then_some(seconds),
+        }
+    }
+}
+
+fn no_seat(experiment: &str) -> PipelineError {
+    PipelineError::Invalid(format!(
+        "no sitting over '{experiment}' is open here: take the next cases first"
+    ))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

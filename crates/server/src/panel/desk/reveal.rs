@@ -1,0 +1,118 @@
+//! After the sitting: who wrote what, and how far this judge agrees with others.
+
+use askama::Template;
+use assize_domain::sitting::SittingState;
+use assize_pipeline::judge::agreement::PairAgreement;
+use assize_pipeline::judge::drift::Drift;
+use assize_pipeline::judge::reveal::{Revealed, reveal};
+use assize_report::figure;
+use assize_store::Tracking as _;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+
+use crate::App;
+use crate::boards::Boards;
+use crate::panel::fields::Query;
+use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+
+#[derive(Template)]
+#[template(path = "desk_reveal.html")]
+struct RevealPage {
+    frame: Frame,
+    experiment: String,
+    done: usize,
+    quarantined: Option<String>,
+    shift: Option<String>,
+    rows: Vec<(String, usize, String)>,
+    agreements: Vec<Agreement>,
+    pending: u64,
+}
+
+struct Agreement {
+    with: String,
+    items: usize,
+    rows: Vec<(String, String, String, String)>,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    Query(fields): Query,
+    visit: Visit,
+) -> Paged {
+    let sitting = fields.owned("sitting").unwrap_or_default();
+    let visitor = visit.clone();
+    let (record, rows) = blocking(&app, move |app| {
+        let sitter = visitor.sitter();
+        if app.desks.has_open(&sitter)? {
+            let message = "A sitting of yours is open, and judges are blind until it is over.";
+            return Err(PageError::new(StatusCode::FORBIDDEN, message));
+        }
+        let record = app.store.sitting_record(&sitting)?;
+        let (_, rows) = reveal(app.store.as_ref(), &sitting)?;
+        let own = record.filter(|it| {
+            let name = it.judge.as_ref().map(|it| it.name.as_str());
+            visitor.may_read || name == Some(visitor.name.as_str())
+        });
+        let message = "That sitting is not yours.";
+        let record = own.ok_or_else(|| PageError::new(StatusCode::FORBIDDEN, message))?;
+        Ok((record, rows))
+    })
+    .await?;
+    let status = Boards::status(&app, &experiment).await?;
+    let judge = record.judge.as_ref().map_or("", |it| it.name.as_str());
+    let drift: Option<Drift> = record
+        .drift
+        .as_deref()
+        .and_then(|it| serde_json::from_str(it).ok());
+    let is_quarantined = record.state == SittingState::Quarantined;
+    show(&RevealPage {
+        frame: Frame::new("desk", &visit),
+        done: rows.iter().map(|it| it.cases).sum(),
+        quarantined: is_quarantined.then(|| {
+            let shift = drift.map_or(0.0, |it| it.mean_shift);
+            format!(
+                "The calibration cases were scored {} points off their known scores on average, so this sitting does \
+                 not count and its cases wait again.",
+                figure::signed(shift)
+            )
+        }),
+        shift: drift.map(|it| figure::signed(it.mean_shift)),
+        rows: rows.into_iter().map(row).collect(),
+        agreements: status
+            .agreement
+            .iter()
+            .filter_map(|it| agreement(it, judge))
+            .collect(),
+        pending: status.expert.pending,
+        experiment,
+    })
+}
+
+fn row(it: Revealed) -> (String, usize, String) {
+    let composite = figure::optional(it.composite, figure::plain);
+    (it.pair.to_string(), it.cases, composite)
+}
+
+/// What involves this judge, or the experts as a whole.
+fn agreement(it: &PairAgreement, judge: &str) -> Option<Agreement> {
+    let is_own = |label: &str| label == "expert" || label == judge || label.starts_with(judge);
+    let with = match (is_own(&it.left), is_own(&it.right)) {
+        (true, _) => &it.right,
+        (_, true) => &it.left,
+        _ => return None,
+    };
+    let rows = it.criteria.iter().map(|it| {
+        (
+            it.name.clone(),
+            figure::percent(it.exact),
+            figure::percent(it.within_one),
+            figure::optional(it.alpha_ordinal, figure::plain),
+        )
+    });
+    Some(Agreement {
+        with: with.clone(),
+        items: it.items,
+        rows: rows.collect(),
+    })
+}

@@ -1,0 +1,256 @@
+//! Jobs: what runs and what ran, and one of them live, cell by cell.
+//!
+//! The page of a job is complete without JavaScript, and loads again every few seconds while the
+//! job runs; with it, the same cells are filled as the events come in.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+
+use askama::Template;
+use assize_store::state::jobs::{JobRecord, JobStatus};
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+use serde_json::Value;
+
+use super::page::{Frame, Paged, Visit, blocking, show};
+use super::when::{When, span};
+use crate::App;
+use crate::api::jobs::eta_seconds;
+use crate::jobs::EVENTS;
+
+const SHOWN: u32 = 100;
+/// More cells are shown as a bar only.
+const MOST_CELLS: u32 = 3_000;
+/// Failures whose reasons are listed.
+const MOST_FAILURES: usize = 20;
+
+#[derive(Template)]
+#[template(path = "jobs.html")]
+struct JobsPage {
+    frame: Frame,
+    jobs: Vec<Line>,
+}
+
+struct Line {
+    id: String,
+    kind: String,
+    experiment: String,
+    status: &'static str,
+    done: u32,
+    total: u32,
+    by: String,
+    when: When,
+}
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct JobPage {
+    frame: Frame,
+    job: JobRecord,
+    status: &'static str,
+    is_over: bool,
+    headline: String,
+    left: String,
+    created: When,
+    rows: Vec<GridRow>,
+    failures: Vec<(String, String)>,
+    log: String,
+}
+
+/// The cells of a model with a prompt.
+struct GridRow {
+    name: String,
+    cells: Vec<Square>,
+}
+
+#[derive(Clone)]
+struct Square {
+    class: &'static str,
+    title: String,
+}
+
+pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
+    blocking(&app, move |app| {
+        let jobs = app.jobs.list(SHOWN)?;
+        let mut frame = Frame::new("jobs", &visit);
+        if jobs.iter().any(|it| !it.status.is_over()) {
+            frame.refresh_s = 5;
+        }
+        let line = |it: JobRecord| Line {
+            status: it.status.as_str(),
+            when: When::of_ms(it.created_ms, visit.now_ms),
+            id: it.id,
+            kind: it.kind,
+            experiment: it.experiment,
+            done: it.done,
+            total: it.total,
+            by: it.by,
+        };
+        let jobs = jobs.into_iter().map(line).collect();
+        show(&JobsPage { frame, jobs })
+    })
+    .await
+}
+
+pub(crate) async fn page(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+    blocking(&app, move |app| {
+        let job = app.jobs.get(&id)?;
+        let events = read_events(app, &job);
+        let mut frame = Frame::new("jobs", &visit);
+        let is_over = job.status.is_over();
+        if !is_over {
+            frame.refresh_s = 3;
+        }
+        show(&JobPage {
+            frame,
+            status: job.status.as_str(),
+            is_over,
+            headline: headline(&job),
+            left: left(&job, visit.now_ms),
+            created: When::of_ms(job.created_ms, visit.now_ms),
+            rows: grid(&job, &events),
+            failures: failures(&events),
+            log: app.jobs.log_tail(&job.id),
+            job,
+        })
+    })
+    .await
+}
+
+fn headline(job: &JobRecord) -> String {
+    let what = match job.kind.as_str() {
+        "judge" => "Automatic judging",
+        _ => "Collection",
+    };
+    match job.status {
+        JobStatus::Queued => format!("{what} of {} waits for its turn", job.experiment),
+        JobStatus::Running => format!("{what} of {} runs", job.experiment),
+        JobStatus::Done if job.failed > 0 => {
+            format!(
+                "{what} of {} is done; {} cells failed",
+                job.experiment, job.failed
+            )
+        }
+        JobStatus::Done => format!("{what} of {} is done", job.experiment),
+        JobStatus::Failed => format!("{what} of {} failed", job.experiment),
+        JobStatus::Cancelled => format!("{what} of {} was cancelled", job.experiment),
+    }
+}
+
+fn left(job: &JobRecord, now_ms: i64) -> String {
+    match eta_seconds(job, now_ms) {
+        Some(seconds) => format!("about {} left", span(seconds as f64)),
+        None => String::new(),
+    }
+}
+
+/// What the job has printed so far; lines that are no objects are left out.
+fn read_events(app: &App, job: &JobRecord) -> Vec<Value> {
+    let Ok(file) = File::open(app.jobs.folder(&job.id).join(EVENTS)) else {
+        return Vec::new();
+    };
+    let lines = BufReader::new(file).lines().map_while(Result::ok);
+    lines
+        .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
+        .filter(|event| event["event"] == "cell")
+        .collect()
+}
+
+/// The list of names that a request holds under a key, as an array or separated by commas.
+fn names(request: &Value, key: &str) -> Vec<String> {
+    match &request[key] {
+        Value::Array(list) => list
+            .iter()
+            .filter_map(|it| it.as_str().map(str::to_owned))
+            .collect(),
+        Value::String(text) => text.split(',').map(|it| it.trim().to_owned()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// One row a pair with one square a cell: those that are done in the order of time, then hollow
+/// ones for what is still to come.
+fn grid(job: &JobRecord, events: &[Value]) -> Vec<GridRow> {
+    if job.kind == "judge" || job.total > MOST_CELLS {
+        return Vec::new();
+    }
+    let request: Value = serde_json::from_str(&job.request).unwrap_or_default();
+    let mut rows: Vec<GridRow> = Vec::new();
+    for model in names(&request, "models") {
+        for prompt in names(&request, "prompts") {
+            rows.push(GridRow {
+                name: format!("{model} × {prompt}"),
+                cells: Vec::new(),
+            });
+        }
+    }
+    let known = rows.len();
+    for event in events {
+        let text = |key: &str| event[key].as_str().unwrap_or_default();
+        let name = format!("{} × {}", text("model"), text("prompt"));
+        let place = rows.iter().position(|it| it.name == name);
+        let place = place.unwrap_or_else(|| {
+            rows.push(GridRow {
+                name,
+                cells: Vec::new(),
+            });
+            rows.len() - 1
+        });
+        let status = text("status");
+        rows[place].cells.push(Square {
+            class: match status {
+                "failed" => "failed",
+                "skipped" => "skipped",
+                _ => "collected",
+            },
+            title: match text("error") {
+                "" => format!("{}: {status}", text("scenario")),
+                error => format!("{}: {status}, {error}", text("scenario")),
+            },
+        });
+    }
+    let each = job.total as usize / known.max(1);
+    for row in rows.iter_mut().take(known) {
+        let missing = each.saturating_sub(row.cells.len());
+        let hollow = Square {
+            class: "hollow",
+            title: "to come".to_owned(),
+        };
+        row.cells.extend(std::iter::repeat_n(hollow, missing));
+    }
+    rows
+}
+
+fn failures(events: &[Value]) -> Vec<(String, String)> {
+    let failed = events.iter().filter(|it| it["status"] == "failed");
+    failed
+        .take(MOST_FAILURES)
+        .map(|it| {
+            let text = |key: &str| it[key].as_str().unwrap_or_default();
+            let name = format!(
+                "{} × {} × {}",
+                text("model"),
+                text("prompt"),
+                text("scenario")
+            );
+            (name, text("error").to_owned())
+        })
+        .collect()
+}
+
+pub(crate) async fn cancel(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+    blocking(&app, move |app| {
+        app.jobs.cancel(&id)?;
+        tracing::info!(job = id, by = visit.name, "job cancelled");
+        Ok(Redirect::to(&format!("/jobs/{id}")).into_response())
+    })
+    .await
+}
+
+pub(crate) async fn resume(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+    blocking(&app, move |app| {
+        let job = app.jobs.resume(&id, &visit.name)?;
+        Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())
+    })
+    .await
+}

@@ -1,0 +1,247 @@
+//! Promotions: who is champion, what the gate says about a challenger, and the way back.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use assize_domain::promotion::{Promotion, before};
+use assize_domain::run::param;
+use assize_domain::task::Task;
+use assize_pipeline::promote::{self, Assessment, PromoteOptions, Signature};
+use assize_pipeline::task_files;
+use assize_report::gate::{command_line, ended, numbers, sentence};
+use assize_store::{RunQuery, Tracking as _};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Redirect};
+
+use super::experiment::runs::value;
+use super::fields::{Fields, Form, Query, query};
+use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::when::When;
+use crate::App;
+
+/// As on the command line.
+const SEED: u64 = 42;
+const SHOWN: usize = 100;
+
+#[derive(Template)]
+#[template(path = "promotions.html")]
+struct PromotionsPage {
+    frame: Frame,
+    champions: Vec<Champion>,
+    experiments: Vec<String>,
+    asked: Option<String>,
+    /// The gate on the experiment that was asked for, or why it cannot be run.
+    gate: Option<Result<Gate, String>>,
+    history: Vec<Entry>,
+    done: Option<&'static str>,
+}
+
+struct Champion {
+    task: String,
+    pair: String,
+    version: u32,
+    by: String,
+    since: When,
+    /// Who a rollback would bring back.
+    before: Option<String>,
+}
+
+struct Gate {
+    sentence: String,
+    passed: bool,
+    candidate: String,
+    incumbent: String,
+    checks: Vec<CheckLine>,
+    warnings: Vec<String>,
+    /// Commands to type, and advice.
+    next: Vec<(bool, String)>,
+}
+
+struct CheckLine {
+    mark: &'static str,
+    word: &'static str,
+    about: String,
+    figure: String,
+    needs: String,
+    why: String,
+    failed: bool,
+}
+
+struct Entry {
+    number: u32,
+    task: String,
+    action: String,
+    pair: String,
+    experiment: String,
+    by: String,
+    at: When,
+    note: String,
+}
+
+pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> Paged {
+    blocking(&app, move |app| look(app, &visit, &fields)).await
+}
+
+fn look(app: &App, visit: &Visit, fields: &Fields) -> Paged {
+    let tasks = tasks(app)?;
+    let mut champions = Vec::new();
+    let mut history = Vec::new();
+    for task in &tasks {
+        let list = app.store.promotion_list(task)?;
+        if let Some(latest) = list.last() {
+            champions.push(Champion {
+                task: task.clone(),
+                pair: latest.champion.pair().to_string(),
+                version: latest.version,
+                by: latest.by.clone(),
+                since: When::of_text(&latest.at, visit.now_ms),
+                before: before(&list).map(|it| it.champion.pair().to_string()),
+            });
+        }
+        history.extend(list);
+    }
+    history.sort_by(|a, b| b.at.cmp(&a.at));
+    history.truncate(SHOWN);
+    let asked = fields.owned("experiment");
+    let gate = asked.as_deref().map(|experiment| {
+        let found = assess(app, experiment);
+        found.map(|it| gate(&it)).map_err(|error| error.message)
+    });
+    let experiments = app.store.experiment_list()?;
+    show(&PromotionsPage {
+        frame: Frame::new("promotions", visit),
+        champions,
+        experiments: experiments.into_iter().map(|it| it.name).collect(),
+        asked,
+        gate,
+        history: history.iter().map(|it| entry(it, visit)).collect(),
+        done: match fields.get("done") {
+            Some("promoted") => Some("Promoted: the champion has changed."),
+            Some("rolled-back") => Some("Rolled back: the champion before is champion again."),
+            _ => None,
+        },
+    })
+}
+
+/// The task of this server, and those of the experiments.
+fn tasks(app: &App) -> Result<Vec<String>, PageError> {
+    let mut tasks = BTreeSet::new();
+    if let Ok(task) = task_files::load(&app.config.task) {
+        tasks.insert(task.name);
+    }
+    for experiment in app.store.experiment_list()? {
+        tasks.insert(task_of(app, &experiment.name)?);
+    }
+    Ok(tasks.into_iter().filter(|it| !it.is_empty()).collect())
+}
+
+fn task_of(app: &App, experiment: &str) -> Result<String, PageError> {
+    let first = RunQuery {
+        max_results: 1,
+        ..RunQuery::default()
+    };
+    let found = app.store.run_list(experiment, &first)?;
+    let task = found.runs.first().map(|it| value(&it.params, param::TASK));
+    Ok(task.unwrap_or_default().to_owned())
+}
+
+fn assess(app: &App, experiment: &str) -> Result<Assessment, PageError> {
+    let task: Task = task_files::load(&app.config.task)?;
+    let options = PromoteOptions {
+        experiment,
+        task: &task,
+        task_name: &app.config.task,
+        candidate: None,
+        incumbent: None,
+        thresholds: &app.config.thresholds,
+        seed: SEED,
+    };
+    Ok(promote::assess(app.store.as_ref(), &options)?)
+}
+
+fn gate(it: &Assessment) -> Gate {
+    let report = &it.report;
+    let check = |it: &assize_domain::promotion::Check| {
+        let (mark, word) = ended(it.outcome);
+        let (figure, needs) = numbers(it);
+        CheckLine {
+            mark,
+            word,
+            about: it.about.clone(),
+            figure,
+            needs,
+            why: it.why.clone().unwrap_or_default(),
+            failed: it.outcome == assize_domain::promotion::Outcome::Failed,
+        }
+    };
+    let step = |it: &promote::Step| match it {
+        promote::Step::Command { verb, flags } => (true, command_line(verb, flags)),
+        promote::Step::Words(words) => (false, (*words).to_owned()),
+    };
+    Gate {
+        sentence: sentence(report),
+        passed: report.passed,
+        candidate: report.candidate.to_string(),
+        incumbent: report.incumbent.to_string(),
+        checks: report.checks.iter().map(check).collect(),
+        warnings: it.warnings.clone(),
+        next: it.next.iter().map(step).collect(),
+    }
+}
+
+fn entry(it: &Promotion, visit: &Visit) -> Entry {
+    Entry {
+        number: it.number,
+        task: it.task.clone(),
+        action: it.action.to_string(),
+        pair: it.champion.pair().to_string(),
+        experiment: it.experiment.clone(),
+        by: it.by.clone(),
+        at: When::of_text(&it.at, visit.now_ms),
+        note: it.note.clone().unwrap_or_default(),
+    }
+}
+
+fn signature(app: &App, visit: &Visit, fields: &Fields) -> Signature {
+    Signature {
+        by: visit.name.clone(),
+        at: (app.config.clock)().rfc3339,
+        note: fields.owned("note"),
+    }
+}
+
+/// Runs the gate once more, and promotes whom the page showed; somebody else who leads by now
+/// is not promoted unseen.
+pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+    blocking(&app, move |app| {
+        let experiment = fields.owned("experiment").unwrap_or_default();
+        let assessment = assess(app, &experiment)?;
+        let seen = fields.get("candidate").unwrap_or_default();
+        if assessment.report.candidate.to_string() != seen {
+            let message = format!(
+                "{} leads by now, and not {seen}: look at the gate again.",
+                assessment.report.candidate
+            );
+            return Err(PageError::new(StatusCode::CONFLICT, message));
+        }
+        let by = signature(app, &visit, &fields);
+        let promoted = promote::promote(app.store.as_ref(), &assessment, by)?;
+        let mut back = vec![("experiment", Some(experiment.as_str()))];
+        if promoted.is_some() {
+            back = vec![("done", Some("promoted"))];
+        }
+        Ok(Redirect::to(&format!("/promotions{}", query(&back))).into_response())
+    })
+    .await
+}
+
+pub(crate) async fn rollback(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+    blocking(&app, move |app| {
+        let task = fields.owned("task").unwrap_or_default();
+        let by = signature(app, &visit, &fields);
+        promote::rollback(app.store.as_ref(), &task, by)?;
+        Ok(Redirect::to("/promotions?done=rolled-back").into_response())
+    })
+    .await
+}

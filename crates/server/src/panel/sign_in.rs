@@ -1,0 +1,31 @@
+//! Signing in: one field for a token. Checking it is the access layer's.
+
+use askama::Template;
+
+use super::fields::Query;
+use super::page::{Frame, Paged, show};
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage {
+    frame: Frame,
+    problem: Option<&'static str>,
+    next: String,
+}
+
+pub(crate) async fn page(Query(fields): Query) -> Paged {
+    let problem = match fields.get("error") {
+        None => None,
+        Some("limited") => {
+            Some("Too many wrong tokens came from this address. Wait a minute, then try again.")
+        }
+        Some(_) => {
+            Some("This token is not known, or was revoked. Check that all of it was copied.")
+        }
+    };
+    show(&SignInPage {
+        frame: Frame::bare(),
+        problem,
+        next: fields.owned("next").unwrap_or_default(),
+    })
+}

@@ -1,0 +1,105 @@
+//! Tokens: who may come in, and with which right.
+
+use askama::Template;
+use assize_domain::role::Role;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Redirect};
+
+use super::fields::Form;
+use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::when::When;
+use crate::{App, token_create};
+
+/// The longest name of a token's holder.
+const LONGEST_NAME: usize = 100;
+
+#[derive(Template)]
+#[template(path = "tokens.html")]
+struct TokensPage {
+    frame: Frame,
+    tokens: Vec<Line>,
+    /// The secret of a token that was just made, with whose it is.
+    made: Option<(String, String)>,
+}
+
+struct Line {
+    id: String,
+    name: String,
+    role: &'static str,
+    may: &'static str,
+    created: When,
+    revoked: Option<When>,
+    is_own: bool,
+}
+
+pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
+    blocking(&app, move |app| list(app, &visit, None)).await
+}
+
+fn list(app: &App, visit: &Visit, made: Option<(String, String)>) -> Paged {
+    let when = |ms| When::of_ms(ms, visit.now_ms);
+    let mut tokens: Vec<Line> = app
+        .state
+        .token_list()?
+        .into_iter()
+        .map(|it| Line {
+            role: it.role.as_str(),
+            may: may(it.role),
+            created: when(it.created_ms),
+            revoked: it.revoked_ms.map(when),
+            is_own: it.id == visit.token_id,
+            id: it.id,
+            name: it.name,
+        })
+        .collect();
+    tokens.sort_by_key(|it| it.revoked.is_some());
+    show(&TokensPage {
+        frame: Frame::new("tokens", visit),
+        tokens,
+        made,
+    })
+}
+
+const fn may(role: Role) -> &'static str {
+    match role {
+        Role::Admin => "everything",
+        Role::Judge => "judge, blind",
+        Role::Viewer => "look",
+        Role::Service => "ask policies",
+    }
+}
+
+/// Shows the secret in the answer itself, because it must not be in any address or log.
+pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+    let Some(role) = fields.read::<Role>("role")? else {
+        return Err(PageError::invalid("Choose a role for the token."));
+    };
+    let name = fields
+        .owned("name")
+        .unwrap_or_else(|| role.as_str().to_owned());
+    if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+        let message = format!("A name has at most {LONGEST_NAME} characters on one line.");
+        return Err(PageError::invalid(message));
+    }
+    blocking(&app, move |app| {
+        let tools = (app.config.clock, app.config.entropy);
+        let (token, secret) = token_create(&app.state, role, &name, tools)
+            .map_err(|error| PageError::internal(error.to_string()))?;
+        tracing::info!(token = token.id, by = visit.name, "token created");
+        list(app, &visit, Some((token.name, secret)))
+    })
+    .await
+}
+
+pub(crate) async fn revoke(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+    if id == visit.token_id {
+        let message = "This is the token that you are signed in with: revoke it with another one.";
+        return Err(PageError::invalid(message));
+    }
+    blocking(&app, move |app| {
+        app.state.token_revoke(&id, visit.now_ms)?;
+        tracing::info!(token = id, by = visit.name, "token revoked");
+        Ok(Redirect::to("/tokens").into_response())
+    })
+    .await
+}
