@@ -167,7 +167,7 @@ function sit(form) {
     const input = scale && all("input", scale).find((it) => it.value === digit);
     if (!input) return;
     input.checked = true;
-    input.focus();
+    document.activeElement?.blur();
     keep();
   };
   // Takes back the last score; where there is none, goes to the case before.
@@ -208,6 +208,7 @@ function sit(form) {
     event.preventDefault();
     act();
   });
+  form.classList.add("keyed");
   recall();
   mark();
 }
