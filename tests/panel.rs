@@ -30,7 +30,10 @@ fn browser() -> Option<(&'static str, String)> {
         eprintln!("SKIPPED: there is no Chromium here (apt-get install chromium)");
         return None;
     };
-    match set_up("scripts/node-env.sh", &["panel", "playwright-core", "axe-core"]) {
+    match set_up(
+        "scripts/node-env.sh",
+        &["panel", "playwright-core", "axe-core"],
+    ) {
         Ok(folder) => Some((chromium, folder)),
         Err(reason) => {
             eprintln!("SKIPPED: playwright-core and axe-core cannot be had here: {reason}");
@@ -56,7 +59,9 @@ fn shop() -> Scratch {
     );
     let words = "--judge-kind human --judged-by ada";
     scratch.judge("before", "judge.json", words, |case| {
-        let is_fair = case["candidate"].as_str().is_some_and(|it| it.contains("Eat"));
+        let is_fair = case["candidate"]
+            .as_str()
+            .is_some_and(|it| it.contains("Eat"));
         case["scores"]["worth"] = json!(if is_fair { 2 } else { 1 });
         case["rationale"] = json!("<img src=x onerror=alert(1)> because");
     });
@@ -65,7 +70,10 @@ fn shop() -> Scratch {
 }
 
 fn serve(scratch: &Scratch) -> Served {
-    Served::start_with(scratch, "serve --port 0 --json --task task --allow script.json")
+    Served::start_with(
+        scratch,
+        "serve --port 0 --json --task task --allow script.json",
+    )
 }
 
 fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
@@ -118,12 +126,21 @@ fn pages_forbid_everything_inline_and_escape_what_models_wrote() {
         assert_eq!(reply.status, 200, "{path} {head}");
         let policy = "content-security-policy: default-src 'none'";
         assert!(head.contains(policy) && !head.contains("unsafe"), "{head}");
-        for inline in [" style=", "<style", " onclick=", "<img src=x", "<b>something"] {
+        for inline in [
+            " style=",
+            "<style",
+            " onclick=",
+            "<img src=x",
+            "<b>something",
+        ] {
             assert!(!body.contains(inline), "{path} holds {inline}");
         }
     }
     let page = String::from_utf8_lossy(&served.get(run).body).into_owned();
-    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt; because"), "{page}");
+    assert!(
+        page.contains("&lt;img src=x onerror=alert(1)&gt; because"),
+        "{page}"
+    );
     let missing = served.get("/experiments/nowhere");
     assert_eq!(missing.status, 404);
     let body = String::from_utf8_lossy(&missing.body).into_owned();

@@ -34,7 +34,7 @@ pub(crate) struct CachedBoard {
 /// Everything that is derived and kept.
 #[derive(Debug)]
 pub(crate) struct Boards {
-    boards: Fresh<CompareOptions, CachedBoard>,
+    computed: Fresh<CompareOptions, CachedBoard>,
     experiments: Fresh<(), Vec<ExperimentSummary>>,
     statuses: Fresh<String, Status>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Boards {
 impl Default for Boards {
     fn default() -> Self {
         Self {
-            boards: Fresh::new(MOST),
+            computed: Fresh::new(MOST),
             experiments: Fresh::new(1),
             statuses: Fresh::new(MOST),
         }
@@ -67,7 +67,7 @@ impl Boards {
         options: CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let changes = app.store.changes()?;
-        if let Some(board) = app.boards.boards.peek(&options, changes) {
+        if let Some(board) = app.boards.computed.peek(&options, changes) {
             return Ok(board);
         }
         let app = app.clone();
@@ -94,7 +94,7 @@ impl Boards {
             })
         };
         app.boards
-            .boards
+            .computed
             .get(options, || Ok(app.store.changes()?), compute)
     }
 
@@ -104,10 +104,10 @@ impl Boards {
     pub fn glance(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
         let options = usual(experiment);
         let changes = app.store.changes().unwrap_or_default();
-        if let Some(board) = app.boards.boards.peek(&options, changes) {
+        if let Some(board) = app.boards.computed.peek(&options, changes) {
             return (Some(board), true);
         }
-        let known = app.boards.boards.stale(&options);
+        let known = app.boards.computed.stale(&options);
         let app = app.clone();
         // Nobody waits: who wants the board asks again, and is told what is wrong with it.
         drop(tokio::task::spawn_blocking(move || {

@@ -91,11 +91,14 @@ pub(crate) struct Scored {
     pub before: Option<String>,
 }
 
+/// By judge and experiment.
+type Seats = HashMap<(Sitter, String), Arc<Mutex<Place>>>;
+
 /// All seats.
 #[derive(Debug)]
 pub(crate) struct Desks {
     bench: Bench,
-    seats: Mutex<HashMap<(Sitter, String), Arc<Mutex<Place>>>>,
+    seats: Mutex<Seats>,
 }
 
 /// A seat, where it is taken, and what tells the judge's pace.

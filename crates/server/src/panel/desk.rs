@@ -306,7 +306,10 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
         scores: sheet.scores.clone(),
         rationale: Some(sheet.reason.clone()).filter(|it| !it.is_empty()),
     };
-    let problems = match app.desks.submit(&sitter, experiment, &[submission.clone()]) {
+    let problems = match app
+        .desks
+        .submit(&sitter, experiment, std::slice::from_ref(&submission))
+    {
         Ok(_) => return Ok(desk(experiment).into_response()),
         Err(PipelineError::JudgeFile { problems, .. }) => problems,
         Err(error) => return Err(error.into()),

@@ -132,12 +132,16 @@ fn metric_of(run: &Run, key: &str) -> Option<f64> {
 
 fn timings(run: &Run) -> Vec<(&'static str, String)> {
     let count = |value: f64| format!("{value:.0}");
-    let known: [(&'static str, &str, &dyn Fn(f64) -> String); 5] = [
-        ("latency", metric::LATENCY_MS, &figure::latency),
-        ("loading", metric::LOAD_MS, &figure::latency),
-        ("tokens a second", metric::TOKENS_PER_S, &figure::speed),
-        ("prompt tokens", metric::PROMPT_TOKENS, &count),
-        ("completion tokens", metric::COMPLETION_TOKENS, &count),
+    let known = [
+        (
+            "latency",
+            metric::LATENCY_MS,
+            figure::latency as fn(f64) -> _,
+        ),
+        ("loading", metric::LOAD_MS, figure::latency),
+        ("tokens a second", metric::TOKENS_PER_S, figure::speed),
+        ("prompt tokens", metric::PROMPT_TOKENS, count),
+        ("completion tokens", metric::COMPLETION_TOKENS, count),
     ];
     known
         .into_iter()
@@ -220,9 +224,10 @@ fn said(
                 (name.clone(), text)
             };
             all.push(Said {
-                judge: match file.judge.name == file.judge.kind {
-                    true => file.judge.name.clone(),
-                    false => format!("{} ({})", file.judge.name, file.judge.kind),
+                judge: if file.judge.name == file.judge.kind {
+                    file.judge.name.clone()
+                } else {
+                    format!("{} ({})", file.judge.name, file.judge.kind)
                 },
                 tier: file.tier.as_str(),
                 composite: figure::plain(verdict.composite),

@@ -78,7 +78,7 @@ pub(crate) async fn page(
             )
         }),
         shift: drift.map(|it| figure::signed(it.mean_shift)),
-        rows: rows.into_iter().map(row).collect(),
+        rows: rows.iter().map(row).collect(),
         agreements: status
             .agreement
             .iter()
@@ -89,7 +89,7 @@ pub(crate) async fn page(
     })
 }
 
-fn row(it: Revealed) -> (String, usize, String) {
+fn row(it: &Revealed) -> (String, usize, String) {
     let composite = figure::optional(it.composite, figure::plain);
     (it.pair.to_string(), it.cases, composite)
 }
