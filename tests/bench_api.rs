@@ -351,3 +351,80 @@ fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
     }
     assert!(sign_in("assize_wrong", &own).head.contains("error=limited"));
 }
+
+#[test]
+fn a_judge_sits_blind_and_sees_the_board_when_it_is_over() {
+    let scratch = Scratch::pending("scripted:a,scripted:b", "p1", 2);
+    let served = serve(&scratch);
+    let judge = token_new(&scratch, "judge");
+    let send = |line: &str, body: &Value| {
+        let host = format!("Host: {}", served.authority());
+        let token = format!("Authorization: Bearer {judge}");
+        let kind = "Content-Type: application/json";
+        served.raw(line, &[&host, &token, kind], body.to_string().as_bytes())
+    };
+    let next = || {
+        send(
+            "GET /api/bench/judge/next?experiment=e&limit=50",
+            &json!({}),
+        )
+    };
+    assert_eq!(send("GET /api/bench/leaderboard/e", &json!({})).status, 200);
+    let first = next();
+    let text = String::from_utf8_lossy(&first.body).into_owned();
+    assert!(
+        !text.contains("scripted:") && !text.contains("p1"),
+        "{text}"
+    );
+    for hidden in [
+        "GET /api/bench/leaderboard/e",
+        "GET /api/bench/runs/e",
+        "GET /api/bench/experiments",
+        "GET /api/2.0/mlflow/experiments/get?experiment_id=0",
+    ] {
+        assert_eq!(send(hidden, &json!({})).status, 403, "{hidden}");
+    }
+    let cases = first.json()["cases"].as_array().expect("cases").clone();
+    assert!(!cases.is_empty(), "{text}");
+    let criteria = first.json()["rubric"]["criteria"].clone();
+    let scores = |score: i64| -> Value {
+        let names = criteria.as_array().expect("criteria").iter();
+        names
+            .map(|it| {
+                (
+                    it["name"].as_str().expect("a name").to_owned(),
+                    json!(score),
+                )
+            })
+            .collect()
+    };
+    let hand_in = |verdicts: Value| {
+        send(
+            "POST /api/bench/judge/verdicts",
+            &json!({"experiment": "e", "verdicts": verdicts}),
+        )
+    };
+    let wrong = hand_in(json!([{"case": cases[0]["case"], "scores": scores(99)}]));
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let field = wrong.json()["error"]["fields"][0]["field"].clone();
+    assert!(
+        field
+            .as_str()
+            .expect("a field")
+            .starts_with("/verdicts/0/scores/"),
+        "{field}"
+    );
+    let all: Vec<Value> = cases
+        .iter()
+        .map(|it| json!({"case": it["case"], "scores": scores(1), "rationale": "Short."}))
+        .collect();
+    let accepted = hand_in(json!(all));
+    assert_eq!(accepted.json()["scored"], cases.len(), "{accepted:?}");
+    assert_eq!(accepted.json()["progress"]["left"], 0);
+    assert!(next().json()["cases"].as_array().expect("cases").is_empty());
+    let over = send("POST /api/bench/judge/finish", &json!({"experiment": "e"}));
+    assert_eq!(over.status, 200, "{over:?}");
+    assert_eq!(send("GET /api/bench/leaderboard/e", &json!({})).status, 200);
+    let status = scratch.ok("judge status --experiment e --json").json();
+    assert_eq!(status["expert"]["pending"], 0, "{status}");
+}

@@ -19,6 +19,7 @@ use crate::error::{Answer, ApiError};
 use crate::mlflow::request::read;
 
 pub(crate) mod board;
+pub(crate) mod desk;
 pub(crate) mod experiments;
 pub(crate) mod jobs;
 pub(crate) mod openapi;

@@ -105,6 +105,13 @@ impl From<PipelineError> for ApiError {
     fn from(error: PipelineError) -> Self {
         match error {
             PipelineError::Store(error) => error.into(),
+            PipelineError::JudgeFile { problems, .. } => {
+                let problems = problems.into_iter().map(|it| FieldProblem {
+                    field: format!("/verdicts{}", it.pointer),
+                    message: it.message,
+                });
+                Self::fields(problems.collect())
+            }
             error if error.is_invalid_input() => Self::invalid(error.to_string()),
             error => Self::internal(error.to_string()),
         }

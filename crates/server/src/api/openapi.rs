@@ -100,6 +100,11 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
 
 fn schema_of(kind: &str) -> Value {
     match kind {
+        "verdicts" => json!({"type": "array", "items": {
+            "type": "object", "required": ["case", "scores"], "additionalProperties": false,
+            "properties": {"case": {"type": "string"}, "scores": {"type": "object"},
+                           "rationale": {"type": ["string", "null"]}},
+        }}),
         "array" => json!({"type": "array", "items": {"type": "string"}}),
         other => json!({"type": other}),
     }
@@ -189,6 +194,12 @@ fn schemas() -> Value {
         "Tokens": list("tokens", json!({"$ref": "#/components/schemas/Token"})),
         "Token": {"type": "object", "required": ["id"],
                   "properties": {"id": text(), "role": text(), "name": text(), "token": text()}},
+        "Cases": {"type": "object", "required": ["experiment", "cases"],
+                  "properties": {"experiment": text(), "sitting": maybe("string"),
+                                 "cases": {"type": "array", "items": {"type": "object",
+                                     "required": ["case", "context", "candidate", "scores"]}}}},
+        "Accepted": {"type": "object", "required": ["scored", "revised", "unchanged", "progress"]},
+        "Finished": {"type": "object", "required": ["sitting", "state", "judged", "released"]},
         "OpenApi": {"type": "object", "required": ["openapi", "paths"]},
     })
 }

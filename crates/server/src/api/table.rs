@@ -2,7 +2,7 @@
 
 use axum::routing::{self, MethodRouter};
 
-use super::{board, experiments, get, jobs, openapi, post, tokens};
+use super::{board, desk, experiments, get, jobs, openapi, post, tokens};
 use crate::App;
 use crate::access::Right;
 
@@ -243,6 +243,47 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         answer: (202, "Queued"),
         others: &[],
         route: || post(jobs::judge),
+    },
+    Operation {
+        method: "get",
+        path: "/api/bench/judge/next",
+        right: Right::Judge,
+        summary: "The next blind cases for this judge, under the rubric",
+        fields: &[
+            EXPERIMENT,
+            ("limit", "integer", false, "Cases at once, 1 to 50, else 1"),
+        ],
+        answer: (200, "Cases"),
+        others: &[404],
+        route: || get(desk::next),
+    },
+    Operation {
+        method: "post",
+        path: "/api/bench/judge/verdicts",
+        right: Right::Judge,
+        summary: "Hand verdicts in: all of them or none",
+        fields: &[
+            EXPERIMENT,
+            (
+                "verdicts",
+                "verdicts",
+                true,
+                "One a case: case, scores, rationale",
+            ),
+        ],
+        answer: (200, "Accepted"),
+        others: &[404],
+        route: || post(desk::verdicts),
+    },
+    Operation {
+        method: "post",
+        path: "/api/bench/judge/finish",
+        right: Right::Judge,
+        summary: "End this judge's sitting; what was not scored waits again",
+        fields: &[EXPERIMENT],
+        answer: (200, "Finished"),
+        others: &[404],
+        route: || post(desk::finish),
     },
     Operation {
         method: "get",
