@@ -63,10 +63,8 @@ impl Sitter {
 /// Cases in the hands of a judge.
 #[derive(Debug, Clone)]
 pub(crate) struct Hand {
-    #[expect(dead_code, reason = "for programs, which follow")]
     pub sitting: String,
     /// Whether an earlier session's sitting goes on.
-    #[expect(dead_code, reason = "for programs, which follow")]
     pub resumed: bool,
     pub rubric: Rubric,
     /// None where nothing is left for this judge.

@@ -88,7 +88,8 @@ pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<S
 /// Whether a sitting of a judge with this name is open.
 pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sittings
-               WHERE state = 'open' AND judge IS NOT NULL AND judge ->> 'name' = ?1)";
+               WHERE state = 'open'
+                 AND coalesce(judge ->> '$.name', record ->> '$.judge.name') = ?1)";
     Ok(conn
         .prepare_cached(sql)?
         .query_row([name], |row| row.get(0))?)
