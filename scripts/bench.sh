@@ -13,3 +13,5 @@ for bench in "--bench harness" "--bench auto" "-p assize-store" "-p assize-stats
   # shellcheck disable=SC2086
   cargo bench --locked $bench
 done
+echo "== bench/serve.py"
+python3 bench/serve.py "${CARGO_TARGET_DIR:-target}/release/assize"

@@ -57,6 +57,7 @@ pub(crate) fn next(app: &App, caller: &Caller, ask: &Next) -> Answer<Reply> {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Verdicts {
     experiment: String,
     verdicts: Vec<Submission>,
@@ -80,6 +81,7 @@ pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &Verdicts) -> Answer<Rep
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Finish {
     experiment: String,
 }

@@ -1,5 +1,6 @@
 //! The OpenAPI document, made from the [`table`](super::table) of operations.
 
+use assize_domain::role::Role;
 use serde_json::{Map, Value, json};
 
 use super::Reply;
@@ -105,6 +106,7 @@ fn schema_of(kind: &str) -> Value {
             "properties": {"case": {"type": "string"}, "scores": {"type": "object"},
                            "rationale": {"type": ["string", "null"]}},
         }}),
+        "role" => json!({"enum": Role::ALL}),
         "array" => json!({"type": "array", "items": {"type": "string"}}),
         other => json!({"type": other}),
     }

@@ -351,7 +351,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         right: Right::Write,
         summary: "Make a token; its secret is shown once",
         fields: &[
-            ("role", "string", true, "admin, judge, viewer or service"),
+            ("role", "role", true, "admin, judge, viewer or service"),
             ("name", "string", false, "Whose it is"),
         ],
         answer: (200, "Token"),

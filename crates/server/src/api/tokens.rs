@@ -18,6 +18,7 @@ pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct New {
     role: Role,
     #[serde(default)]
