@@ -1,11 +1,10 @@
 //! The bench's API over HTTP: roles, jobs, and what becomes of jobs when processes die.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 mod support;
 
+use support::jobs::{id_of, job, kill_job, wait};
 use support::server::{Reply, Served, token_new};
 use support::{Scratch, script};
 
@@ -31,30 +30,6 @@ fn run(served: &Served, more: &Value) -> Reply {
         body[key] = value.clone();
     }
     served.send("POST /api/bench/run", body.to_string().as_bytes())
-}
-
-fn job(served: &Served, id: &str) -> Value {
-    served.get(&format!("/api/bench/jobs/{id}")).json()
-}
-
-/// Waits until a job is as it should be.
-fn wait(served: &Served, id: &str, what: impl Fn(&Value) -> bool) -> Value {
-    let patience = Instant::now();
-    loop {
-        let job = job(served, id);
-        if what(&job) {
-            return job;
-        }
-        assert!(patience.elapsed() < Duration::from_mins(1), "{job}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn id_of(reply: &Reply) -> String {
-    assert_eq!(reply.status, 202, "{reply:?}");
-    let body = reply.json();
-    assert_eq!(body["status"], "queued");
-    body["job_id"].as_str().expect("an id").to_owned()
 }
 
 #[test]
@@ -230,27 +205,6 @@ fn a_killed_job_never_stays_running() {
     kill_job(&scratch);
     let over = wait(&served, &id, |job| job["finished_at"].is_string());
     assert_eq!(over["status"], "failed", "{over}");
-}
-
-/// Kills the collection that works in this folder, with -9.
-fn kill_job(scratch: &Scratch) {
-    let folder = scratch.path().canonicalize().expect("a folder");
-    let mut killed = 0;
-    for entry in std::fs::read_dir("/proc").expect("processes").flatten() {
-        let path = entry.path();
-        let works_here = std::fs::read_link(path.join("cwd")).is_ok_and(|it| it == folder);
-        let words = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        let is_collect = words.split(|it| *it == 0).any(|it| it == b"collect");
-        if works_here && is_collect {
-            let pid = entry.file_name().to_string_lossy().into_owned();
-            let sent = std::process::Command::new("kill")
-                .args(["-9", &pid])
-                .status();
-            assert!(sent.expect("kill runs").success());
-            killed += 1;
-        }
-    }
-    assert_eq!(killed, 1, "one collection works here");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+pub mod jobs;
 pub mod server;
 
 /// A scratch folder with the binary beside it.
