@@ -20,6 +20,7 @@ use axum::routing::{get, post};
 use crate::App;
 
 mod desk;
+mod api_docs;
 pub(crate) mod escape;
 mod experiment;
 mod experiments;
@@ -68,6 +69,7 @@ pub(crate) fn reads() -> Router<App> {
         .route("/compare-runs", get(side::page))
         .route("/promotions", get(promotions::page))
         .route("/jobs", get(jobs::list))
+        .route("/api-docs", get(api_docs::page))
         .route("/jobs/{id}", get(jobs::page))
 }
 
