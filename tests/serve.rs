@@ -250,3 +250,24 @@ fn verdicts_and_cells_are_safe_from_writers() {
         (400, "BAD_REQUEST")
     );
 }
+
+#[test]
+fn slow_clients_keep_nobody_out() {
+    use std::io::Write as _;
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
+    let slow: Vec<std::net::TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream =
+                std::net::TcpStream::connect(served.authority()).expect("a connection");
+            stream
+                .write_all(b"POST /api/bench/run HTTP/1.1\r\nHost: loc")
+                .expect("half a head");
+            stream
+        })
+        .collect();
+    assert_eq!(served.get("/api/bench/experiments").status, 200);
+    // They do not keep the server from stopping either.
+    assert_eq!(served.stop(), Some(0));
+    drop(slow);
+}

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch as watch_channel};
 
 use crate::error::{Answer, ApiError};
 use crate::{Config, ServerError};
@@ -42,7 +42,7 @@ pub(crate) struct Jobs {
     state: Arc<State>,
     config: Arc<Config>,
     watched: Mutex<HashMap<String, Watched>>,
-    is_stopping: AtomicBool,
+    stopping: watch_channel::Sender<bool>,
 }
 
 /// A job that is alive.
@@ -60,7 +60,7 @@ impl Jobs {
             state,
             config,
             watched: Mutex::default(),
-            is_stopping: AtomicBool::new(false),
+            stopping: watch_channel::Sender::new(false),
         });
         for job in jobs.state.job_unfinished()? {
             if job.status == JobStatus::Running {
@@ -71,7 +71,7 @@ impl Jobs {
         std::thread::Builder::new()
             .name("jobs".to_owned())
             .spawn(move || {
-                while !scheduler.is_stopping.load(Ordering::SeqCst) {
+                while !*scheduler.stopping.borrow() {
                     if let Err(error) = scheduler.start_queued() {
                         tracing::error!("the job queue: {error}");
                     }
@@ -83,7 +83,14 @@ impl Jobs {
 
     /// Starts nothing more. Jobs that run go on; the next server finds them.
     pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::SeqCst);
+        self.stopping.send_replace(true);
+    }
+
+    /// Comes when the server was asked to stop.
+    pub async fn stopped(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as this.
+        let _ = stopping.wait_for(|it| *it).await;
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<String, Watched>> {

@@ -24,7 +24,6 @@ use assize_store::StoreError;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::state::tokens::Token;
-use axum::serve::ListenerExt as _;
 
 use access::sign_in::Attempts;
 use jobs::Jobs;
@@ -38,6 +37,7 @@ mod error;
 mod fresh;
 mod health;
 mod jobs;
+mod listen;
 mod log;
 mod metrics;
 mod mlflow;
@@ -46,8 +46,8 @@ mod router;
 
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 
-/// How long requests that are under way may take once the server was asked to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long threads that may block have to come to an end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -174,42 +174,15 @@ pub fn run(
             attempts: Arc::default(),
             metrics: Arc::default(),
         };
-        let outcome = serve(listener, router::router(app), stop).await;
-        jobs.stop();
-        outcome
+        let stop = async move {
+            let mut stop = stop;
+            stop.wait().await;
+        };
+        listen::serve(listener, router::router(app), stop, || jobs.stop()).await;
+        Ok(())
     });
     runtime.shutdown_timeout(GRACE);
     outcome
-}
-
-async fn serve(
-    listener: tokio::net::TcpListener,
-    router: axum::Router,
-    mut stop: StopSignals,
-) -> Result<(), ServerError> {
-    let (stopping, mut stopped) = tokio::sync::watch::channel(());
-    // Small answers leave at once.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let graceful = axum::serve(
-        listener,
-        router.into_make_service_with_connect_info::<SocketAddr>(),
-    )
-    .with_graceful_shutdown(async move {
-        stop.wait().await;
-        drop(stopping);
-    })
-    .into_future();
-    let too_late = async move {
-        // A sender that is gone is the message.
-        let _ = stopped.changed().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        outcome = graceful => Ok(outcome?),
-        () = too_late => Ok(()),
-    }
 }
 
 /// What asks a server to stop.

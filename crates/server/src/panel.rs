@@ -19,8 +19,8 @@ use axum::routing::{get, post};
 
 use crate::App;
 
-mod desk;
 mod api_docs;
+mod desk;
 pub(crate) mod escape;
 mod experiment;
 mod experiments;

@@ -143,8 +143,11 @@ pub(crate) async fn events(
     app.metrics.watchers.enter();
     tokio::spawn(async move {
         let metrics = std::sync::Arc::clone(&app.metrics);
-        // A watcher who left ends the stream.
-        let _ = send(&app, &job_id, after, &lines).await;
+        // A watcher who left ends the stream, and so does a server that stops.
+        tokio::select! {
+            _ = send(&app, &job_id, after, &lines) => {}
+            () = app.jobs.stopped() => {}
+        }
         metrics.watchers.leave();
     });
     let headers = [

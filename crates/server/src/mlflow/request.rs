@@ -19,6 +19,9 @@ use crate::App;
 /// Larger requests are refused. A full batch of MLflow's has less than two million characters.
 const LARGEST_BODY: usize = 16 << 20;
 
+/// How long a body may take to arrive.
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(1);
+
 /// What a handler is: a function that may block.
 pub(crate) type Work<T, A> = fn(Mlflow<'_>, T) -> Answer<A>;
 
@@ -133,7 +136,19 @@ fn query(text: &str) -> Map<String, Value> {
 }
 
 async fn body_fields(headers: &HeaderMap, body: Body) -> Answer<Map<String, Value>> {
-    let bytes = to_bytes(body, LARGEST_BODY).await.map_err(|_| {
+    let bytes = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_BODY))
+        .await
+        .map_err(|_| {
+            ApiError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "INVALID_PARAMETER_VALUE",
+                format!(
+                    "the request took longer than {} s to arrive",
+                    PATIENCE.as_secs()
+                ),
+            )
+        })?;
+    let bytes = bytes.map_err(|_| {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "INVALID_PARAMETER_VALUE",
