@@ -28,7 +28,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Connections at once; more wait to be taken.
 const MOST_CONNECTIONS: usize = 4096;
 /// How long requests that are under way may take once the server was asked to stop.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(5);
 /// Before accepting is tried again where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
