@@ -306,6 +306,15 @@ fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
     assert!(sign_in("assize_wrong", &own).head.contains("error=limited"));
 }
 
+/// While a sitting of theirs is open.
+const HIDDEN_FROM_JUDGES: [&str; 5] = [
+    "GET /api/bench/leaderboard/e",
+    "GET /api/bench/runs/e",
+    "GET /api/bench/experiments",
+    "GET /experiments/e",
+    "GET /api/2.0/mlflow/experiments/get?experiment_id=0",
+];
+
 #[test]
 fn a_judge_sits_blind_and_sees_the_board_when_it_is_over() {
     let scratch = Scratch::pending("scripted:a,scripted:b", "p1", 2);
@@ -330,12 +339,7 @@ fn a_judge_sits_blind_and_sees_the_board_when_it_is_over() {
         !text.contains("scripted:") && !text.contains("p1"),
         "{text}"
     );
-    for hidden in [
-        "GET /api/bench/leaderboard/e",
-        "GET /api/bench/runs/e",
-        "GET /api/bench/experiments",
-        "GET /api/2.0/mlflow/experiments/get?experiment_id=0",
-    ] {
+    for hidden in HIDDEN_FROM_JUDGES {
         assert_eq!(send(hidden, &json!({})).status, 403, "{hidden}");
     }
     let cases = first.json()["cases"].as_array().expect("cases").clone();

@@ -9,7 +9,6 @@ use support::server::Served;
 use support::{Scratch, set_up};
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn the_api_keeps_to_its_document() {
     let python = match set_up("scripts/python-env.sh", &["schemathesis", "schemathesis"]) {
         Ok(python) => python,

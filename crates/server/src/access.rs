@@ -23,6 +23,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use crate::error::{Answer, ApiError};
+use crate::panel::page::PageError;
 use crate::{App, Config};
 
 pub(crate) mod sign_in;
@@ -176,6 +177,7 @@ pub(crate) async fn check_right(
                 form_urlencoded::byte_serialize(uri.to_string().as_bytes()).collect();
             Redirect::to(&format!("/sign-in?next={asked}")).into_response()
         }
+        Err(error) if wants_page => PageError::from(error).into_response(),
         Err(error) => error.into_response(),
     }
 }

@@ -27,7 +27,7 @@ mod experiments;
 mod fields;
 mod jobs;
 mod new_run;
-mod page;
+pub(crate) mod page;
 mod promotions;
 mod run;
 mod side;
