@@ -17,11 +17,14 @@ mod shop;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use assize_domain::judge::Tier;
+use assize_domain::rubric::Rubric;
+use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_mlflow::{Config, MlflowStore};
-use assize_store::Tracking;
+use assize_store::{StoreError, Tracking};
 use mlflow::{Mlflow, tag};
 use serde_json::{Value, json};
-use support::{Scratch, mlflow_python, script};
+use support::{Scratch, cells, mlflow_python, script, write_small_task};
 
 const GRID: &str = "collect --models scripted:alpha,scripted:beta --prompts v1,v2-mentor --n-tips 2 \
     --script script.json --experiment grid --json";
@@ -74,6 +77,7 @@ fn the_whole_flow_on_a_real_server() {
     );
     grid_is_as_in_the_embedded_store(&server);
     second_thoughts_over_the_wire(&server);
+    long_values_come_back_whole(&server);
     cells_that_fail_or_are_cut_off(&server);
     a_killed_collect_leaves_no_run_twice(&server);
     two_judges_at_once(&server);
@@ -92,6 +96,9 @@ fn grid_is_as_in_the_embedded_store(server: &Mlflow) {
             (&again["collected"], &again["skipped"]),
             (&json!(0), &json!(32))
         );
+        if std::ptr::eq(scratch, &remote) {
+            nothing_counts_before_the_mark(server, scratch);
+        }
         judge_grid(scratch);
         let applied =
             scratch.ok("judge apply judge.json --judge-kind human --judged-by ada --json");
@@ -146,6 +153,53 @@ fn grid_is_as_in_the_embedded_store(server: &Mlflow) {
     assert!(gone.stderr.contains("choose one of grid"), "{gone}");
 }
 
+/// A judge file that is cut off when all its verdicts are with their runs.
+fn nothing_counts_before_the_mark(server: &Mlflow, scratch: &Scratch) {
+    let file = scratch.export("grid", "cut.json");
+    let store = store(server);
+    let id = file["sitting"].as_str().expect("an id");
+    let sitting = store.sitting_get(id).expect("a store").expect("a sitting");
+    let run_id = &sitting.runs[0].0;
+    let text = store.artifact_get(run_id, "rubric.md").expect("a store");
+    let rubric = Rubric::parse("rubric.md", &text.expect("a file")).expect("a rubric");
+    let scores = ["relevance", "actionability", "tone"].map(|it| (it.to_owned(), json!(1)));
+    let verdict = |candidate: &u32| Verdict {
+        candidate: *candidate,
+        scores: scores.clone().into(),
+        composite: 3.0,
+        rationale: None,
+    };
+    let cut_off = store.sitting_commit_each(&rubric, &mut |take| {
+        for (run_id, candidates) in &sitting.runs {
+            let file = VerdictFile {
+                sitting: id.to_owned(),
+                tier: Tier::Expert,
+                judge: queue::sit("eve").judge,
+                rubric: sitting.rubric.clone(),
+                judged_at: queue::at(0).rfc3339,
+                verdicts: candidates.iter().map(verdict).collect(),
+                usage: None,
+            };
+            assert!(take(run_id, file));
+        }
+        Err(StoreError::Conflict("cut off".to_owned()))
+    });
+    assert!(
+        cut_off
+            .expect_err("cut off")
+            .to_string()
+            .contains("cut off")
+    );
+    let run = store.run_get(run_id).expect("a run");
+    assert!(
+        run.artifacts.contains(&format!("verdicts/{id}.json")),
+        "{run:?}"
+    );
+    assert!(store.verdicts_get(run_id).expect("a store").is_empty());
+    let status = scratch.ok("judge status --experiment grid --json").json();
+    assert_eq!(status["expert"]["judged"], 0, "{status}");
+}
+
 /// Amending, reopening and deleting, on what the test before has left.
 fn second_thoughts_over_the_wire(server: &Mlflow) {
     let scratch = server.scratch();
@@ -197,6 +251,30 @@ fn second_thoughts_over_the_wire(server: &Mlflow) {
         (&again["collected"], &again["skipped"]),
         (&json!(1), &json!(31))
     );
+}
+
+/// MLflow would cut the one and refuse the other.
+fn long_values_come_back_whole(server: &Mlflow) {
+    let shown = [server.scratch(), Scratch::new()].map(|scratch| {
+        write_small_task(&scratch, 1);
+        let long = "\u{e9}".repeat(7_000);
+        let scenario = json!({"id": "s0", "topic": "t", "long": long, "odd$key": "odd"});
+        scratch.write("task/scenarios.jsonl", &scenario.to_string());
+        scratch.write(
+            "script.json",
+            &script(&[("a", &["\u{1f600} ".repeat(9_000).as_str()])]),
+        );
+        let words = "collect --task task --models scripted:a --prompts p1 --n-tips 1 \
+                     --script script.json --experiment long --json";
+        let run_id = cells(&scratch.ok(words))[0]["run_id"].clone();
+        let run_id = run_id.as_str().expect("an id");
+        let mut shown = scratch.ok(&["runs", "show", run_id, "--json"]).json();
+        assert_eq!(shown["params"]["long"], json!(long));
+        shown["params"]["mlflow_url"].take();
+        (shown["params"].clone(), shown["candidates"].clone())
+    });
+    assert_eq!(shown[0].0, shown[1].0);
+    assert_eq!(shown[0].0["odd$key"], "odd");
 }
 
 fn cells_that_fail_or_are_cut_off(server: &Mlflow) {

@@ -55,7 +55,9 @@ impl MlflowStore {
             }
             whole.failed.is_none()
         });
-        whole.write_waiting();
+        if given.is_ok() {
+            whole.write_waiting();
+        }
         if let Some(error) = whole.failed {
             return Err(error);
         }
@@ -63,19 +65,34 @@ impl MlflowStore {
         whole.finish()
     }
 
-    /// Writes one run's new verdicts of one sitting. `None` where none are new.
+    /// Keeps a verdict file with a run; answers the param by which it counts, with its value if
+    /// that is still to be written.
+    ///
+    /// With a commit the param comes first: nobody reads the file before the commit's mark, and
+    /// of two who apply one sitting at once, each gets a name of its own.
     fn file_write(
         &self,
         run: &Tracked,
         part: &VerdictFile,
         commit: Option<&str>,
-    ) -> Result<(String, String)> {
-        let path = rules::free_path(|path| is_named(run, path), &part.sitting);
-        let text = serde_json::to_string(part).map_err(|error| corrupt(run, &path, &error))?;
-        self.file_put(run, &path, text.as_bytes())?;
-        let hash = sha256_hex(text.as_bytes());
-        let value = commit.map_or_else(|| hash.clone(), |commit| format!("{hash} {commit}"));
-        Ok((param_of(&path), value))
+    ) -> Result<(String, Option<String>)> {
+        let mut taken: Vec<String> = Vec::new();
+        loop {
+            let is_taken = |path: &str| is_named(run, path) || taken.iter().any(|it| it == path);
+            let path = rules::free_path(is_taken, &part.sitting);
+            let text = serde_json::to_string(part).map_err(|error| corrupt(run, &path, &error))?;
+            let hash = sha256_hex(text.as_bytes());
+            let name = param_of(&path);
+            if let Some(commit) = commit {
+                let value = format!("{hash} {commit}");
+                if !self.param_claim(&run.run_id, &name, &value)? {
+                    taken.push(path);
+                    continue;
+                }
+            }
+            self.file_put(run, &path, text.as_bytes())?;
+            return Ok((name, commit.is_none().then_some(hash)));
+        }
     }
 
     /// Verdicts on a sitting's anchors, which are kept with the sitting's run.
@@ -96,14 +113,12 @@ impl MlflowStore {
             verdicts: fresh,
             ..file.clone()
         };
-        let param = self.file_write(&run, &part, commit)?;
-        self.write(
-            &run,
-            Entries {
-                params: vec![param],
-                ..Entries::default()
-            },
-        )
+        let (name, hash) = self.file_write(&run, &part, commit)?;
+        let entries = Entries {
+            params: hash.map(|hash| (name, hash)).into_iter().collect(),
+            ..Entries::default()
+        };
+        self.write(&run, entries)
     }
 
     /// Writes what is new in a file and says what the run then adds up to. Without a commit it
@@ -125,30 +140,25 @@ impl MlflowStore {
         let fresh = rules::fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
         let written = !fresh.is_empty();
         let mut files = kept;
-        let mut param = None;
+        let mut params = verdict_params(run);
+        let mut entries = Entries::default();
         if written {
             let part = VerdictFile {
                 verdicts: fresh,
                 ..file.clone()
             };
-            param = Some(self.file_write(run, &part, commit)?);
+            let (name, hash) = self.file_write(run, &part, commit)?;
+            params.push(name.clone());
+            params.sort();
+            entries.params.extend(hash.map(|hash| (name, hash)));
             files.push(part);
         }
         files.retain(|file| !aside.contains(&file.sitting));
         let summary = summarise(&files, rubric, rules::judgeable(&candidates));
-        let mut params = verdict_params(run);
-        params.extend(param.iter().map(|(key, _)| key.clone()));
-        params.sort();
-        let mut entries = Entries {
-            params: param.into_iter().collect(),
-            ..Entries::default()
-        };
         if commit.is_none() {
             put_summary(&mut entries, run, &summary);
         }
-        if !entries.params.is_empty() || !entries.tags.is_empty() || !entries.metrics.is_empty() {
-            self.write(run, entries)?;
-        }
+        self.write(run, entries)?;
         Ok(Judged {
             run_id: run.run_id.clone(),
             written,
@@ -185,9 +195,6 @@ impl MlflowStore {
         };
         let mut entries = Entries::default();
         put_summary(&mut entries, &run, summary);
-        if entries.tags.is_empty() && entries.metrics.is_empty() {
-            return Ok(());
-        }
         self.write(&run, entries)
     }
 }

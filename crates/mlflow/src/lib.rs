@@ -15,9 +15,10 @@
 //!
 //! This crate deliberately knows no SQL and no other API of MLflow's than REST.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
@@ -77,6 +78,8 @@ pub struct MlflowStore {
     /// Contents that many runs share, by their hash.
     texts: Mutex<HashMap<String, Arc<str>>>,
     waiting: Mutex<HashMap<String, leases::Seen>>,
+    /// Runs whose files were read just now.
+    recent: Mutex<VecDeque<(Instant, Arc<wire::Tracked>)>>,
     is_assize: OnceLock<bool>,
 }
 
@@ -101,6 +104,7 @@ impl MlflowStore {
             sittings: Mutex::default(),
             texts: Mutex::default(),
             waiting: Mutex::default(),
+            recent: Mutex::default(),
             is_assize: OnceLock::new(),
         })
     }
@@ -167,8 +171,7 @@ impl Tracking for MlflowStore {
     }
 
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
-        let run = self.run_find(run_id)?;
-        self.artifacts.text(&self.rest, &run, path)
+        self.artifact_read(run_id, path)
     }
 
     fn pending_each(

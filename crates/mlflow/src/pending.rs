@@ -88,24 +88,23 @@ impl MlflowStore {
             judge_kind: run.tag(tag::JUDGE_KIND).unwrap_or_default().to_owned(),
             judged: judged.into_keys().collect(),
             rubric,
-            context: self.context_read(run)?.to_string(),
+            context: self
+                .context_read(run)?
+                .map_or_else(|| "{}".to_owned(), |text| text.to_string()),
             candidates,
         }))
     }
 
     /// The context of a run, which all runs of its scenario share.
-    fn context_read(&self, run: &Tracked) -> Result<Arc<str>> {
+    pub(crate) fn context_read(&self, run: &Tracked) -> Result<Option<Arc<str>>> {
         let key = run.tag(tag::SCENARIO_SHA256).filter(|it| !it.is_empty());
         let known = key.and_then(|key| lock(&self.texts).get(key).map(Arc::clone));
-        if let Some(known) = known {
+        if known.is_some() {
             return Ok(known);
         }
-        let text: Arc<str> = match self.file_text(run, artifact::CONTEXT)? {
-            Some(text) => text.into(),
-            None => return Ok("{}".into()),
-        };
-        if let Some(key) = key {
-            lock(&self.texts).insert(key.to_owned(), Arc::clone(&text));
+        let text: Option<Arc<str>> = self.file_text(run, artifact::CONTEXT)?.map(Into::into);
+        if let (Some(key), Some(text)) = (key, &text) {
+            self.text_remember(key.to_owned(), text);
         }
         Ok(text)
     }

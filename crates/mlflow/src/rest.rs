@@ -13,91 +13,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use assize_store::{Result, StoreError};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::{Request, Response, header};
+use ureq::Agent;
+use ureq::http::{Request, header};
 use ureq::tls::TlsConfig;
-use ureq::{Agent, Body};
+
+pub use config::Config;
+pub(crate) use message::{Answer, Refusal};
+use message::{Sent, asked_wait, refusal};
 
 use crate::address::Address;
 use crate::parallel::{AT_ONCE, Slots};
 
+mod config;
+mod message;
+
 /// A page of a thousand runs with long params is some megabytes; this is no page.
 const MAX_BODY_BYTES: u64 = 512 << 20;
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
-
-/// How to reach a server.
-#[derive(Clone)]
-pub struct Config {
-    /// `http(s)://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`.
-    pub uri: String,
-    pub username: Option<String>,
-    pub password: Option<String>,
-    /// A bearer token, where there is no user.
-    pub token: Option<String>,
-    /// Take any certificate.
-    pub insecure_tls: bool,
-    /// What to send as `Host`, where the server does not accept its own name.
-    pub host: Option<String>,
-    /// The longest that one request may take. Searches in large experiments take minutes.
-    pub timeout: Duration,
-    pub retries: u32,
-    /// The wait before the first retry; it doubles with each further one, and a random half of
-    /// it is left out.
-    pub backoff: Duration,
-    /// The longest wait before a retry, whatever the server asks for.
-    pub max_wait: Duration,
-    pub jitter_seed: u64,
-}
-
-impl Config {
-    pub fn new(uri: &str) -> Self {
-        Self {
-            uri: uri.to_owned(),
-            username: None,
-            password: None,
-            token: None,
-            insecure_tls: false,
-            host: None,
-            timeout: Duration::from_mins(5),
-            retries: 5,
-            backoff: Duration::from_millis(250),
-            max_wait: Duration::from_secs(10),
-            jitter_seed: 0,
-        }
-    }
-}
-
-impl fmt::Debug for Config {
-    /// Leaves out what opens doors.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("uri", &Address::shown(&self.uri))
-            .finish_non_exhaustive()
-    }
-}
-
-/// The server understood the request and says no.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub status: u16,
-    pub code: String,
-    pub message: String,
-}
-
-impl Refusal {
-    pub fn is_missing(&self) -> bool {
-        self.status == 404 || self.code == "RESOURCE_DOES_NOT_EXIST"
-    }
-
-    pub fn is_there_already(&self) -> bool {
-        self.code == "RESOURCE_ALREADY_EXISTS"
-    }
-}
-
-/// What came of a request that reached the server.
-pub(crate) type Answer<T> = std::result::Result<T, Refusal>;
 
 /// Why one try failed.
 enum Failure {
@@ -105,6 +39,8 @@ enum Failure {
     Passing {
         reason: String,
         asked_wait: Option<Duration>,
+        /// The server is there and says that it cannot.
+        is_answer: bool,
     },
     Lasting(StoreError),
 }
@@ -204,14 +140,16 @@ impl Rest {
                 Ok(Some(flip(answer)?))
             }
             Err(Failure::Lasting(error)) => Err(error),
-            Err(Failure::Passing { reason, asked_wait }) => {
+            Err(Failure::Passing {
+                reason, asked_wait, ..
+            }) => {
                 self.wait_or_give_up(tried, reason, asked_wait)?;
                 Ok(None)
             }
         }
     }
 
-    /// Bytes from this path; `retries` as for all requests, or none.
+    /// `GET`, for bytes.
     pub fn bytes_get(&self, path: &str) -> Result<Answer<Vec<u8>>> {
         self.run(&Sent::bytes("GET", path, None))
     }
@@ -225,19 +163,29 @@ impl Rest {
         self.run(&Sent::bytes(method, path, Some(bytes)))
     }
 
-    /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`] to see whether the server can do it: a
-    /// failure of its own is an answer too.
+    /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`] to see whether the server can do it: that
+    /// it fails inside is an answer too, that it is away is not.
     pub fn probe(
         &self,
         method: &'static str,
         path: &str,
         bytes: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        match self.attempt(&Sent::bytes(method, path, bytes)) {
-            Ok(answer) => Ok(answer.ok()),
-            Err(Failure::Lasting(error)) => Err(error),
-            // Whether the server is away shows in the next request that is no probe.
-            Err(Failure::Passing { .. }) => Ok(None),
+        let mut tried = 0;
+        loop {
+            match self.attempt(&Sent::bytes(method, path, bytes)) {
+                Ok(answer) => return Ok(answer.ok()),
+                Err(Failure::Lasting(error)) => return Err(error),
+                Err(Failure::Passing {
+                    is_answer: true, ..
+                }) => return Ok(None),
+                Err(Failure::Passing {
+                    reason, asked_wait, ..
+                }) => {
+                    self.wait_or_give_up(tried, reason, asked_wait)?;
+                    tried += 1;
+                }
+            }
         }
     }
 
@@ -293,7 +241,9 @@ impl Rest {
                     return Ok(answer);
                 }
                 Err(Failure::Lasting(error)) => return Err(error),
-                Err(Failure::Passing { reason, asked_wait }) => {
+                Err(Failure::Passing {
+                    reason, asked_wait, ..
+                }) => {
                     self.wait_or_give_up(tried, reason, asked_wait)?;
                     tried += 1;
                 }
@@ -374,6 +324,7 @@ impl Rest {
             408 | 429 | 500.. => Err(Failure::Passing {
                 reason: format!("it answers {status}: {}", refusal.message),
                 asked_wait,
+                is_answer: status == 500,
             }),
             _ => match self.closed_door(&refusal) {
                 Some(error) => Err(Failure::Lasting(error)),
@@ -394,6 +345,7 @@ impl Rest {
             | ureq::Error::ConnectionFailed => Failure::Passing {
                 reason,
                 asked_wait: None,
+                is_answer: false,
             },
             _ => Failure::Lasting(self.unusable(format!("cannot be asked: {reason}"))),
         }
@@ -428,58 +380,5 @@ fn flip<T>(answer: std::result::Result<Result<T>, Refusal>) -> Result<Answer<T>>
     match answer {
         Ok(parsed) => parsed.map(Ok),
         Err(refusal) => Ok(Err(refusal)),
-    }
-}
-
-fn asked_wait(response: &Response<Body>) -> Option<Duration> {
-    let asked = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-    Duration::try_from_secs_f64(asked.trim().parse().ok()?).ok()
-}
-
-fn refusal(status: u16, body: &[u8]) -> Refusal {
-    #[derive(Deserialize)]
-    struct Told {
-        #[serde(default)]
-        error_code: String,
-        #[serde(default)]
-        message: String,
-    }
-    let (code, message) = match serde_json::from_slice::<Told>(body) {
-        Ok(told) => (told.error_code, told.message),
-        Err(_) => (String::new(), String::from_utf8_lossy(body).into_owned()),
-    };
-    let message: String = message.chars().take(300).collect();
-    Refusal {
-        status,
-        code,
-        message: message.split_whitespace().collect::<Vec<_>>().join(" "),
-    }
-}
-
-/// One request.
-struct Sent<'a> {
-    method: &'static str,
-    path: &'a str,
-    content_type: Option<&'static str>,
-    body: Option<std::borrow::Cow<'a, [u8]>>,
-}
-
-impl<'a> Sent<'a> {
-    fn json(method: &'static str, path: &'a str, body: Option<&Value>) -> Self {
-        Self {
-            method,
-            path,
-            content_type: body.map(|_| "application/json"),
-            body: body.map(|body| body.to_string().into_bytes().into()),
-        }
-    }
-
-    fn bytes(method: &'static str, path: &'a str, body: Option<&'a [u8]>) -> Self {
-        Self {
-            method,
-            path,
-            content_type: body.map(|_| "application/octet-stream"),
-            body: body.map(Into::into),
-        }
     }
 }

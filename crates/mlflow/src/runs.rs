@@ -1,34 +1,32 @@
-//! Runs: finding, walking, writing and deleting them.
+//! Runs: finding, walking and deleting them; writing is in [`writes`].
 //!
 //! A walk goes by start time and not by the server's page tokens, which are offsets: runs that
 //! come or go meanwhile would make it miss others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use assize_domain::run::{RunStatus, param, tag};
+use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_store::{Result, Run, RunPage, RunQuery, StoreError};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::address::encoded;
-use crate::artifacts::corrupt;
-use crate::limits::{self, More, Pairs};
-use crate::wire::{Nothing, RunAnswer, RunsAnswer, Tracked, number_json};
-use crate::{MlflowStore, parallel};
+use crate::limits;
+use crate::wire::{Nothing, RunAnswer, RunsAnswer, Tracked};
+use crate::{MlflowStore, lock, parallel};
+
+pub(crate) use writes::{Entries, pairs};
+
+mod writes;
 
 /// Runs in one answer.
 const PAGE: usize = 1000;
-/// What one request may log.
-const BATCH: usize = 100;
+/// Runs whose files are read again are not asked for again so soon.
+const RECENT: Duration = Duration::from_secs(2);
+const RECENT_RUNS: usize = 16;
 /// Params that are bookkeeping and not about the cell.
 const OURS: [&str; 2] = ["lease.", "verdict."];
-
-/// What is written to a run.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Entries {
-    pub params: Pairs,
-    pub tags: Pairs,
-    pub metrics: Vec<(String, f64)>,
-}
 
 impl MlflowStore {
     /// An active run by its whole id.
@@ -72,6 +70,29 @@ impl MlflowStore {
                 Err(no_run(wanted, &hint))
             }
         }
+    }
+
+    /// The content of an artifact. Whoever reads one of a run mostly reads others of it next.
+    pub(crate) fn artifact_read(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        let known = lock(&self.recent)
+            .iter()
+            .find(|(at, run)| run.run_id == run_id && at.elapsed() < RECENT)
+            .map(|(_, run)| Arc::clone(run));
+        let run = if let Some(run) = known {
+            run
+        } else {
+            let run = Arc::new(self.run_find(run_id)?);
+            let mut recent = lock(&self.recent);
+            recent.truncate(RECENT_RUNS - 1);
+            recent.push_front((Instant::now(), Arc::clone(&run)));
+            run
+        };
+        let shared = match path {
+            artifact::CANDIDATES => self.candidates_text(&run)?,
+            artifact::CONTEXT => self.context_read(&run)?,
+            _ => return self.file_text(&run, path),
+        };
+        Ok(shared.map(|text| text.to_string()))
     }
 
     /// One page of active runs, oldest first.
@@ -254,146 +275,6 @@ impl MlflowStore {
         }
     }
 
-    /// Writes to a run. What belongs together goes last and in one request, which a server
-    /// takes whole or not at all; what does not fit goes before it, into a file.
-    pub(crate) fn write(&self, run: &Tracked, mut entries: Entries) -> Result<()> {
-        let more = More::split(&mut entries.params, &mut entries.tags);
-        let mut kept = match run.tag(limits::TAG) {
-            Some(_) => self.more_read(run)?,
-            None => More::default(),
-        };
-        let before = kept.clone();
-        for (key, _) in &entries.tags {
-            kept.tags.remove(key);
-        }
-        kept.params.extend(more.params);
-        kept.tags.extend(more.tags);
-        if kept != before {
-            let text =
-                serde_json::to_string(&kept).map_err(|error| corrupt(run, limits::FILE, &error))?;
-            self.file_put(run, limits::FILE, text.as_bytes())?;
-            let hash = assize_domain::hash::sha256_hex(text.as_bytes());
-            entries.tags.push((limits::TAG.to_owned(), hash));
-        }
-        let now_ms = self.now_ms();
-        let metrics: Vec<Value> = entries
-            .metrics
-            .iter()
-            .filter(|(key, value)| !is_same(run.metric(key), *value))
-            .map(|(key, value)| {
-                // The latest point of a step is the one with the latest time.
-                let before = run.metrics.get(key).map_or(0, |it| it.timestamp_ms + 1);
-                json!({"key": key, "value": number_json(*value), "step": 0,
-                       "timestamp": now_ms.max(before)})
-            })
-            .collect();
-        self.log(
-            &run.run_id,
-            &pairs(&entries.params),
-            &pairs(&entries.tags),
-            &metrics,
-        )
-    }
-
-    /// Logs in as few requests as a server allows.
-    pub(crate) fn log(
-        &self,
-        run_id: &str,
-        params: &[Value],
-        tags: &[Value],
-        metrics: &[Value],
-    ) -> Result<()> {
-        let requests = [params.len(), tags.len(), metrics.len()]
-            .map(|count| count.div_ceil(BATCH))
-            .into_iter()
-            .max()
-            .unwrap_or(0);
-        let part = |list: &[Value], number: usize| -> Vec<Value> {
-            list.iter()
-                .skip(number * BATCH)
-                .take(BATCH)
-                .cloned()
-                .collect()
-        };
-        for number in 0..requests {
-            let body = json!({
-                "run_id": run_id,
-                "params": part(params, number),
-                "tags": part(tags, number),
-                "metrics": part(metrics, number),
-            });
-            let logged = self
-                .rest
-                .post::<Nothing>("/api/2.0/mlflow/runs/log-batch", &body)?;
-            logged.map_err(|refusal| {
-                self.rest
-                    .refused(&format!("what to log for run {run_id}"), &refusal)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Tries to write a write-once param: `false` where another value was there first.
-    pub(crate) fn param_claim(&self, run_id: &str, key: &str, value: &str) -> Result<bool> {
-        let body = json!({"run_id": run_id, "key": key, "value": value});
-        let logged = self
-            .rest
-            .post::<Nothing>("/api/2.0/mlflow/runs/log-parameter", &body)?;
-        match logged {
-            Ok(_) => Ok(true),
-            Err(refusal) if refusal.status == 400 => {
-                let run = self.run_load(run_id)?;
-                match run.param(key) {
-                    Some(there) => Ok(there == value),
-                    None => Err(self
-                        .rest
-                        .refused(&format!("{key} of run {run_id}"), &refusal)),
-                }
-            }
-            Err(refusal) => Err(self
-                .rest
-                .refused(&format!("{key} of run {run_id}"), &refusal)),
-        }
-    }
-
-    /// Takes tags away from a run.
-    pub(crate) fn tags_drop(&self, run: &Tracked, keys: &[&str]) -> Result<()> {
-        for key in keys.iter().filter(|key| run.tags.contains_key(**key)) {
-            let body = json!({"run_id": run.run_id, "key": key});
-            let gone = self
-                .rest
-                .post::<Nothing>("/api/2.0/mlflow/runs/delete-tag", &body)?;
-            match gone {
-                Ok(_) => {}
-                Err(refusal) if refusal.is_missing() => {}
-                Err(refusal) => {
-                    let what = format!("to take the tag {key} from run {}", run.run_id);
-                    return Err(self.rest.refused(&what, &refusal));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps a file with a run.
-    pub(crate) fn file_put(&self, run: &Tracked, path: &str, content: &[u8]) -> Result<()> {
-        self.artifacts.put(&self.rest, run, path, content, &|tags| {
-            self.log(&run.run_id, &[], &pairs(tags), &[])
-        })
-    }
-
-    /// The text of a file of a run.
-    pub(crate) fn file_text(&self, run: &Tracked, path: &str) -> Result<Option<String>> {
-        self.artifacts.text(&self.rest, run, path)
-    }
-
-    fn more_read(&self, run: &Tracked) -> Result<More> {
-        let text = self
-            .file_text(run, limits::FILE)?
-            .ok_or_else(|| corrupt(run, limits::FILE, &"the file is gone"))?;
-        serde_json::from_str(&text).map_err(|error| corrupt(run, limits::FILE, &error))
-    }
-
     fn restore(&self, run: &mut Tracked) -> Result<()> {
         if run.tag(limits::TAG).is_some() {
             self.more_read(run)?.restore(run);
@@ -413,19 +294,6 @@ fn parallel_restore(store: &MlflowStore, runs: &mut [Tracked]) -> Result<()> {
     Ok(())
 }
 
-/// Entries as the API takes them.
-pub(crate) fn pairs(pairs: &[(String, String)]) -> Vec<Value> {
-    // The first of several values for a key counts.
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-    for (key, value) in pairs {
-        first.entry(key).or_insert(value);
-    }
-    let pairs = first.into_iter();
-    pairs
-        .map(|(key, value)| json!({"key": key, "value": value}))
-        .collect()
-}
-
 /// A text as a filter quotes it; `None` where no quotes would do.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     let plain = |c: char| c != '\\' && !c.is_control();
@@ -438,11 +306,6 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     } else {
         None
     }
-}
-
-fn is_same(there: Option<f64>, value: f64) -> bool {
-    there
-        .is_some_and(|there| there.to_bits() == value.to_bits() || there.is_nan() && value.is_nan())
 }
 
 fn is_asked_for(run: &Tracked, query: &RunQuery) -> bool {

@@ -9,12 +9,12 @@
 //! have files without params; they are found by looking.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::hash::sha256_hex;
 use assize_domain::rubric::Rubric;
-use assize_domain::run::{artifact, tag};
+use assize_domain::run::{RunStatus, artifact, tag};
 use assize_domain::verdict::VerdictFile;
 use assize_store::Result;
 use serde::Deserialize;
@@ -23,6 +23,8 @@ use crate::artifacts::{corrupt, listed, tag_paths};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock};
 
+/// Texts that are remembered at most.
+const TEXTS: usize = 16_384;
 const PARAM: &str = "verdict.";
 /// What marks a commit on the sitting's run.
 pub(crate) const COMMIT: &str = "commit.";
@@ -202,10 +204,33 @@ impl MlflowStore {
     /// The candidates of a run; none where it has no list of them.
     pub(crate) fn candidates_read(&self, run: &Tracked) -> Result<Vec<Candidate>> {
         let path = artifact::CANDIDATES;
-        let Some(text) = self.file_text(run, path)? else {
+        let Some(text) = self.candidates_text(run)? else {
             return Ok(Vec::new());
         };
         serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))
+    }
+
+    /// The candidates of a run as they were written. A run that is finished keeps them.
+    pub(crate) fn candidates_text(&self, run: &Tracked) -> Result<Option<Arc<str>>> {
+        let key = format!("candidates of {}", run.run_id);
+        let known = lock(&self.texts).get(&key).map(Arc::clone);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let text: Option<Arc<str>> = self.file_text(run, artifact::CANDIDATES)?.map(Into::into);
+        if let Some(text) = text.as_ref().filter(|_| run.status == RunStatus::Finished) {
+            self.text_remember(key, text);
+        }
+        Ok(text)
+    }
+
+    /// Remembers a text for a while.
+    pub(crate) fn text_remember(&self, key: String, text: &Arc<str>) {
+        let mut texts = lock(&self.texts);
+        if texts.len() >= TEXTS {
+            texts.clear();
+        }
+        texts.insert(key, Arc::clone(text));
     }
 
     /// The rubric that a run is under.
