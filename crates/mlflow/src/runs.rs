@@ -275,7 +275,8 @@ impl MlflowStore {
         }
     }
 
-    fn restore(&self, run: &mut Tracked) -> Result<()> {
+    /// Puts back what did not fit.
+    pub(crate) fn restore(&self, run: &mut Tracked) -> Result<()> {
         if run.tag(limits::TAG).is_some() {
             self.more_read(run)?.restore(run);
         }

@@ -109,10 +109,11 @@ impl MlflowStore {
         let mut kept = runs
             .into_iter()
             .filter(|it| it.status == RunStatus::Finished);
-        // The tags that did not fit come with a second look.
-        kept.next()
-            .map(|run| self.run_load(&run.run_id))
-            .transpose()
+        let mut found = kept.next();
+        if let Some(run) = &mut found {
+            self.restore(run)?;
+        }
+        Ok(found)
     }
 
     /// The run of a sitting that must exist.
