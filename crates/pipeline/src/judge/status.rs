@@ -19,6 +19,8 @@ use crate::Result;
 
 /// Runs whose texts are read for the correlation with length.
 const TEXTS_READ: usize = 2_000;
+/// Texts that are read at once.
+const READERS: usize = 8;
 
 /// Everything that `judge status` shows.
 #[derive(Debug, serde::Serialize)]
@@ -178,16 +180,38 @@ fn lengths(store: &dyn Tracking, ratings: &Ratings) -> Result<HashMap<usize, f64
     for (place, item) in ratings.items.iter().enumerate() {
         by_run.entry(&item.run_id).or_default().push(place);
     }
+    let runs: Vec<(&str, Vec<usize>)> = by_run.into_iter().take(TEXTS_READ).collect();
+    // A tracking server takes its time for each text.
+    let part = runs.len().div_ceil(READERS).max(1);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = runs
+            .chunks(part)
+            .map(|runs| scope.spawn(move || lengths_of(store, ratings, runs)))
+            .collect();
+        let mut lengths = HashMap::new();
+        for reader in readers {
+            let read = reader.join();
+            lengths.extend(read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(lengths)
+    })
+}
+
+fn lengths_of(
+    store: &dyn Tracking,
+    ratings: &Ratings,
+    runs: &[(&str, Vec<usize>)],
+) -> Result<HashMap<usize, f64>> {
     let mut lengths = HashMap::new();
-    for (run_id, places) in by_run.into_iter().take(TEXTS_READ) {
+    for (run_id, places) in runs {
         let text = store.artifact_get(run_id, artifact::CANDIDATES)?;
         let candidates: Vec<Candidate> =
             serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
         for place in places {
-            let index = ratings.items[place].candidate;
+            let index = ratings.items[*place].candidate;
             let candidate = candidates.iter().find(|it| it.index == index);
             if let Some(text) = candidate.and_then(|it| it.text.as_ref()) {
-                lengths.insert(place, text.chars().count() as f64);
+                lengths.insert(*place, text.chars().count() as f64);
             }
         }
     }
