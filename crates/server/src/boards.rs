@@ -108,11 +108,13 @@ impl Boards {
             return (Some(board), true);
         }
         let known = app.boards.computed.stale(&options);
-        let app = app.clone();
-        // Nobody waits: who wants the board asks again, and is told what is wrong with it.
-        drop(tokio::task::spawn_blocking(move || {
-            Self::get_blocking(&app, &options).map(drop)
-        }));
+        if !app.boards.computed.is_computing(&options) {
+            let app = app.clone();
+            // Nobody waits: who wants the board asks again, and is told what is wrong with it.
+            drop(tokio::task::spawn_blocking(move || {
+                Self::get_blocking(&app, &options).map(drop)
+            }));
+        }
         (known, false)
     }
 

@@ -137,6 +137,12 @@ impl Desks {
         Arc::clone(seats.entry(key).or_default())
     }
 
+    /// Where this judge sits, if anywhere.
+    fn find(&self, sitter: &Sitter, experiment: &str) -> Option<Arc<Mutex<Place>>> {
+        let key = (sitter.clone(), experiment.to_owned());
+        lock(&self.seats).get(&key).map(Arc::clone)
+    }
+
     /// The next cases, at most so many. Sits down where this judge does not sit yet; `None`
     /// where nothing waits. Asking again without handing in gives the same cases.
     pub fn next(&self, sitter: &Sitter, experiment: &str, limit: usize) -> Result<Option<Hand>> {
@@ -183,7 +189,8 @@ impl Desks {
         verdicts: &[Submission],
     ) -> Result<(Accepted, Pace)> {
         let now = self.now();
-        let place = self.place(sitter, experiment);
+        let place = self.find(sitter, experiment);
+        let place = place.ok_or_else(|| no_seat(experiment))?;
         let mut place = lock(&place);
         let Some(seat) = &mut place.seat else {
             return Err(no_seat(experiment));
@@ -200,7 +207,7 @@ impl Desks {
 
     /// A case that this sitting has scored: the one named, or the last.
     pub fn scored(&self, sitter: &Sitter, experiment: &str, case: &str) -> Option<Scored> {
-        let place = self.place(sitter, experiment);
+        let place = self.find(sitter, experiment)?;
         let place = lock(&place);
         let queue = &place.seat.as_ref()?.queue;
         let all: Vec<&Case> = queue.scored().collect();
@@ -214,7 +221,7 @@ impl Desks {
 
     /// The case that was scored last.
     pub fn last_scored(&self, sitter: &Sitter, experiment: &str) -> Option<String> {
-        let place = self.place(sitter, experiment);
+        let place = self.find(sitter, experiment)?;
         let place = lock(&place);
         let last = place.seat.as_ref()?.queue.scored().last()?;
         Some(last.case.clone())
@@ -222,7 +229,7 @@ impl Desks {
 
     /// How far the sitting has come; `None` where nobody sits here.
     pub fn progress(&self, sitter: &Sitter, experiment: &str) -> Option<Pace> {
-        let place = self.place(sitter, experiment);
+        let place = self.find(sitter, experiment)?;
         let place = lock(&place);
         place.seat.is_some().then(|| place.pace())
     }

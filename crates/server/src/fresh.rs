@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Values by key. The oldest make room where there are too many.
 #[derive(Debug)]
@@ -50,6 +50,12 @@ impl<K: Eq + Hash + Clone, V> Fresh<K, V> {
     /// The latest value, good or not.
     pub fn stale(&self, key: &K) -> Option<Arc<V>> {
         self.latest(key).map(|(_, value)| value)
+    }
+
+    /// Whether somebody computes it right now.
+    pub fn is_computing(&self, key: &K) -> bool {
+        let slot = lock(&self.slots).by_key.get(key).map(Arc::clone);
+        slot.is_some_and(|it| matches!(it.computing.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// The value, computed where there is none that is still good. `changes` is asked before the
