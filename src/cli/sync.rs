@@ -21,7 +21,7 @@ pub struct Sync {
     /// The experiment to copy
     #[arg(long, requires_all = ["from", "to"])]
     pub experiment: Option<String>,
-    /// Say what would be copied, and write nothing
+    /// Say what would be copied, and copy nothing
     #[arg(long, requires = "from")]
     pub dry_run: bool,
 }
