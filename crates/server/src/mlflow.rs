@@ -13,6 +13,7 @@ pub(crate) mod registry;
 pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod server;
+mod stream;
 pub(crate) mod traces;
 
 pub(crate) use crate::error::{Answer, ApiError};

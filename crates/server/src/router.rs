@@ -87,7 +87,7 @@ fn mlflow() -> Router<App> {
         .route("/runs/log-inputs", post(runs::log_inputs))
         .route("/runs/outputs", post(runs::log_outputs))
         .route("/runs/log-model", post(runs::log_model))
-        .route("/runs/search", post(runs::search))
+        .route("/runs/search", routing::post(runs::search))
         .route("/metrics/get-history", get(runs::metric_history))
         .route("/artifacts/list", get(artifacts::run_list))
         .route("/upload-artifact", routing::post(artifacts::run_upload))

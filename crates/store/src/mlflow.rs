@@ -206,6 +206,18 @@ pub struct Search {
     pub slice: Slice,
 }
 
+/// A search for runs in MLflow's own words.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunSearch {
+    pub experiment_ids: Vec<String>,
+    pub filter: String,
+    pub order_by: Vec<String>,
+    pub view: View,
+    pub max_results: u32,
+    /// Where the page before ended, as its answer said.
+    pub after: Option<String>,
+}
+
 /// A file or folder among a run's artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileInfo {

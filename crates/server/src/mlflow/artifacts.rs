@@ -5,8 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::FileInfo;
@@ -16,19 +14,15 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use http_body::Frame;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::fields::RunRef;
 use super::request::blocking;
-use super::{Answer, ApiError};
+use super::{Answer, ApiError, stream};
 use crate::App;
 
-/// Parts of a download that wait for a slow reader at most.
-const AHEAD: usize = 4;
 /// What MLflow's own page may upload at once.
 const LARGEST_UPLOAD: u64 = 10 << 20;
 
@@ -208,7 +202,7 @@ fn named(query: Option<String>) -> Answer<Place> {
     })
 }
 
-async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
+pub(super) async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
     outcome
         .await
         .unwrap_or_else(axum::response::IntoResponse::into_response)
@@ -222,27 +216,10 @@ fn empty() -> Response {
     response
 }
 
-/// A body whose parts come from a thread that reads the store.
-struct Parts(mpsc::Receiver<Bytes>);
-
-impl http_body::Body for Parts {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.0
-            .poll_recv(context)
-            .map(|part| part.map(|bytes| Ok(Frame::data(bytes))))
-    }
-}
-
 async fn download(app: App, place: Place) -> Answer<Response> {
     let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut response = match place.owner {
-        Owner::Run(run_id) => stream(app, run_id, place.path).await?,
+        Owner::Run(run_id) => stored(app, run_id, place.path).await?,
         Owner::Trace(trace_id) => {
             let read =
                 move |mlflow: Mlflow<'_>| Ok(mlflow.trace_file_read(&trace_id, &place.path)?);
@@ -271,21 +248,21 @@ async fn download(app: App, place: Place) -> Answer<Response> {
 }
 
 /// A run's artifact, part by part.
-async fn stream(app: App, run_id: String, path: String) -> Answer<Response> {
+async fn stored(app: App, run_id: String, path: String) -> Answer<Response> {
     let asked = (run_id.clone(), path.clone());
     let size = blocking(app.clone(), move |mlflow| {
         Ok(mlflow.artifact_size(&asked.0, &asked.1)?)
     })
     .await?;
-    let (parts, waiting) = mpsc::channel(AHEAD);
+    let (feed, body) = stream::body();
     tokio::task::spawn_blocking(move || {
         // A failure halfway shows as a body that is shorter than announced.
         let mlflow = app.store.mlflow();
         let _ = mlflow.artifact_read(&run_id, &path, &mut |part| {
-            parts.blocking_send(Bytes::copy_from_slice(part)).is_ok()
+            feed.send(Ok(Bytes::copy_from_slice(part)))
         });
     });
-    let mut response = Response::new(Body::new(Parts(waiting)));
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     Ok(response)

@@ -123,16 +123,29 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
-    pub fn slice(&self, default: u32, most: u32) -> Answer<Slice> {
+    /// How many at most, and the place that the page before ended at.
+    pub fn after(&self, default: u32, most: u32) -> Answer<(u32, Option<String>)> {
+        let token = self.page_token.as_deref().filter(|it| !it.is_empty());
+        let place = token.map(|token| {
+            let decoded = STANDARD.decode(token).ok();
+            let text = decoded.and_then(|it| String::from_utf8(it).ok());
+            text.ok_or_else(|| bad_token(token))
+        });
+        Ok((self.limit(default, most)?, place.transpose()?))
+    }
+
+    fn limit(&self, default: u32, most: u32) -> Answer<u32> {
         let wanted = self.max_results.map_or(i64::from(default), |it| it.0);
-        let max_results = u32::try_from(wanted)
-            .ok()
-            .filter(|it| (1..=most).contains(it))
-            .ok_or_else(|| {
-                ApiError::invalid(format!(
-                    "Invalid value {wanted} for parameter 'max_results': use 1 to {most}"
-                ))
-            })?;
+        let limit = u32::try_from(wanted).ok();
+        limit.filter(|it| (1..=most).contains(it)).ok_or_else(|| {
+            ApiError::invalid(format!(
+                "Invalid value {wanted} for parameter 'max_results': use 1 to {most}"
+            ))
+        })
+    }
+
+    pub fn slice(&self, default: u32, most: u32) -> Answer<Slice> {
+        let max_results = self.limit(default, most)?;
         let token = self.page_token.as_deref().filter(|it| !it.is_empty());
         Ok(Slice {
             max_results,
@@ -150,11 +163,18 @@ fn offset(token: &str) -> Answer<u64> {
     let decoded = STANDARD.decode(token).ok();
     let parsed: Option<Value> = decoded.and_then(|it| serde_json::from_slice(&it).ok());
     let offset = parsed.as_ref().and_then(|it| it["offset"].as_u64());
-    offset.filter(|it| *it > 0).ok_or_else(|| {
-        ApiError::invalid(format!(
-            "Invalid page token '{token}': take it from the page before, or leave it out"
-        ))
-    })
+    offset.filter(|it| *it > 0).ok_or_else(|| bad_token(token))
+}
+
+fn bad_token(token: &str) -> ApiError {
+    ApiError::invalid(format!(
+        "Invalid page token '{token}': take it from the page before, or leave it out"
+    ))
+}
+
+/// A place as a token, for the page behind it.
+pub(crate) fn token(place: &str) -> String {
+    STANDARD.encode(place)
 }
 
 /// A page as MLflow writes it: no empty lists.

@@ -7,13 +7,19 @@
 
 use assize_store::embedded::mlflow::{Mlflow, status};
 use assize_store::mlflow::{
-    Batch, DatasetInput, Entry, ModelPoint, ModelUse, NewRun, Point, RunChange, Search,
+    Batch, DatasetInput, Entry, ModelPoint, ModelUse, NewRun, Point, RunChange, RunSearch,
 };
+use axum::extract::{Request, State};
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fields::{Double, Id, Int, Paging, RunRef, page, view};
-use super::{Answer, ApiError};
+use super::artifacts::respond;
+use super::fields::{Double, Id, Int, Paging, RunRef, page, token, view};
+use super::request::read;
+use super::stream::Text;
+use super::{Answer, ApiError, stream};
+use crate::App;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
@@ -297,13 +303,41 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
-    let experiments: Vec<String> = ask.experiment_ids.into_iter().map(|it| it.0).collect();
-    let search = Search {
-        filter: ask.filter,
-        order_by: ask.order_by,
-        view: view(ask.run_view_type.as_deref())?,
-        slice: ask.paging.slice(1_000, 50_000)?,
+pub(crate) async fn search(State(app): State<App>, request: Request) -> Response {
+    respond(async {
+        let ask: SearchAsk = read(request).await?;
+        let (max_results, after) = ask.paging.after(1_000, 50_000)?;
+        let search = RunSearch {
+            experiment_ids: ask.experiment_ids.into_iter().map(|it| it.0).collect(),
+            filter: ask.filter,
+            order_by: ask.order_by,
+            view: view(ask.run_view_type.as_deref())?,
+            max_results,
+            after,
+        };
+        stream::text(app, move |mlflow, text| found(mlflow, &search, text)).await
+    })
+    .await
+}
+
+/// Writes the runs that a search finds, one after the other.
+fn found(mlflow: Mlflow<'_>, search: &RunSearch, text: &mut Text) -> Answer<()> {
+    let mut start: &[u8] = b"{\"runs\":[";
+    let mut failed = None;
+    let next = mlflow.run_search_each(search, &mut |run| {
+        text.buffer().extend_from_slice(start);
+        start = b",";
+        failed = serde_json::to_writer(text.buffer(), &run).err();
+        failed.is_none() && text.pass()
+    })?;
+    if let Some(error) = failed {
+        return Err(ApiError::internal(error.to_string()));
+    }
+    let end = match (start, next) {
+        (b",", Some(place)) => format!("],\"next_page_token\":\"{}\"}}", token(&place)),
+        (b",", None) => "]}".to_owned(),
+        _ => "{}".to_owned(),
     };
-    page("runs", mlflow.run_search(&experiments, &search)?)
+    text.buffer().extend_from_slice(end.as_bytes());
+    Ok(())
 }

@@ -16,7 +16,7 @@ use assize_domain::verdict::VerdictFile;
 use super::EmbeddedStore;
 use crate::mlflow::{
     Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, ModelUse, NewRun, Page, Point,
-    RunChange, RunInfo, Search, Slice, limits,
+    RunChange, RunInfo, RunSearch, Search, Slice, limits,
 };
 use crate::{Result, Tracking};
 
@@ -24,11 +24,13 @@ mod artifacts;
 mod conditions;
 mod entries;
 mod experiments;
+mod indexes;
 mod logged_model_search;
 mod logged_models;
 mod model_verbs;
 mod names;
 mod orders;
+mod place;
 mod read;
 mod registry;
 mod runs;
@@ -37,6 +39,7 @@ mod search;
 mod traces;
 mod verbs;
 mod versions;
+mod ways;
 
 pub(super) use schema::{V4, V5};
 
@@ -195,13 +198,24 @@ impl Mlflow<'_> {
             .read(|conn| read::history(conn, run_id, key, slice))
     }
 
-    pub fn run_search(
+    /// Visits the runs of a page, as long as the visitor wants more, and answers where the next
+    /// page starts. The first search of its kind among many runs makes the index that it needs.
+    pub fn run_search_each(
         &self,
-        experiment_ids: &[String],
-        search: &Search,
-    ) -> Result<Page<LoggedRun>> {
-        self.store
-            .read(|conn| search::runs(conn, experiment_ids, search))
+        search: &RunSearch,
+        visit: &mut dyn FnMut(LoggedRun) -> bool,
+    ) -> Result<Option<String>> {
+        let missing = self.store.read(|conn| search::missing(conn, search))?;
+        if !missing.is_empty() {
+            self.store
+                .writer
+                .write(move |session| indexes::make(session, &missing))?;
+        }
+        self.store.read(|conn| {
+            let found = search::runs(conn, search)?;
+            read::runs_each(conn, &found.ids, visit)?;
+            Ok(found.next)
+        })
     }
 
     /// What a folder of artifacts holds; the empty path is the root. The owner of artifacts is

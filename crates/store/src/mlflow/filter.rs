@@ -24,6 +24,9 @@ pub use subject::{Compared, Condition, Field, Subject, Test};
 /// Longer filters are refused: the database would refuse their patterns.
 const LONGEST: usize = 32_768;
 
+/// Comparisons in one filter at most: the database nests only so deep.
+const MOST: usize = 256;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     Equal,
@@ -105,6 +108,9 @@ pub fn parse(filter: &str) -> Result<Vec<Comparison>> {
     let mut comparisons = Vec::new();
     loop {
         comparisons.push(comparison(&mut cursor)?);
+        if comparisons.len() > MOST {
+            return bad(format!("the filter has more than {MOST} comparisons"));
+        }
         cursor.keyword("AND");
         if cursor.is_at_end() {
             return Ok(comparisons);

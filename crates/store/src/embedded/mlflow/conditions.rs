@@ -41,6 +41,12 @@ impl Sql {
         self.values.extend(values);
     }
 
+    /// Adds the other's conditions behind these.
+    pub fn append(&mut self, other: Self) {
+        self.conditions.extend(other.conditions);
+        self.values.extend(other.values);
+    }
+
     pub fn number_test(&mut self, expression: &str, test: &Test) {
         if let (Some(sign), Compared::Number(number)) = (test.operator.sign(), &test.with) {
             self.push(format!("{expression} {sign} ?"), [Value::Real(*number)]);
@@ -159,27 +165,28 @@ fn metric(conn: &Connection, sql: &mut Sql, key: &str, test: &Test) -> Attempt<(
         format!(
             "EXISTS (SELECT 1 FROM latest_metrics m WHERE m.run = r.id AND m.key = ? AND {compared})"
         ),
-        [key_number(conn, key)?, Value::Real(*number)],
+        [
+            Value::Integer(key_number(conn, key)?),
+            Value::Real(*number),
+        ],
     );
     Ok(())
 }
 
 /// The number of a key; one that no run has where it is unknown.
-pub(super) fn key_number(conn: &Connection, key: &str) -> Attempt<Value> {
-    Ok(Value::Integer(text_find(conn, key)?.unwrap_or(-1)))
+pub(super) fn key_number(conn: &Connection, key: &str) -> Attempt<i64> {
+    Ok(text_find(conn, key)?.unwrap_or(-1))
 }
 
 fn entry(conn: &Connection, sql: &mut Sql, table: &str, key: &str, test: &Test) -> Attempt<()> {
-    let number = key_number(conn, key)?;
+    let key = key_number(conn, key)?;
+    let number = Value::Integer(key);
     let exists = format!("EXISTS (SELECT 1 FROM {table} x WHERE x.run = r.id AND x.key = ?");
     match (test.operator, &test.with) {
         (Operator::IsNull, _) => sql.push(format!("NOT {exists})"), [number]),
         (Operator::IsNotNull, _) => sql.push(format!("{exists})"), [number]),
         (Operator::Equal | Operator::NotEqual, Compared::Text(wanted)) => {
-            let known = match &number {
-                Value::Integer(key) => lookup(conn, *key, wanted)?,
-                _ => None,
-            };
+            let known = lookup(conn, key, wanted)?;
             // A text that nothing has is equal to nothing.
             let value = match known {
                 Some(Stored::Number(number)) => Value::Integer(number),

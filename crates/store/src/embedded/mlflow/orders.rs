@@ -1,4 +1,7 @@
 //! Orders of a search as SQL: numbers, then NaN, then runs without the key, in both directions.
+//!
+//! The values of all terms for a run say where it stands, so that a page can start behind it
+//! ([`Orders::after`]) instead of counting from the start again.
 
 use std::collections::HashSet;
 
@@ -11,26 +14,42 @@ use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Field, Subject, parse_order};
 use crate::sqlite::Attempt;
 
-/// What goes behind FROM and behind ORDER BY.
-#[derive(Default)]
+/// Each may need a join, and SQLite joins 64 tables at most.
+const MOST: usize = 16;
+
+/// What runs are ordered by, one after the other.
 pub(super) struct Orders {
-    pub joins: String,
-    pub join_values: Vec<Value>,
-    terms: Vec<String>,
+    /// What goes behind FROM, for each order by a key.
+    joins: Vec<String>,
+    terms: Vec<Term>,
+    /// The metric that comes first, and whether it descends.
+    pub first_metric: Option<(i64, bool)>,
+}
+
+struct Term {
+    sql: String,
+    descending: bool,
 }
 
 impl Orders {
-    pub fn terms(&self) -> String {
-        self.terms.join(", ")
-    }
-
     /// Reads the clauses; ties go to the later run, and then by id.
     pub fn read(conn: &Connection, clauses: &[String]) -> Attempt<Self> {
-        let mut orders = Self::default();
+        if clauses.len() > MOST {
+            let message = format!("order_by has {} keys, the limit is {MOST}", clauses.len());
+            return Err(StoreError::Invalid(message).into());
+        }
+        let mut orders = Self {
+            joins: Vec::new(),
+            terms: Vec::new(),
+            first_metric: None,
+        };
         let mut seen = HashSet::new();
-        for clause in clauses {
+        for (position, clause) in clauses.iter().enumerate() {
             let order = parse_order(clause)?;
             let field = Subject::Runs.order(&order)?;
+            if let (0, Field::Metric(key)) = (position, &field) {
+                orders.first_metric = Some((key_number(conn, key)?, order.descending));
+            }
             orders.push(conn, &field, order.descending)?;
             if !seen.insert(field) {
                 return Err(StoreError::Invalid(format!(
@@ -40,53 +59,129 @@ impl Orders {
             }
         }
         if !seen.contains(&Field::Number("start_time")) {
-            orders.terms.push("r.start_time DESC".to_owned());
+            orders.term("r.start_time", true);
         }
-        orders.terms.push("r.run_id".to_owned());
+        orders.term("r.run_id", false);
         Ok(orders)
     }
 
+    fn term(&mut self, sql: impl Into<String>, descending: bool) {
+        self.terms.push(Term {
+            sql: sql.into(),
+            descending,
+        });
+    }
+
     fn push(&mut self, conn: &Connection, field: &Field, descending: bool) -> Attempt<()> {
-        let direction = if descending { " DESC" } else { "" };
-        let name = format!("o{}", self.join_values.len());
+        let name = format!("o{}", self.joins.len());
         match field {
             Field::Metric(key) => {
                 self.join(conn, "latest_metrics", &name, key)?;
-                self.terms.push(format!(
-                    "CASE WHEN {name}.run IS NULL THEN 2 WHEN {name}.is_nan THEN 1 ELSE 0 END, \
-                     {name}.value{direction}"
-                ));
+                self.term(
+                    format!(
+                        "CASE WHEN {name}.run IS NULL THEN 2 WHEN {name}.is_nan THEN 1 ELSE 0 END"
+                    ),
+                    false,
+                );
+                self.term(format!("{name}.value"), descending);
             }
-            Field::Tag(key) if key == RUN_NAME_TAG => {
-                self.terms.push(format!("r.name{direction}"));
-            }
+            Field::Tag(key) if key == RUN_NAME_TAG => self.term("r.name", descending),
             Field::Tag(key) | Field::Param(key) => {
                 let is_tag = matches!(field, Field::Tag(_));
                 let table = if is_tag { "tags" } else { "params" };
                 self.join(conn, table, &name, key)?;
-                let text = VALUE_TEXT.replace("x.", &format!("{name}."));
-                self.terms
-                    .push(format!("{name}.run IS NULL, {text}{direction}"));
+                self.term(format!("({name}.run IS NULL)"), false);
+                self.term(VALUE_TEXT.replace("x.", &format!("{name}.")), descending);
             }
-            Field::Number(column) => self
-                .terms
-                .push(format!("r.{column} IS NULL, r.{column}{direction}")),
-            Field::Text("run_id") => self.terms.push(format!("{RUN_ID}{direction}")),
-            Field::Text("status") => self.terms.push(format!("{STATUS}{direction}")),
-            Field::Text("artifact_uri") => self.terms.push(format!("{ARTIFACT_URI}{direction}")),
-            Field::Text("run_name") => self.terms.push(format!("r.name{direction}")),
-            Field::Text(_) | Field::Dataset(_) => {
-                self.terms.push(format!("r.user_id{direction}"));
+            Field::Number("start_time") => self.term("r.start_time", descending),
+            Field::Number(column) => {
+                self.term(format!("(r.{column} IS NULL)"), false);
+                self.term(format!("r.{column}"), descending);
             }
+            Field::Text("run_id") => self.term(RUN_ID, descending),
+            Field::Text("status") => self.term(STATUS, descending),
+            Field::Text("artifact_uri") => self.term(ARTIFACT_URI, descending),
+            Field::Text("run_name") => self.term("r.name", descending),
+            Field::Text(_) | Field::Dataset(_) => self.term("r.user_id", descending),
         }
         Ok(())
     }
 
     fn join(&mut self, conn: &Connection, table: &str, name: &str, key: &str) -> Attempt<()> {
-        self.joins.push_str(&format!(
-            " LEFT JOIN {table} {name} ON {name}.run = r.id AND {name}.key = ?"
+        let key = key_number(conn, key)?;
+        self.joins.push(format!(
+            " LEFT JOIN {table} {name} ON {name}.run = r.id AND {name}.key = {key}"
         ));
-        self.join_values.push(key_number(conn, key)?);
         Ok(())
+    }
+
+    /// Joins from the one with this number on.
+    pub fn joins(&self, from: usize) -> String {
+        self.joins.iter().skip(from).map(String::as_str).collect()
+    }
+
+    /// What goes behind ORDER BY, from this term on.
+    pub fn terms(&self, from: usize) -> String {
+        let terms = self.terms.iter().skip(from);
+        let terms = terms.map(|it| {
+            let direction = if it.descending { " DESC" } else { "" };
+            format!("{}{direction}", it.sql)
+        });
+        terms.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether runs of one experiment are in this order by their start.
+    pub fn is_by_start(&self) -> bool {
+        self.terms.len() == 2 && self.terms[0].sql == "r.start_time"
+    }
+
+    /// Where a run stands.
+    pub fn place(&self, conn: &Connection, run: i64) -> Attempt<Vec<Value>> {
+        let expressions: Vec<&str> = self.terms.iter().map(|it| it.sql.as_str()).collect();
+        let sql = format!(
+            "SELECT {} FROM runs r{} WHERE r.id = ?",
+            expressions.join(", "),
+            self.joins(0)
+        );
+        let mut find = conn.prepare_cached(&sql)?;
+        let values = find.query_row([run], |row| {
+            (0..self.terms.len()).map(|at| row.get(at)).collect()
+        })?;
+        Ok(values)
+    }
+
+    /// The condition that a run comes behind a place, by the terms from this one on.
+    pub fn after(&self, place: &[Value], from: usize) -> Attempt<(String, Vec<Value>)> {
+        if place.len() != self.terms.len() {
+            return Err(StoreError::Invalid(
+                "the page token belongs to another search: leave it out to start anew".to_owned(),
+            )
+            .into());
+        }
+        let terms = &self.terms[from..];
+        let place = &place[from..];
+        let mut values = Vec::new();
+        let mut ways = Vec::new();
+        for (position, term) in terms.iter().enumerate() {
+            let mut way = String::new();
+            for (same, value) in terms.iter().zip(place).take(position) {
+                way.push_str(&format!("{} IS ? AND ", same.sql));
+                values.push(value.clone());
+            }
+            let sign = if term.descending { "<" } else { ">" };
+            way.push_str(&format!("{} {sign} ?", term.sql));
+            values.push(place[position].clone());
+            ways.push(format!("({way})"));
+        }
+        let mut condition = format!("({})", ways.join(" OR "));
+        // Says to an index over the first term where to start.
+        if let (Some(first), Some(value)) = (terms.first(), place.first())
+            && !matches!(value, Value::Null)
+        {
+            let sign = if first.descending { "<=" } else { ">=" };
+            condition = format!("{} {sign} ? AND {condition}", first.sql);
+            values.insert(0, value.clone());
+        }
+        Ok((condition, values))
     }
 }

@@ -13,19 +13,29 @@ use super::runs::find;
 use crate::embedded::rows::{metric_value, status_of};
 use crate::embedded::session::text_find;
 use crate::mlflow::{
-    DatasetInput, Entry, LoggedRun, Page, Point, RUN_NAME_TAG, RunData, RunInfo, RunInputs,
-    RunOutputs, Slice,
+    DatasetInput, Entry, LoggedRun, ModelUse, Page, Point, RUN_NAME_TAG, RunData, RunInfo,
+    RunInputs, RunOutputs, Slice,
 };
 use crate::sqlite::Attempt;
 use assize_domain::hash::hex;
 
 pub(super) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun> {
-    Texts::new(conn).run(id)
+    Texts::new(conn)?.run(id)
 }
 
-pub(super) fn runs(conn: &Connection, ids: &[i64]) -> Attempt<Vec<LoggedRun>> {
-    let mut texts = Texts::new(conn);
-    ids.iter().map(|id| texts.run(*id)).collect()
+/// Visits runs as long as the visitor wants more.
+pub(super) fn runs_each(
+    conn: &Connection,
+    ids: &[i64],
+    visit: &mut dyn FnMut(LoggedRun) -> bool,
+) -> Attempt<()> {
+    let mut texts = Texts::new(conn)?;
+    for id in ids {
+        if !visit(texts.run(*id)?) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn info(conn: &Connection, id: i64) -> Attempt<RunInfo> {
@@ -59,14 +69,23 @@ fn info_row(row: &Row<'_>) -> rusqlite::Result<RunInfo> {
 struct Texts<'a> {
     conn: &'a Connection,
     seen: HashMap<i64, String>,
+    /// Whether any run has datasets, and models.
+    has_datasets: bool,
+    has_models: bool,
 }
 
 impl<'a> Texts<'a> {
-    fn new(conn: &'a Connection) -> Self {
-        Self {
+    fn new(conn: &'a Connection) -> Attempt<Self> {
+        let mut any = conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM inputs), EXISTS (SELECT 1 FROM run_models)",
+        )?;
+        let (has_datasets, has_models) = any.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Self {
             conn,
             seen: HashMap::new(),
-        }
+            has_datasets,
+            has_models,
+        })
     }
 
     fn text(&mut self, number: i64) -> rusqlite::Result<String> {
@@ -95,9 +114,12 @@ impl<'a> Texts<'a> {
                 params: self.entries("SELECT key, value FROM params WHERE run = ?1", id)?,
                 tags,
             },
-            inputs: inputs(self.conn, id)?,
+            inputs: RunInputs {
+                dataset_inputs: self.datasets(id)?,
+                model_inputs: self.models(id, false)?,
+            },
             outputs: RunOutputs {
-                model_outputs: uses(self.conn, id, true)?,
+                model_outputs: self.models(id, true)?,
             },
         })
     }
@@ -120,6 +142,32 @@ impl<'a> Texts<'a> {
         Ok(entries)
     }
 
+    fn models(&self, id: i64, is_output: bool) -> Attempt<Vec<ModelUse>> {
+        if self.has_models {
+            uses(self.conn, id, is_output)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    fn datasets(&self, id: i64) -> Attempt<Vec<DatasetInput>> {
+        let mut datasets = Vec::new();
+        if !self.has_datasets {
+            return Ok(datasets);
+        }
+        let mut list = self
+            .conn
+            .prepare_cached("SELECT record FROM inputs WHERE run = ?1 ORDER BY name, digest")?;
+        let records = list.query_map([id], |row| row.get::<_, String>(0))?;
+        for record in records {
+            // What this program wrote as JSON reads as JSON.
+            if let Ok(input) = serde_json::from_str::<DatasetInput>(&record?) {
+                datasets.push(input);
+            }
+        }
+        Ok(datasets)
+    }
+
     fn metrics(&mut self, id: i64) -> Attempt<Vec<Point>> {
         let conn = self.conn;
         let mut list = conn.prepare_cached(
@@ -137,23 +185,6 @@ impl<'a> Texts<'a> {
         }
         Ok(points)
     }
-}
-
-fn inputs(conn: &Connection, run: i64) -> Attempt<RunInputs> {
-    let mut list =
-        conn.prepare_cached("SELECT record FROM inputs WHERE run = ?1 ORDER BY name, digest")?;
-    let records = list.query_map([run], |row| row.get::<_, String>(0))?;
-    let mut dataset_inputs = Vec::new();
-    for record in records {
-        // What this program wrote as JSON reads as JSON.
-        if let Ok(input) = serde_json::from_str::<DatasetInput>(&record?) {
-            dataset_inputs.push(input);
-        }
-    }
-    Ok(RunInputs {
-        dataset_inputs,
-        model_inputs: uses(conn, run, false)?,
-    })
 }
 
 /// All points of a metric, by time, step and value.

@@ -1,57 +1,317 @@
-//! Searching runs.
+//! Searching runs: which runs, in which order, from where on.
+//!
+//! There are two ways to a page. One follows an index in the order that was asked for and
+//! tests each run until the page is full; the other takes the few runs that an index finds for
+//! one of the conditions, and sorts them. With `n` runs in all and `m` behind the index, a
+//! page of `l` costs about `l·n/m` steps the one way and `m` the other, so the second is
+//! taken where `m² < l·n`. Counting stops there.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::conditions::{Sql, run_condition};
-use super::experiments::{limits_of, number, page};
+use super::experiments::number;
+use super::indexes::{Index, MANY_RUNS, Made};
 use super::orders::Orders;
-use super::read;
-use crate::mlflow::filter::{Subject, parse};
-use crate::mlflow::{LoggedRun, Page, Search, View};
+use super::place;
+use super::ways::{Way, ways};
+use crate::mlflow::filter::{Compared, Condition, Field, Operator, Subject, parse};
+use crate::mlflow::{RunSearch, View};
 use crate::sqlite::Attempt;
 
-/// The runs of these experiments that a filter lets pass.
-pub(super) fn runs(
-    conn: &Connection,
-    experiment_ids: &[String],
-    search: &Search,
-) -> Attempt<Page<LoggedRun>> {
-    let experiments = experiment_ids
+/// The numbers of the runs on a page, and the place that the next page starts behind.
+pub(super) struct Found {
+    pub ids: Vec<i64>,
+    pub next: Option<String>,
+}
+
+/// A search that has been understood.
+struct Asked {
+    experiments: Vec<i64>,
+    view: View,
+    conditions: Vec<Condition>,
+    orders: Orders,
+    after: Option<Vec<Value>>,
+    limit: i64,
+}
+
+fn read(conn: &Connection, search: &RunSearch) -> Attempt<Asked> {
+    let mut experiments = search
+        .experiment_ids
         .iter()
         .map(|id| number(id))
         .collect::<Attempt<Vec<i64>>>()?;
-    let mut sql = Sql::new(match search.view {
-        View::Active => "r.lifecycle_stage = 'active'",
-        View::Deleted => "r.lifecycle_stage <> 'active'",
-        View::All => "1",
-    });
-    let holes = vec!["?"; experiments.len()].join(", ");
-    sql.push(
-        format!("r.experiment IN ({holes})"),
-        experiments.into_iter().map(Value::Integer),
-    );
+    experiments.sort_unstable();
+    experiments.dedup();
+    let mut conditions = Vec::new();
     for comparison in parse(&search.filter)? {
-        let condition = Subject::Runs.condition(comparison)?;
-        run_condition(conn, &mut sql, &condition)?;
+        conditions.push(Subject::Runs.condition(comparison)?);
     }
-    let orders = Orders::read(conn, &search.order_by)?;
-    let text = format!(
-        "SELECT r.id FROM runs r{} WHERE {} ORDER BY {} LIMIT ? OFFSET ?",
-        orders.joins,
-        sql.conditions(),
-        orders.terms()
-    );
-    let values = orders
-        .join_values
-        .into_iter()
-        .chain(sql.values)
-        .chain(limits_of(search));
-    let mut list = conn.prepare_cached(&text)?;
-    let ids = list.query_map(params_from_iter(values), |row| row.get::<_, i64>(0))?;
-    let ids = page(ids.collect::<rusqlite::Result<Vec<_>>>()?, search.slice);
-    Ok(Page {
-        items: read::runs(conn, &ids.items)?,
-        next_offset: ids.next_offset,
+    Ok(Asked {
+        experiments,
+        view: search.view,
+        conditions,
+        orders: Orders::read(conn, &search.order_by)?,
+        after: search.after.as_deref().map(place::read).transpose()?,
+        limit: i64::from(search.max_results) + 1,
     })
+}
+
+/// Roughly how many runs there are.
+fn runs_in_all(conn: &Connection) -> Attempt<i64> {
+    let mut find = conn.prepare_cached("SELECT max(id) FROM runs")?;
+    let highest: Option<Option<i64>> = find.query_row([], |row| row.get(0)).optional()?;
+    Ok(highest.flatten().unwrap_or(0))
+}
+
+/// The indexes that this search would use and that are not there yet.
+pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Index>> {
+    if runs_in_all(conn)? < MANY_RUNS {
+        return Ok(Vec::new());
+    }
+    let asked = read(conn, search)?;
+    let made = Made::read(conn)?;
+    let mut wanted = ways(conn, &asked.conditions)?
+        .into_iter()
+        .map(|way| way.index)
+        .collect::<Vec<_>>();
+    if let Some((key, _)) = asked.orders.first_metric.filter(|(key, _)| *key >= 0) {
+        wanted.push(Index::Metric(key));
+    }
+    if asked.orders.is_by_start() || asked.orders.first_metric.is_some() {
+        wanted.push(Index::Start);
+    }
+    wanted.retain(|it| !made.has(*it));
+    wanted.dedup();
+    if !made.has_room() {
+        wanted.clear();
+    }
+    Ok(wanted)
+}
+
+/// The runs of these experiments that a filter lets pass.
+pub(super) fn runs(conn: &Connection, search: &RunSearch) -> Attempt<Found> {
+    let asked = read(conn, search)?;
+    let mut ids = asked.find(conn)?;
+    let limit = usize::try_from(search.max_results).unwrap_or(usize::MAX);
+    let is_cut = ids.len() > limit;
+    ids.truncate(limit);
+    let next = match ids.last() {
+        Some(last) if is_cut => Some(place::write(&asked.orders.place(conn, *last)?)),
+        _ => None,
+    };
+    Ok(Found { ids, next })
+}
+
+impl Asked {
+    fn find(&self, conn: &Connection) -> Attempt<Vec<i64>> {
+        let in_all = runs_in_all(conn)?;
+        if in_all < MANY_RUNS {
+            return self.sorted(conn, None, "");
+        }
+        let made = Made::read(conn)?;
+        let metric = self.orders.first_metric;
+        let metric = metric.filter(|(key, _)| made.has(Index::Metric(*key)));
+        let by_start = self.orders.is_by_start() && self.can_start(&made);
+        // Where no index has the order, sorting anything is better than sorting everything.
+        let most = if metric.is_some() || by_start {
+            (self.limit.saturating_mul(in_all)).isqrt()
+        } else {
+            in_all / 2
+        };
+        let mut fewest: Option<(i64, Way)> = None;
+        for way in ways(conn, &self.conditions)? {
+            if made.has(way.index) {
+                let bound = fewest.as_ref().map_or(most, |(count, _)| *count);
+                let count = way.count(conn, bound)?;
+                if count < bound {
+                    fewest = Some((count, way));
+                }
+            }
+        }
+        let bound = fewest.as_ref().map_or(most, |(count, _)| *count);
+        if self.experiment_runs(conn, bound)? < bound {
+            return self.sorted(conn, None, "");
+        }
+        if let Some((_, way)) = fewest {
+            return self.sorted(conn, Some(&way), "");
+        }
+        match metric {
+            Some((key, descending)) => self.by_metric(conn, key, descending, &made),
+            None if by_start => self.sorted(conn, None, " INDEXED BY search_start"),
+            None => self.sorted(conn, None, ""),
+        }
+    }
+
+    /// Whether the index over starts has these runs in order.
+    fn can_start(&self, made: &Made) -> bool {
+        self.experiments.len() == 1 && made.has(Index::Start)
+    }
+
+    fn experiment_runs(&self, conn: &Connection, bound: i64) -> Attempt<i64> {
+        let mut sql = self.scope();
+        sql.values.push(Value::Integer(bound));
+        let text = format!(
+            "SELECT count(*) FROM (SELECT 1 FROM runs r WHERE {} LIMIT ?)",
+            sql.conditions()
+        );
+        let mut count = conn.prepare_cached(&text)?;
+        Ok(count.query_row(params_from_iter(sql.values), |row| row.get(0))?)
+    }
+
+    /// Which runs at all.
+    fn scope(&self) -> Sql {
+        let mut sql = Sql::new(match self.view {
+            View::Active => "r.lifecycle_stage = 'active'",
+            View::Deleted => "r.lifecycle_stage <> 'active'",
+            View::All => "1",
+        });
+        match self.experiments.as_slice() {
+            [one] => sql.push("r.experiment = ?".to_owned(), [Value::Integer(*one)]),
+            many => {
+                let list: Vec<String> = many.iter().map(i64::to_string).collect();
+                let list = format!("[{}]", list.join(","));
+                let test = "r.experiment IN (SELECT value FROM json_each(?))";
+                sql.push(test.to_owned(), [Value::Text(list)]);
+            }
+        }
+        sql
+    }
+
+    /// Scope and conditions, but for the one that is tested otherwise.
+    fn conditions(&self, conn: &Connection, but: Option<usize>) -> Attempt<Sql> {
+        let mut sql = self.scope();
+        for (position, condition) in self.conditions.iter().enumerate() {
+            if but != Some(position) {
+                run_condition(conn, &mut sql, condition)?;
+            }
+        }
+        Ok(sql)
+    }
+
+    /// Takes runs by an index and sorts them, unless the index has them in order.
+    fn sorted(&self, conn: &Connection, way: Option<&Way>, indexed: &str) -> Attempt<Vec<i64>> {
+        let mut sql = Sql::new("1");
+        let mut from = format!("runs r{indexed}");
+        if let Some(way) = way {
+            from = format!("{} CROSS JOIN runs r", way.from);
+            sql.push(way.condition.clone(), way.values.clone());
+            sql.push("r.id = d.run".to_owned(), []);
+        }
+        sql.append(self.conditions(conn, way.map(|it| it.position))?);
+        if let Some(place) = &self.after {
+            let (condition, values) = self.orders.after(place, 0)?;
+            sql.push(condition, values);
+        }
+        let joins = self.orders.joins(0);
+        select(
+            conn,
+            (&from, &joins),
+            sql,
+            &self.orders.terms(0),
+            self.limit,
+        )
+    }
+
+    /// Follows the index over a metric: numbers, NaN, and then the runs without it.
+    fn by_metric(
+        &self,
+        conn: &Connection,
+        key: i64,
+        descending: bool,
+        made: &Made,
+    ) -> Attempt<Vec<i64>> {
+        let rank = match self.after.as_deref() {
+            Some([Value::Integer(rank), ..]) => *rank,
+            _ => 0,
+        };
+        let mut ids = Vec::new();
+        let from = format!("latest_metrics o0 INDEXED BY search_metric_{key} CROSS JOIN runs r");
+        let joins = self.orders.joins(1);
+        for (phase, is_nan) in [(0, 0), (1, 1)] {
+            let left = self.limit - i64::try_from(ids.len()).unwrap_or(0);
+            if rank > phase || left <= 0 || (phase == 1 && self.needs_number(conn, key)?) {
+                continue;
+            }
+            let mut sql = Sql::new(&format!("o0.key = {key} AND o0.is_nan = {is_nan}"));
+            sql.push("r.id = o0.run".to_owned(), []);
+            if phase == 0 {
+                self.bound_metric(conn, &mut sql, key)?;
+            }
+            sql.append(self.conditions(conn, None)?);
+            if let Some(place) = self.after.as_ref().filter(|_| rank == phase) {
+                let (condition, values) = self.orders.after(place, 1 + usize::from(phase == 1))?;
+                sql.push(condition, values);
+            }
+            let direction = if descending { " DESC" } else { "" };
+            let order = format!("o0.value{direction}, {}", self.orders.terms(2));
+            ids.extend(select(conn, (&from, &joins), sql, &order, left)?);
+        }
+        let left = self.limit - i64::try_from(ids.len()).unwrap_or(0);
+        if left > 0 && !self.needs_number(conn, key)? {
+            let mut sql = Sql::new(&format!(
+                "NOT EXISTS (SELECT 1 FROM latest_metrics x WHERE x.run = r.id AND x.key = {key})"
+            ));
+            sql.append(self.conditions(conn, None)?);
+            if let Some(place) = self.after.as_ref().filter(|_| rank == 2) {
+                let (condition, values) = self.orders.after(place, 2)?;
+                sql.push(condition, values);
+            }
+            let by_start = self.can_start(made) && self.orders.terms(2).starts_with("r.start");
+            let from = if by_start {
+                "runs r INDEXED BY search_start"
+            } else {
+                "runs r"
+            };
+            let order = self.orders.terms(2);
+            ids.extend(select(conn, (from, &joins), sql, &order, left)?);
+        }
+        Ok(ids)
+    }
+
+    /// Comparisons of this very metric, which say where on the index to look.
+    fn bounds(&self, conn: &Connection, key: i64) -> Attempt<Vec<(&'static str, f64)>> {
+        let mut bounds = Vec::new();
+        for condition in &self.conditions {
+            if let (Field::Metric(name), Compared::Number(number), Some(sign)) = (
+                &condition.field,
+                &condition.test.with,
+                condition.test.operator.sign(),
+            ) && condition.test.operator != Operator::NotEqual
+                && super::conditions::key_number(conn, name)? == key
+            {
+                bounds.push((sign, *number));
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// Whether runs without a number there are out anyway.
+    fn needs_number(&self, conn: &Connection, key: i64) -> Attempt<bool> {
+        Ok(!self.bounds(conn, key)?.is_empty())
+    }
+
+    fn bound_metric(&self, conn: &Connection, sql: &mut Sql, key: i64) -> Attempt<()> {
+        for (sign, number) in self.bounds(conn, key)? {
+            sql.push(format!("o0.value {sign} ?"), [Value::Real(number)]);
+        }
+        Ok(())
+    }
+}
+
+fn select(
+    conn: &Connection,
+    (from, joins): (&str, &str),
+    sql: Sql,
+    order: &str,
+    limit: i64,
+) -> Attempt<Vec<i64>> {
+    let text = format!(
+        "SELECT r.id FROM {from}{joins} WHERE {} ORDER BY {order} LIMIT ?",
+        sql.conditions()
+    );
+    let values = sql.values.into_iter().chain([Value::Integer(limit)]);
+    let mut list = conn.prepare_cached(&text)?;
+    let ids = list.query_map(params_from_iter(values), |row| row.get(0))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
 }

@@ -1,0 +1,88 @@
+//! Indexes that are made when a search first needs them.
+//!
+//! Recording is what this store does most, and indexes over every metric and tag would make it
+//! slower by half and the file larger by as much. So there are none until somebody orders or
+//! filters many runs by a key; then that key gets its own, which costs one pass over the table
+//! and, from then on, a row for each run that has the key. Short values only: they are kept as
+//! numbers of texts.
+
+use std::collections::HashSet;
+
+use rusqlite::Connection;
+
+use crate::embedded::session::Session;
+use crate::sqlite::Attempt;
+
+/// With fewer runs, looking at all of them is as fast.
+pub(super) const MANY_RUNS: i64 = 5_000;
+/// Every index makes writing a little slower; further keys are searched without.
+const MOST: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Index {
+    Metric(i64),
+    Tag(i64),
+    Param(i64),
+    /// Runs of an experiment by their start.
+    Start,
+}
+
+impl Index {
+    pub fn name(self) -> String {
+        match self {
+            Self::Metric(key) => format!("search_metric_{key}"),
+            Self::Tag(key) => format!("search_tag_{key}"),
+            Self::Param(key) => format!("search_param_{key}"),
+            Self::Start => "search_start".to_owned(),
+        }
+    }
+
+    fn target(self) -> String {
+        match self {
+            Self::Metric(key) => {
+                format!("latest_metrics (is_nan, value, run) WHERE key = {key}")
+            }
+            Self::Tag(key) => {
+                format!("tags (value, run) WHERE key = {key} AND typeof(value) = 'integer'")
+            }
+            Self::Param(key) => {
+                format!("params (value, run) WHERE key = {key} AND typeof(value) = 'integer'")
+            }
+            Self::Start => "runs (experiment, start_time)".to_owned(),
+        }
+    }
+}
+
+/// The indexes that there are.
+pub(super) struct Made(HashSet<String>);
+
+impl Made {
+    pub fn read(conn: &Connection) -> Attempt<Self> {
+        let mut list = conn.prepare_cached(
+            "SELECT name FROM sqlite_schema WHERE type = 'index' AND name GLOB 'search_*'",
+        )?;
+        let names = list.query_map([], |row| row.get(0))?;
+        Ok(Self(names.collect::<rusqlite::Result<_>>()?))
+    }
+
+    pub fn has(&self, index: Index) -> bool {
+        self.0.contains(&index.name())
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.0.len() < MOST
+    }
+}
+
+pub(super) fn make(session: &Session, wanted: &[Index]) -> Attempt<()> {
+    for index in wanted {
+        if Made::read(&session.conn)?.has_room() {
+            session.conn.execute_batch(&format!(
+                "CREATE INDEX IF NOT EXISTS {} ON {}",
+                index.name(),
+                index.target()
+            ))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Conditions that an index can answer, and how many runs each leaves.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::conditions::key_number;
+use super::indexes::Index;
+use crate::embedded::session::{Stored, lookup};
+use crate::mlflow::RUN_NAME_TAG;
+use crate::mlflow::filter::{Compared, Condition, Field, Operator};
+use crate::sqlite::Attempt;
+
+/// A way to the runs that one condition lets pass; `d` is the table with the index.
+pub(super) struct Way {
+    pub index: Index,
+    /// Which of the conditions this is.
+    pub position: usize,
+    pub from: String,
+    pub condition: String,
+    pub values: Vec<Value>,
+}
+
+impl Way {
+    /// How many runs it leads to, counted up to a bound.
+    pub fn count(&self, conn: &Connection, bound: i64) -> Attempt<i64> {
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT 1 FROM {} WHERE {} LIMIT ?)",
+            self.from, self.condition
+        );
+        let values = self.values.iter().cloned().chain([Value::Integer(bound)]);
+        let mut count = conn.prepare_cached(&sql)?;
+        Ok(count.query_row(params_from_iter(values), |row| row.get(0))?)
+    }
+}
+
+pub(super) fn ways(conn: &Connection, conditions: &[Condition]) -> Attempt<Vec<Way>> {
+    let mut ways = Vec::new();
+    for (position, condition) in conditions.iter().enumerate() {
+        let way = match (&condition.field, &condition.test.with) {
+            (Field::Metric(key), Compared::Number(number)) => {
+                metric(conn, position, condition, (key, *number))?
+            }
+            (Field::Tag(key), Compared::Text(text)) if key != RUN_NAME_TAG => {
+                entry(conn, position, condition, (key, text), Index::Tag)?
+            }
+            (Field::Param(key), Compared::Text(text)) => {
+                entry(conn, position, condition, (key, text), Index::Param)?
+            }
+            _ => None,
+        };
+        ways.extend(way);
+    }
+    Ok(ways)
+}
+
+fn metric(
+    conn: &Connection,
+    position: usize,
+    condition: &Condition,
+    (key, number): (&str, f64),
+) -> Attempt<Option<Way>> {
+    let key = key_number(conn, key)?;
+    let operator = condition.test.operator;
+    let Some(sign) = operator.sign().filter(|_| operator != Operator::NotEqual) else {
+        return Ok(None);
+    };
+    Ok((key >= 0).then(|| {
+        let index = Index::Metric(key);
+        Way {
+            index,
+            position,
+            from: format!("latest_metrics d INDEXED BY {}", index.name()),
+            condition: format!("d.key = {key} AND d.is_nan = 0 AND d.value {sign} ?"),
+            values: vec![Value::Real(number)],
+        }
+    }))
+}
+
+/// Texts that are kept in `texts` are found by their numbers.
+fn entry(
+    conn: &Connection,
+    position: usize,
+    condition: &Condition,
+    (key, text): (&str, &str),
+    index: fn(i64) -> Index,
+) -> Attempt<Option<Way>> {
+    let key = key_number(conn, key)?;
+    if key < 0 || condition.test.operator != Operator::Equal {
+        return Ok(None);
+    }
+    let Some(Stored::Number(number)) = lookup(conn, key, text)? else {
+        return Ok(None);
+    };
+    let index = index(key);
+    let table = if matches!(index, Index::Tag(_)) {
+        "tags"
+    } else {
+        "params"
+    };
+    Ok(Some(Way {
+        index,
+        position,
+        from: format!("{table} d INDEXED BY {}", index.name()),
+        condition: format!("d.key = {key} AND typeof(d.value) = 'integer' AND d.value = ?"),
+        values: vec![Value::Integer(number)],
+    }))
+}
