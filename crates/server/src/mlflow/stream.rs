@@ -27,7 +27,7 @@ const AHEAD: usize = 4;
 /// The size from which on a part leaves.
 const PART: usize = 64 << 10;
 /// How long a reader may take for a part.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A body whose parts come through a channel.
 struct Parts(mpsc::Receiver<io::Result<Bytes>>);

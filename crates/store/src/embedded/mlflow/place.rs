@@ -24,11 +24,21 @@ pub(super) fn write(values: &[Value]) -> String {
     json!({"after": values}).to_string()
 }
 
-pub(super) fn read(text: &str) -> Attempt<Vec<Value>> {
+/// Where a page starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Place {
+    Behind(Vec<Value>),
+    /// MLflow's own tokens count from the start.
+    Offset(i64),
+}
+
+pub(super) fn read(text: &str) -> Attempt<Place> {
     let parsed: Option<Json> = serde_json::from_str(text).ok();
     let values = parsed.as_ref().and_then(|it| it["after"].as_array());
     let values = values.and_then(|it| it.iter().map(value).collect::<Option<Vec<_>>>());
-    values.ok_or_else(|| {
+    let offset = parsed.as_ref().and_then(|it| it["offset"].as_i64());
+    let offset = offset.filter(|it| *it > 0).map(Place::Offset);
+    values.map(Place::Behind).or(offset).ok_or_else(|| {
         StoreError::Invalid(
             "Invalid page token: take it from the page before, or leave it out".to_owned(),
         )
@@ -76,7 +86,8 @@ mod tests {
             Value::Text("é'".to_owned()),
             Value::Blob(vec![0, 255]),
         ];
-        assert_eq!(read(&write(&values)).unwrap(), values);
+        assert_eq!(read(&write(&values)).unwrap(), Place::Behind(values));
+        assert_eq!(read(r#"{"offset": 2}"#).unwrap(), Place::Offset(2));
         for bad in [
             "",
             "{}",

@@ -13,7 +13,7 @@ use super::conditions::{Sql, run_condition};
 use super::experiments::number;
 use super::indexes::{Index, MANY_RUNS, Made};
 use super::orders::Orders;
-use super::place;
+use super::place::{self, Place};
 use super::ways::{Way, ways};
 use crate::mlflow::filter::{Compared, Condition, Field, Operator, Subject, parse};
 use crate::mlflow::{RunSearch, View};
@@ -32,6 +32,8 @@ struct Asked {
     conditions: Vec<Condition>,
     orders: Orders,
     after: Option<Vec<Value>>,
+    /// How many runs to leave out, and how many to find with them.
+    offset: i64,
     limit: i64,
 }
 
@@ -47,13 +49,19 @@ fn read(conn: &Connection, search: &RunSearch) -> Attempt<Asked> {
     for comparison in parse(&search.filter)? {
         conditions.push(Subject::Runs.condition(comparison)?);
     }
+    let (after, offset) = match search.after.as_deref().map(place::read).transpose()? {
+        Some(Place::Behind(values)) => (Some(values), 0),
+        Some(Place::Offset(offset)) => (None, offset),
+        None => (None, 0),
+    };
     Ok(Asked {
         experiments,
         view: search.view,
         conditions,
         orders: Orders::read(conn, &search.order_by)?,
-        after: search.after.as_deref().map(place::read).transpose()?,
-        limit: i64::from(search.max_results) + 1,
+        after,
+        offset,
+        limit: offset.saturating_add(i64::from(search.max_results) + 1),
     })
 }
 
@@ -93,6 +101,8 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
 pub(super) fn runs(conn: &Connection, search: &RunSearch) -> Attempt<Found> {
     let asked = read(conn, search)?;
     let mut ids = asked.find(conn)?;
+    let skipped = usize::try_from(asked.offset).unwrap_or(usize::MAX);
+    ids.drain(..skipped.min(ids.len()));
     let limit = usize::try_from(search.max_results).unwrap_or(usize::MAX);
     let is_cut = ids.len() > limit;
     ids.truncate(limit);
