@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench setup build weights quick test-ollama stress injection calibrate
+.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama stress injection calibrate
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -27,6 +27,14 @@ lint: setup
 ## bench: every benchmark, each beside its baseline
 bench: weights
 	@scripts/bench.sh
+
+## bench-mlflow: `assize serve` beside a real MLflow server
+bench-mlflow: setup
+	@$(CARGO) bench --locked --bench mlflow
+
+## fuzz: mutated filters and requests for an hour
+fuzz: setup
+	@ASSIZE_FUZZ_SECONDS=3600 $(CARGO) test --release --locked --test mlflow_fuzz -- --nocapture
 
 ## test-ollama: the grid against a real Ollama, which is installed where it can be had
 test-ollama: weights

@@ -14,6 +14,7 @@ pub(crate) mod request;
 pub(crate) mod runs;
 pub(crate) mod server;
 mod stream;
+pub(crate) mod trace_search;
 pub(crate) mod traces;
 
 pub(crate) use crate::error::{Answer, ApiError};

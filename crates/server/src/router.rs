@@ -8,7 +8,7 @@ use crate::access::{self, Right, sign_in};
 use crate::api::table::OPERATIONS;
 use crate::mlflow::request::{delete, get, get_or_post, patch, post};
 use crate::mlflow::{
-    artifacts, experiments, logged_models, missing, registry, runs, server, traces,
+    artifacts, experiments, logged_models, missing, registry, runs, server, trace_search, traces,
 };
 use crate::{App, health, log, metrics, panel};
 
@@ -179,7 +179,7 @@ fn mlflow_3() -> Router<App> {
     Router::new()
         .route("/server-info", get(server::info))
         .route("/traces", post(traces::start))
-        .route("/traces/search", post(traces::search))
+        .route("/traces/search", post(trace_search::search))
         // Without these, `get` would be taken for the id of a trace.
         .route("/traces/get", routing::any(missing::not_served))
         .route("/traces/batchGet", routing::any(missing::not_served))

@@ -18,7 +18,6 @@ use assize_store::mlflow::{Entry, Trace};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Paging, page};
 use super::{Answer, ApiError};
 
 /// Where the client puts a trace's spans.
@@ -102,7 +101,7 @@ fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Value> {
     }
 }
 
-fn logged(info: &str, kept: &Trace) -> Answer<Value> {
+pub(super) fn logged(info: &str, kept: &Trace) -> Answer<Value> {
     let mut info: Value = read(info)?;
     add(&mut info, kept, Vec::new())?;
     Ok(info)
@@ -364,38 +363,4 @@ pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
 pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
     mlflow.trace_tag(&ask.trace_id, &ask.key, None)?;
     Ok(json!({}))
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
-    #[serde(default)]
-    locations: Vec<Value>,
-    #[serde(default)]
-    filter: String,
-    #[serde(flatten)]
-    paging: Paging,
-}
-
-/// The traces that clients logged, latest first.
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
-    if !ask.filter.is_empty() {
-        return Err(ApiError::not_served("filters on traces are not served"));
-    }
-    let place = |it: &Value| it.pointer("/mlflow_experiment/experiment_id").cloned();
-    let ids = ask.locations.iter().filter_map(place);
-    let ids: Vec<String> = ids
-        .filter_map(|it| it.as_str().map(str::to_owned))
-        .collect();
-    let found = mlflow.trace_search(&ids, ask.paging.slice(100, 500)?)?;
-    let infos = found
-        .items
-        .iter()
-        .map(|kept| logged(kept.info.as_deref().unwrap_or("{}"), kept));
-    page(
-        "traces",
-        assize_store::mlflow::Page {
-            items: infos.collect::<Answer<_>>()?,
-            next_offset: found.next_offset,
-        },
-    )
 }

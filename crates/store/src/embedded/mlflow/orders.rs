@@ -47,10 +47,19 @@ impl Orders {
         for (position, clause) in clauses.iter().enumerate() {
             let order = parse_order(clause)?;
             let field = Subject::Runs.order(&order)?;
-            if let (0, Field::Metric(key)) = (position, &field) {
-                orders.first_metric = Some((key_number(conn, key)?, order.descending));
+            let is_known = match &field {
+                Field::Metric(key) | Field::Tag(key) | Field::Param(key) => {
+                    key == RUN_NAME_TAG || key_number(conn, key)? >= 0
+                }
+                _ => true,
+            };
+            // A key that no run has orders nothing.
+            if is_known {
+                if let (0, Field::Metric(key)) = (position, &field) {
+                    orders.first_metric = Some((key_number(conn, key)?, order.descending));
+                }
+                orders.push(conn, &field, order.descending)?;
             }
-            orders.push(conn, &field, order.descending)?;
             if !seen.insert(field) {
                 return Err(StoreError::Invalid(format!(
                     "order_by names '{clause}' twice: name each key once"

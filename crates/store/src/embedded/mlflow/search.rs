@@ -83,7 +83,7 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
         .into_iter()
         .map(|way| way.index)
         .collect::<Vec<_>>();
-    if let Some((key, _)) = asked.orders.first_metric.filter(|(key, _)| *key >= 0) {
+    if let Some((key, _)) = asked.orders.first_metric {
         wanted.push(Index::Metric(key));
     }
     if asked.orders.is_by_start() || asked.orders.first_metric.is_some() {
@@ -147,7 +147,13 @@ impl Asked {
             return self.sorted(conn, Some(&way), "");
         }
         match metric {
-            Some((key, descending)) => self.by_metric(conn, key, descending, &made),
+            Some((key, descending)) => {
+                let also = ways(conn, &self.conditions)?;
+                let also = also
+                    .into_iter()
+                    .find(|it| it.is_entry && made.has(it.index));
+                self.by_metric(conn, (key, descending), also.as_ref(), &made)
+            }
             None if by_start => self.sorted(conn, None, " INDEXED BY search_start"),
             None => self.sorted(conn, None, ""),
         }
@@ -223,12 +229,13 @@ impl Asked {
         )
     }
 
-    /// Follows the index over a metric: numbers, NaN, and then the runs without it.
+    /// Follows the index over a metric: numbers, NaN, and then the runs without it. `also` is
+    /// looked up on the way, before the run itself: its index is small.
     fn by_metric(
         &self,
         conn: &Connection,
-        key: i64,
-        descending: bool,
+        (key, descending): (i64, bool),
+        also: Option<&Way>,
         made: &Made,
     ) -> Attempt<Vec<i64>> {
         let rank = match self.after.as_deref() {
@@ -236,7 +243,9 @@ impl Asked {
             _ => 0,
         };
         let mut ids = Vec::new();
-        let from = format!("latest_metrics o0 INDEXED BY search_metric_{key} CROSS JOIN runs r");
+        let between = also.map_or_else(String::new, |it| format!("{} CROSS JOIN ", it.from));
+        let from =
+            format!("latest_metrics o0 INDEXED BY search_metric_{key} CROSS JOIN {between}runs r");
         let joins = self.orders.joins(1);
         for (phase, is_nan) in [(0, 0), (1, 1)] {
             let left = self.limit - i64::try_from(ids.len()).unwrap_or(0);
@@ -245,10 +254,14 @@ impl Asked {
             }
             let mut sql = Sql::new(&format!("o0.key = {key} AND o0.is_nan = {is_nan}"));
             sql.push("r.id = o0.run".to_owned(), []);
+            if let Some(way) = also {
+                sql.push("d.run = o0.run".to_owned(), []);
+                sql.push(way.condition.clone(), way.values.clone());
+            }
             if phase == 0 {
                 self.bound_metric(conn, &mut sql, key)?;
             }
-            sql.append(self.conditions(conn, None)?);
+            sql.append(self.conditions(conn, also.map(|it| it.position))?);
             if let Some(place) = self.after.as_ref().filter(|_| rank == phase) {
                 let (condition, values) = self.orders.after(place, 1 + usize::from(phase == 1))?;
                 sql.push(condition, values);

@@ -15,6 +15,8 @@ pub(super) struct Way {
     pub index: Index,
     /// Which of the conditions this is.
     pub position: usize,
+    /// Whether a run is behind it once at most, by a tag or param.
+    pub is_entry: bool,
     pub from: String,
     pub condition: String,
     pub values: Vec<Value>,
@@ -69,6 +71,7 @@ fn metric(
         Way {
             index,
             position,
+            is_entry: false,
             from: format!("latest_metrics d INDEXED BY {}", index.name()),
             condition: format!("d.key = {key} AND d.is_nan = 0 AND d.value {sign} ?"),
             values: vec![Value::Real(number)],
@@ -100,6 +103,7 @@ fn entry(
     Ok(Some(Way {
         index,
         position,
+        is_entry: true,
         from: format!("{table} d INDEXED BY {}", index.name()),
         condition: format!("d.key = {key} AND typeof(d.value) = 'integer' AND d.value = ?"),
         values: vec![Value::Integer(number)],
