@@ -34,7 +34,6 @@ use assize_store::embedded::{EmbeddedStore, random_run_id};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_assize");
-const TOKEN: &str = "a-token-for-the-bench";
 
 fn main() {
     let scale = if std::env::var_os("ASSIZE_BENCH_QUICK").is_some() {
@@ -107,7 +106,7 @@ impl Server {
                 break;
             }
             assert!(
-                started.elapsed() < Duration::from_secs(180),
+                started.elapsed() < Duration::from_mins(3),
                 "it does not start"
             );
             std::thread::sleep(Duration::from_millis(2));
@@ -165,9 +164,7 @@ struct Client {
 impl Client {
     fn over(stream: TcpStream, port: u16) -> Self {
         stream.set_nodelay(true).unwrap();
-        let head = format!(
-            "Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
-        );
+        let head = format!("Host: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
         Self {
             stream: BufReader::with_capacity(1 << 18, stream),
             head,
@@ -312,8 +309,8 @@ fn fill(path: &Path, experiment: &str, runs: usize) {
         cell_key: String::new(),
         name: format!("run {number}"),
         status: RunStatus::Finished,
-        start_time_ms: number as i64,
-        end_time_ms: number as i64 + 1,
+        start_time_ms: i64::try_from(number).unwrap(),
+        end_time_ms: i64::try_from(number).unwrap() + 1,
         params: (0..10)
             .map(|it| {
                 pair(
@@ -353,9 +350,8 @@ fn ours(folder: &Path, scale: usize) -> Figures {
         let port = free_port();
         let mut command = Command::new(BINARY);
         command
-            .args(["serve", "--port", &port.to_string()])
+            .args(["serve", "--open-loopback", "--port", &port.to_string()])
             .current_dir(&here)
-            .env("ASSIZE_SERVE_TOKEN", TOKEN)
             .env_remove("MLFLOW_TRACKING_URI");
         Server::start(&mut command, port)
     };

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 mod support;
 
 use support::Scratch;
-use support::server::{Served, TOKEN};
+use support::server::Served;
 
 const SEEDS: &str = include_str!("data/mlflow/filters.txt");
 
@@ -386,13 +386,14 @@ impl Line {
         let stream = TcpStream::connect(served.authority()).expect("a connection");
         stream.set_nodelay(true).expect("no delay");
         stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
+            .set_read_timeout(Some(Duration::from_mins(1)))
             .expect("a limit");
         Self {
             stream: BufReader::new(stream),
             head: format!(
-                "Host: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n",
-                served.authority()
+                "Host: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
+                served.authority(),
+                served.token
             ),
         }
     }

@@ -15,6 +15,8 @@ pub const REGISTRY_TAG_VALUE: usize = 100_000;
 pub const ARTIFACT_PATH: usize = 1_000;
 /// The most that SQLite keeps in one place, and a little less.
 pub const ARTIFACT_BYTES: u64 = 999_000_000;
+/// Keys in one `order_by`.
+pub const ORDERS: usize = 16;
 pub const BATCH_METRICS: usize = 1_000;
 pub const BATCH_PARAMS: usize = 100;
 pub const BATCH_TAGS: usize = 100;
@@ -150,6 +152,16 @@ pub fn model_name(name: &str) -> Result<()> {
         ));
     }
     length("the registered model's name", name, MODEL_NAME)
+}
+
+/// A list in a search, which the database takes only so long.
+pub fn list(what: &str, length: usize, limit: usize) -> Result<()> {
+    if length > limit {
+        return invalid(format!(
+            "{what} has {length} entries, and the limit is {limit}"
+        ));
+    }
+    Ok(())
 }
 
 pub fn logged_model_name(name: &str) -> Result<()> {

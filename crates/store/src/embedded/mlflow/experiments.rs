@@ -10,7 +10,7 @@ use super::conditions::{Sql, text_test};
 use crate::StoreError;
 use crate::embedded::session::Session;
 use crate::mlflow::filter::{Field, Subject, parse, parse_order};
-use crate::mlflow::limits::shown;
+use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Entry, Experiment, Page, Search, View};
 use crate::sqlite::Attempt;
 
@@ -39,6 +39,13 @@ pub(super) fn number(experiment_id: &str) -> Attempt<i64> {
         ))
         .into()
     })
+}
+
+/// The numbers of experiments as a list in JSON, which one parameter holds.
+pub(super) fn id_list(experiment_ids: &[String]) -> Attempt<String> {
+    let numbers = experiment_ids.iter().map(|id| Ok(number(id)?.to_string()));
+    let numbers = numbers.collect::<Attempt<Vec<_>>>()?;
+    Ok(format!("[{}]", numbers.join(",")))
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<(i64, Experiment)> {
@@ -227,6 +234,7 @@ pub(super) fn set_deleted(session: &Session, id: &str, deleted: bool) -> Attempt
 }
 
 pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Experiment>> {
+    limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
     let mut sql = Sql::new(match search.view {
         View::Active => "e.lifecycle_stage = 'active'",
         View::Deleted => "e.lifecycle_stage <> 'active'",

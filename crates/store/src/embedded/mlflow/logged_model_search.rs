@@ -4,27 +4,28 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::conditions::{Sql, text_condition, text_test};
-use super::experiments::{number, page};
+use super::experiments::{id_list, page};
 use super::logged_models::read;
 use crate::StoreError;
 use crate::mlflow::filter::{
     Compared, Condition, Field, Operator, Subject, Test, parse, parse_order,
 };
-use crate::mlflow::{DatasetRef, LoggedModel, ModelOrder, ModelSearch, Page};
+use crate::mlflow::{DatasetRef, LoggedModel, ModelOrder, ModelSearch, Page, limits};
 use crate::sqlite::Attempt;
 
 const STATUS: &str = "CASE m.status WHEN 1 THEN 'PENDING' WHEN 2 THEN 'READY' WHEN 3 THEN \
                       'FAILED' ELSE 'UNSPECIFIED' END";
 
+/// The database takes only so many alternatives.
+const MOST_DATASETS: usize = 100;
+
 pub(super) fn search(conn: &Connection, search: &ModelSearch) -> Attempt<Page<LoggedModel>> {
-    let experiments = search
-        .experiment_ids
-        .iter()
-        .map(|id| number(id).map(Value::Integer))
-        .collect::<Attempt<Vec<_>>>()?;
+    limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
+    limits::list("datasets", search.datasets.len(), MOST_DATASETS)?;
     let mut sql = Sql::new("m.lifecycle_stage = 'active'");
-    let holes = vec!["?"; experiments.len()].join(", ");
-    sql.push(format!("m.experiment IN ({holes})"), experiments);
+    let experiments = id_list(&search.experiment_ids)?;
+    let within = "m.experiment IN (SELECT value FROM json_each(?))";
+    sql.push(within.to_owned(), [Value::Text(experiments)]);
     let mut asks_for_metrics = false;
     for comparison in parse(&search.filter)? {
         let condition = Subject::LoggedModels.condition(comparison)?;

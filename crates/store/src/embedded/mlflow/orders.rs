@@ -10,12 +10,9 @@ use rusqlite::types::Value;
 
 use super::conditions::{ARTIFACT_URI, RUN_ID, STATUS, VALUE_TEXT, key_number};
 use crate::StoreError;
-use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Field, Subject, parse_order};
+use crate::mlflow::{RUN_NAME_TAG, limits};
 use crate::sqlite::Attempt;
-
-/// Each may need a join, and SQLite joins 64 tables at most.
-const MOST: usize = 16;
 
 /// What runs are ordered by, one after the other.
 pub(super) struct Orders {
@@ -34,10 +31,8 @@ struct Term {
 impl Orders {
     /// Reads the clauses; ties go to the later run, and then by id.
     pub fn read(conn: &Connection, clauses: &[String]) -> Attempt<Self> {
-        if clauses.len() > MOST {
-            let message = format!("order_by has {} keys, the limit is {MOST}", clauses.len());
-            return Err(StoreError::Invalid(message).into());
-        }
+        // Each may need a join, and SQLite joins 64 tables at most.
+        limits::list("order_by", clauses.len(), limits::ORDERS)?;
         let mut orders = Self {
             joins: Vec::new(),
             terms: Vec::new(),

@@ -12,7 +12,7 @@ use super::versions;
 use crate::StoreError;
 use crate::embedded::session::Session;
 use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
-use crate::mlflow::limits::shown;
+use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Alias, Entry, Page, RegisteredModel, Search};
 use crate::sqlite::Attempt;
 
@@ -233,6 +233,7 @@ pub(super) fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
 
 /// Prompts show up only where the filter asks for them, as with MLflow.
 pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<RegisteredModel>> {
+    limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
     let mut sql = Sql::new("1");
     let mut asks_for_prompts = false;
     for comparison in parse(&search.filter)? {

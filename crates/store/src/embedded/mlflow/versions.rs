@@ -9,7 +9,7 @@ use super::registry::{IS_PROMPT, entry, model_need, touch};
 use crate::StoreError;
 use crate::embedded::session::Session;
 use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
-use crate::mlflow::limits::shown;
+use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Entry, ModelVersion, NewVersion, Page, Search};
 use crate::sqlite::Attempt;
 
@@ -253,6 +253,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ModelVersion> {
 
 /// Versions of prompts show up only where the filter names a prompt's tag.
 pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<ModelVersion>> {
+    limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
     let mut sql = Sql::new("m.id = v.model");
     let mut asks_for_prompts = false;
     for comparison in parse(&search.filter)? {
