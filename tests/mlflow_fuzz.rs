@@ -18,8 +18,9 @@ use support::Scratch;
 use support::server::Served;
 
 const SEEDS: &str = include_str!("data/mlflow/filters.txt");
+const REQUESTS: &str = include_str!("data/mlflow/requests.json");
 
-/// SplitMix64.
+/// The generator called `SplitMix64`.
 struct Random(u64);
 
 impl Random {
@@ -150,183 +151,8 @@ fn no_filter_makes_the_parser_panic() {
 }
 
 /// A request of each kind, as good clients send them. `RUN`, `MODEL` and `TRACE` stand for ids.
-fn requests() -> Vec<(&'static str, String, Value)> {
-    let mlflow = |verb: &str| format!("/api/2.0/mlflow/{verb}");
-    let point = json!({"key": "m", "value": 1.5, "timestamp": 1, "step": 0, "model_id": "MODEL",
-                       "dataset_name": "d", "dataset_digest": "x"});
-    let pair = json!({"key": "k", "value": "v"});
-    let search = json!({"experiment_ids": ["0", 1], "filter": "metrics.m > 1 AND tags.k = 'v'",
-                        "order_by": ["metrics.m DESC", "params.k"], "max_results": 10,
-                        "run_view_type": "ALL", "page_token": "eyJvZmZzZXQiOiAxfQ=="});
-    let info = json!({"trace_id": "TRACE", "request_time": "2026-01-01T00:00:00Z", "state": "OK",
-                      "trace_location": {"type": "MLFLOW_EXPERIMENT",
-                                         "mlflow_experiment": {"experiment_id": "0"}},
-                      "tags": {"a": "b"}, "assessments": []});
-    let feedback = json!({"assessment_name": "good", "feedback": {"value": true},
-                          "source": {"source_type": "HUMAN", "source_id": "ada"}});
-    let posts = [
-        (
-            "experiments/create",
-            json!({"name": "n", "tags": [pair], "artifact_location": ""}),
-        ),
-        (
-            "experiments/search",
-            json!({"max_results": 5, "filter": "name LIKE 'n%'",
-                                      "order_by": ["name"], "view_type": "ALL"}),
-        ),
-        (
-            "experiments/update",
-            json!({"experiment_id": "1", "new_name": "o"}),
-        ),
-        ("experiments/delete", json!({"experiment_id": "1"})),
-        ("experiments/restore", json!({"experiment_id": "1"})),
-        (
-            "experiments/set-experiment-tag",
-            json!({"experiment_id": "0", "key": "k", "value": "v"}),
-        ),
-        (
-            "runs/create",
-            json!({"experiment_id": "0", "user_id": "u", "run_name": "n",
-                               "start_time": 5, "tags": [pair]}),
-        ),
-        (
-            "runs/update",
-            json!({"run_id": "RUN", "status": "FINISHED", "end_time": 9}),
-        ),
-        (
-            "runs/log-parameter",
-            json!({"run_id": "RUN", "key": "k", "value": "v"}),
-        ),
-        (
-            "runs/log-metric",
-            json!({"run_id": "RUN", "key": "m", "value": "NaN", "timestamp": 2}),
-        ),
-        (
-            "runs/set-tag",
-            json!({"run_id": "RUN", "key": "k", "value": "v"}),
-        ),
-        ("runs/delete-tag", json!({"run_id": "RUN", "key": "k"})),
-        (
-            "runs/log-batch",
-            json!({"run_id": "RUN", "metrics": [point], "params": [pair],
-                                  "tags": [pair]}),
-        ),
-        (
-            "runs/log-inputs",
-            json!({"run_id": "RUN", "models": [{"model_id": "MODEL"}],
-            "datasets": [{"tags": [pair], "dataset": {"name": "d", "digest": "x",
-                          "source_type": "s", "source": "{}"}}]}),
-        ),
-        (
-            "runs/outputs",
-            json!({"run_id": "RUN", "models": [{"model_id": "MODEL", "step": 1}]}),
-        ),
-        (
-            "runs/log-model",
-            json!({"run_id": "RUN", "model_json": "{\"flavors\": {\"f\": {}}}"}),
-        ),
-        ("runs/search", search),
-        (
-            "logged-models",
-            json!({"experiment_id": "0", "name": "n", "params": [pair]}),
-        ),
-        (
-            "logged-models/search",
-            json!({"experiment_ids": ["0"], "filter": "metrics.m > 0",
-            "datasets": [{"dataset_name": "d"}], "max_results": 3,
-            "order_by": [{"field_name": "metrics.m", "ascending": false}]}),
-        ),
-        (
-            "registered-models/create",
-            json!({"name": "p", "tags": [
-            {"key": "mlflow.prompt.is_prompt", "value": "true"}]}),
-        ),
-        (
-            "model-versions/create",
-            json!({"name": "p", "source": "s", "tags": [pair]}),
-        ),
-        (
-            "registered-models/alias",
-            json!({"name": "p", "alias": "a", "version": "1"}),
-        ),
-        (
-            "registered-models/set-tag",
-            json!({"name": "p", "key": "k", "value": "v"}),
-        ),
-    ];
-    let mut requests: Vec<(&str, String, Value)> = posts
-        .into_iter()
-        .map(|(verb, body)| ("POST", mlflow(verb), body))
-        .collect();
-    for query in [
-        "runs/get?run_id=RUN",
-        "metrics/get-history?run_id=RUN&metric_key=m&max_results=5",
-        "artifacts/list?run_id=RUN&path=a",
-        "experiments/get?experiment_id=0",
-        "experiments/get-by-name?experiment_name=n",
-        "registered-models/search?filter=name%20LIKE%20'p%25'&max_results=3",
-        "model-versions/search?filter=name%3D'p'&max_results=3",
-        "model-versions/get?name=p&version=1",
-        "logged-models/MODEL",
-    ] {
-        requests.push(("GET", mlflow(query), Value::Null));
-    }
-    let traces = "/api/3.0/mlflow/traces";
-    requests.extend([
-        (
-            "POST",
-            traces.to_owned(),
-            json!({"trace": {"trace_info": info}}),
-        ),
-        (
-            "POST",
-            format!("{traces}/search"),
-            json!({"max_results": 5, "locations": [
-            {"mlflow_experiment": {"experiment_id": "0"}}]}),
-        ),
-        ("GET", format!("{traces}/TRACE"), Value::Null),
-        (
-            "POST",
-            format!("{traces}/TRACE/assessments"),
-            json!({"assessment": feedback}),
-        ),
-        (
-            "PATCH",
-            mlflow("logged-models/MODEL"),
-            json!({"status": "LOGGED_MODEL_READY"}),
-        ),
-        (
-            "PATCH",
-            mlflow("logged-models/MODEL/tags"),
-            json!({"tags": [pair]}),
-        ),
-        (
-            "PATCH",
-            mlflow("traces/TRACE/tags"),
-            json!({"key": "k", "value": "v"}),
-        ),
-        (
-            "DELETE",
-            mlflow("registered-models/alias"),
-            json!({"name": "p", "alias": "a"}),
-        ),
-        (
-            "PUT",
-            "/api/2.0/mlflow-artifacts/artifacts/0/RUN/artifacts/a/b.txt".to_owned(),
-            json!("content"),
-        ),
-        (
-            "GET",
-            "/api/2.0/mlflow-artifacts/artifacts/0/RUN/artifacts/a/b.txt".to_owned(),
-            Value::Null,
-        ),
-        (
-            "GET",
-            "/get-artifact?run_uuid=RUN&path=a/b.txt".to_owned(),
-            Value::Null,
-        ),
-    ]);
-    requests
+fn requests() -> Vec<(String, String, Value)> {
+    serde_json::from_str(REQUESTS).expect("a list of requests")
 }
 
 /// Something else in the place of something in a JSON text.
@@ -444,6 +270,31 @@ impl Line {
     }
 }
 
+/// A request with something wrong about it.
+fn changed(
+    random: &mut Random,
+    corpus: &[String],
+    (mut path, mut body): (String, Value),
+    known: &dyn Fn(&str) -> String,
+) -> (String, String) {
+    if body["filter"].is_string() && random.below(2) == 0 {
+        let filter = random.pick(corpus).clone();
+        body["filter"] = mutated(random, &filter).into();
+    }
+    for _ in 0..random.below(3) {
+        disturb(random, &mut body);
+    }
+    let mut text = known(&body.to_string());
+    if body.is_null() || random.below(20) == 0 {
+        path = mutated(random, &path);
+        path = in_url(&format!("/{}", path.trim_start_matches('/')));
+    }
+    if random.below(20) == 0 {
+        text = mutated(random, &text);
+    }
+    (path, text)
+}
+
 #[test]
 fn no_request_makes_the_server_fail() {
     let scratch = Scratch::new();
@@ -471,29 +322,14 @@ fn no_request_makes_the_server_fail() {
     let mut answers = std::collections::BTreeMap::<u16, u64>::new();
     while Instant::now() < until {
         let (method, path, body) = random.pick(&requests).clone();
-        let (mut path, mut body) = (known(&path), body);
-        if body["filter"].is_string() && random.below(2) == 0 {
-            let filter = random.pick(&corpus).clone();
-            body["filter"] = mutated(&mut random, &filter).into();
-        }
-        for _ in 0..random.below(3) {
-            disturb(&mut random, &mut body);
-        }
-        let mut text = known(&body.to_string());
-        if body.is_null() || random.below(20) == 0 {
-            path = mutated(&mut random, &path);
-            path = in_url(&format!("/{}", path.trim_start_matches('/')));
-        }
-        if random.below(20) == 0 {
-            text = mutated(&mut random, &text);
-        }
+        let (path, text) = changed(&mut random, &corpus, (known(&path), body), &known);
         let body = if method == "GET" { "" } else { &text };
         let sent = Instant::now();
-        let mut asked = line.ask(method, &path, body.as_bytes());
+        let mut asked = line.ask(&method, &path, body.as_bytes());
         if asked.is_err() {
             // A server may close a connection whose last body it did not want.
             line = Line::to(&served);
-            asked = line.ask(method, &path, body.as_bytes());
+            asked = line.ask(&method, &path, body.as_bytes());
         }
         let shown: String = text.chars().take(2_000).collect();
         let (status, goes_on) = asked.unwrap_or_else(|error| {
