@@ -100,7 +100,7 @@ pub enum Command {
     Compare(Compare),
     /// Run the gate on the winner and move the alias champion
     Promote(Promote),
-    /// Serve everything over HTTP: the API, MLflow's REST API, jobs
+    /// Serve everything over HTTP: the web panel, the API, MLflow's REST API, jobs
     Serve(Serve),
     /// Copy runs between stores, and deliver what waits for a tracking server
     Sync(Sync),

@@ -186,8 +186,10 @@ impl Session {
 fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
     let Some(path) = store_path(uri) else {
         let remedy = "use --tracking-uri sqlite:PATH or http://HOST:PORT";
+        // Whatever it is meant to be, what stands before an @ may be a password.
+        let shown = uri.rsplit_once('@').map_or(uri, |(_, host)| host);
         bail!(PipelineError::Invalid(format!(
-            "the tracking URI '{uri}' cannot be used: {remedy}"
+            "the tracking URI '{shown}' cannot be used: {remedy}"
         )));
     };
     if path.is_empty() {

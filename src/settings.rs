@@ -151,10 +151,14 @@ impl Settings {
     fn name_problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         let name = self.experiment.trim();
-        if name.is_empty() || name.chars().count() > 500 || name.chars().any(char::is_control) {
+        if matches!(name, "" | "." | ".." | "assize-sittings")
+            || name.chars().count() > 500
+            || name.chars().any(char::is_control)
+        {
             problems.push((
                 "experiment",
-                "must be a name of 1 to 500 characters".to_owned(),
+                "must be a name of 1 to 500 characters on one line, and none that Assize uses itself"
+                    .to_owned(),
             ));
         }
         if !assize_domain::judge::is_kind(&self.judge_kind) {

@@ -10,13 +10,9 @@ pub fn is_server(uri: &str) -> bool {
     scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
 }
 
-/// A tracking URI without what opens doors.
+/// A URI without what opens doors.
 pub fn shown(uri: &str) -> String {
-    if is_server(uri) {
-        assize_mlflow::shown_uri(uri)
-    } else {
-        uri.to_owned()
-    }
+    assize_mlflow::shown_uri(uri)
 }
 
 /// How to reach the server, with what MLflow's own client reads from the environment.

@@ -386,3 +386,92 @@ fn a_judge_sits_blind_and_sees_the_board_when_it_is_over() {
     let status = scratch.ok("judge status --experiment e --json").json();
     assert_eq!(status["expert"]["pending"], 0, "{status}");
 }
+
+#[test]
+fn a_second_server_in_the_same_folder_is_refused() {
+    let scratch = Scratch::new();
+    let served = serve(&scratch);
+    let refused = scratch.fails(1, "serve --port 0");
+    assert!(
+        refused.stderr.contains("another `assize serve`"),
+        "{refused}"
+    );
+    drop(served);
+    drop(serve(&scratch));
+}
+
+#[test]
+fn a_viewer_cannot_write_by_any_name() {
+    let scratch = Scratch::new();
+    let served = serve(&scratch);
+    let run = served.run_new();
+    let viewer = token_new(&scratch, "viewer");
+    let host = format!("Host: {}", served.authority());
+    let token = format!("Authorization: Bearer {viewer}");
+    for verb in ["PUT", "DELETE"] {
+        let line =
+            format!("{verb} /api/2.0/mlflow-artifacts/artifacts/0/{run}/artifacts/x/runs/search");
+        assert_eq!(
+            served.raw(&line, &[&host, &token], b"text").status,
+            403,
+            "{line}"
+        );
+    }
+    // What a page of another site fetches as if it were a picture.
+    let cross = ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"];
+    let reply = served.raw(
+        "GET /api/bench/jobs",
+        &[&host, &token, cross[0], cross[1]],
+        b"",
+    );
+    assert_eq!(reply.status, 403, "{reply:?}");
+    scratch.ok("token create --role judge --name Ada");
+    let taken = scratch.fails(1, "token create --role viewer --name Ada");
+    assert!(taken.stderr.contains("another name"), "{taken}");
+}
+
+#[test]
+fn what_is_not_allowed_any_more_is_not_resumed_and_weights_are_places_too() {
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("a", &["A tip."])]));
+    let served = serve(&scratch);
+    let id = id_of(&run(&served, &json!({})));
+    wait(&served, &id, |job| job["status"] == "done");
+    let reply = run(&served, &json!({"models": ["embedded:/root/secret.gguf"]}));
+    assert_eq!(
+        reply.json()["error"]["fields"][0]["field"],
+        "models",
+        "{reply:?}"
+    );
+    drop(served);
+    let served = Served::start_with(&scratch, "serve --port 0 --json");
+    let reply = served.send(&format!("POST /api/bench/jobs/{id}/resume"), b"");
+    assert_eq!(reply.status, 400, "{reply:?}");
+}
+
+#[test]
+fn a_revoked_watcher_is_not_told_more() {
+    let scratch = Scratch::new();
+    slow_script(&scratch, 200);
+    let served = serve(&scratch);
+    let made = scratch
+        .ok("token create --role viewer --name Eve --json")
+        .json();
+    let id = id_of(&run(&served, &json!({"n_scenarios": 8, "n_tips": 5})));
+    let host = format!("Host: {}", served.authority());
+    let token = format!(
+        "Authorization: Bearer {}",
+        made["token"].as_str().expect("a token")
+    );
+    let line = format!("GET /api/bench/jobs/{id}/events");
+    let told = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| served.raw(&line, &[&host, &token], b""));
+        wait(&served, &id, |job| job["cells"]["done"].as_u64() > Some(0));
+        scratch.ok(format!("token revoke {}", made["id"].as_str().expect("an id")).as_str());
+        watcher.join().expect("an answer")
+    });
+    let text = String::from_utf8_lossy(&told.body).into_owned();
+    assert!(text.matches("event: cell").count() < 8, "{text}");
+    assert!(!text.contains("event: summary"), "{text}");
+    wait(&served, &id, |job| job["finished_at"].is_string());
+}

@@ -40,7 +40,7 @@ pub enum TokenAction {
         /// admin: everything · judge: the desk · viewer: reading · service: the policies
         #[arg(long)]
         role: assize_domain::role::Role,
-        /// Whose it is, as verdicts and promotions name them [default: the role]
+        /// Whose it is, as verdicts and promotions name them [default: the role and the id]
         #[arg(long)]
         name: Option<String>,
     },

@@ -24,6 +24,7 @@ use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
+use crate::tracking::shown;
 use crate::webhook;
 
 mod adaptive;
@@ -151,7 +152,8 @@ pub fn plan(
 /// Options that are recorded with the run and part of no identity.
 fn recorded(settings: &Settings) -> BTreeMap<String, String> {
     let mut recorded = BTreeMap::new();
-    recorded.insert("ollama_url".to_owned(), settings.ollama_url.join(","));
+    let hosts: Vec<String> = settings.ollama_url.iter().map(|it| shown(it)).collect();
+    recorded.insert("ollama_url".to_owned(), hosts.join(","));
     recorded.insert("jobs".to_owned(), settings.jobs.to_string());
     recorded.insert("timeout".to_owned(), settings.timeout.to_string());
     recorded.insert("retries".to_owned(), settings.retries.to_string());
@@ -159,7 +161,7 @@ fn recorded(settings: &Settings) -> BTreeMap<String, String> {
     recorded.insert("threads".to_owned(), settings.threads.to_string());
     recorded.insert("fast".to_owned(), settings.fast.to_string());
     for (key, value) in [
-        ("base_url", settings.base_url.clone()),
+        ("base_url", shown(&settings.base_url)),
         ("script", settings.script.clone()),
         ("assume_size", settings.assume_size.join(",")),
     ] {

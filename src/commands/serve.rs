@@ -32,7 +32,7 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
         None
     } else {
         let tools = (environment::now as fn() -> _, environment::entropy as _);
-        Some(assize_server::token_create(&state, Role::Admin, &user(session), tools)?.1)
+        Some(assize_server::token_create(&state, Role::Admin, Some(&user(session)), tools)?.1)
     };
     let announce = |address: SocketAddr| announce(session, address, first.as_deref());
     let config = config(session, args, &settings, is_open)?;

@@ -19,14 +19,14 @@ pub fn run(session: &Session, action: &TokenAction) -> anyhow::Result<Exit> {
     let output = &session.output;
     match action {
         TokenAction::Create { role, name } => {
-            let name = name.as_deref().unwrap_or(role.as_str());
-            if !is_name(name) {
+            if let Some(name) = name.as_deref().filter(|it| !is_name(it)) {
                 bail!(PipelineError::Invalid(format!(
-                    "--name is '{name}': use a name without control characters"
+                    "--name is '{name}': use a short name on one line"
                 )));
             }
             let tools = (environment::now as fn() -> _, environment::entropy as _);
-            let (token, secret) = assize_server::token_create(&state, *role, name, tools)?;
+            let (token, secret) =
+                assize_server::token_create(&state, *role, name.as_deref(), tools)?;
             if output.json {
                 output.json_line(&json!({
                     "id": token.id, "role": token.role, "name": token.name, "token": secret,

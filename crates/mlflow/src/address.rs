@@ -32,6 +32,14 @@ impl Address {
         if uri.query().is_some() {
             return Err(wrong("the address of a server has no '?'"));
         }
+        if authority.host().is_empty() {
+            return Err(wrong("the address names no host"));
+        }
+        if authority.port().is_none() && authority.as_str().len() > authority.host().len()
+            || authority.port().is_some() && authority.port_u16().is_none()
+        {
+            return Err(wrong("the port is not a number up to 65535"));
+        }
         let scheme = scheme.to_lowercase();
         let host = authority.as_str().to_lowercase();
         let prefix = uri.path().trim_end_matches('/');

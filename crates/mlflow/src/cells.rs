@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{CellRecord, RunStatus, tag};
-use assize_store::{KnownCell, Recorded, Result};
+use assize_store::{KnownCell, Recorded, Result, StoreError};
 use serde_json::{Value, json};
 
 use crate::limits::{self, More, Pairs};
@@ -164,6 +164,14 @@ impl MlflowStore {
             }
             Some(known) if known.state == State::CutOff => {
                 match self.cut_off(&known.run_id, cell)? {
+                    Some(run) if run.status == RunStatus::Finished => {
+                        let (key, id) = (&cell.cell_key, &run.run_id);
+                        self.cell_remember(experiment_id, key, id, State::Finished);
+                        return Ok(Recorded {
+                            run_id: run.run_id,
+                            written: false,
+                        });
+                    }
                     Some(run) => (run, None),
                     None => (self.run_make(experiment_id, cell, known_by)?, None),
                 }
@@ -175,29 +183,59 @@ impl MlflowStore {
             None => (self.run_make(experiment_id, cell, known_by)?, None),
         };
         self.cell_remember(experiment_id, &cell.cell_key, &run.run_id, State::CutOff);
-        self.run_fill(&run, cell)?;
-        if let Some(failed) = failed {
-            self.run_remove(&failed)?;
+        let filled = self.run_fill(&run, cell).and_then(|()| {
+            if let Some(failed) = failed {
+                self.run_remove(&failed)?;
+            }
+            self.run_update(&run.run_id, cell.status, cell.end_time_ms)
+        });
+        if let Err(error) = filled {
+            return self.done_by_others(experiment_id, cell, error);
         }
-        self.run_update(&run.run_id, cell.status, cell.end_time_ms)?;
         let first = self.cell_settle(experiment_id, run, cell)?;
         let state = State::of(cell.status);
         self.cell_remember(experiment_id, &cell.cell_key, &first.run_id, state);
         Ok(first)
     }
 
-    /// The run of a delivery that was cut off, if what it holds can be completed with this;
-    /// otherwise it is taken away.
+    /// A delivery failed: that is no harm where somebody else has delivered the cell meanwhile,
+    /// and took ours away.
+    fn done_by_others(
+        &self,
+        experiment_id: &str,
+        cell: &CellRecord,
+        error: StoreError,
+    ) -> Result<Recorded> {
+        if matches!(error, StoreError::Away { .. }) {
+            return Err(error);
+        }
+        let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
+        let done = all
+            .into_iter()
+            .find(|it| it.status == RunStatus::Finished)
+            .ok_or(error)?;
+        self.cell_remember(experiment_id, &cell.cell_key, &done.run_id, State::Finished);
+        Ok(Recorded {
+            run_id: done.run_id,
+            written: false,
+        })
+    }
+
+    /// The run of a delivery that was cut off when it was looked up, if it has been finished
+    /// since or can be completed with this. Another one may be somebody's who is at it, and is
+    /// left alone.
     fn cut_off(&self, run_id: &str, cell: &CellRecord) -> Result<Option<Tracked>> {
-        let run = self.run_load(run_id)?;
+        let run = match self.run_load(run_id) {
+            Err(StoreError::NoRun { .. }) => return Ok(None),
+            other => other?,
+        };
+        if run.status == RunStatus::Finished {
+            return Ok(Some(run));
+        }
         let params = cell.params.iter();
         let agrees = |key: &str, value: &str| run.param(key).is_none_or(|there| there == value);
         let fits = params.into_iter().all(|(key, value)| agrees(key, value));
-        if fits && run.start_time_ms == cell.start_time_ms {
-            return Ok(Some(run));
-        }
-        self.run_remove(run_id)?;
-        Ok(None)
+        Ok(Some(run).filter(|run| fits && run.start_time_ms == cell.start_time_ms))
     }
 
     fn run_make(
@@ -300,29 +338,42 @@ impl MlflowStore {
         updated.map(|_| ()).map_err(refused)
     }
 
-    /// Removes the runs of cells that have a finished one before them.
+    /// Removes the runs of cells that have another finished one: the first, or the first that
+    /// was judged. What was judged is never removed.
     pub(crate) fn cells_tidy(&self, experiment: &str) -> Result<u64> {
         let id = self.experiment_need(experiment)?;
-        let mut first: HashMap<String, String> = HashMap::new();
+        let mut kept: HashMap<String, (String, bool)> = HashMap::new();
         let mut others: Vec<(String, String)> = Vec::new();
         let filter = format!("tags.{} != ''", tag::CELL_KEY);
         self.scan(&id, &filter, 0, &mut |runs| {
             for run in runs {
                 let key = run.tag(tag::CELL_KEY).unwrap_or_default().to_owned();
-                if run.status == RunStatus::Finished && !first.contains_key(&key) {
-                    first.insert(key, run.run_id);
-                } else {
+                let judged = run.is_judged();
+                if run.status != RunStatus::Finished {
                     others.push((key, run.run_id));
+                    continue;
+                }
+                match kept.get(&key) {
+                    None => {
+                        kept.insert(key, (run.run_id, judged));
+                    }
+                    Some((_, true)) if judged => {}
+                    Some((_, false)) if judged => {
+                        let first = kept.insert(key.clone(), (run.run_id, true));
+                        others.extend(first.map(|(run_id, _)| (key, run_id)));
+                    }
+                    Some(_) => others.push((key, run.run_id)),
                 }
             }
             Ok(true)
         })?;
-        others.retain(|(key, _)| first.contains_key(key));
+        others.retain(|(key, _)| kept.contains_key(key));
         parallel::each(&others, |(_, run_id)| self.run_remove(run_id))?;
         Ok(others.len() as u64)
     }
 
-    /// Takes our run away again where the cell has a finished one that comes before it.
+    /// Takes our run away again where the cell has a finished one that comes before it or was
+    /// judged already; otherwise takes away what others left unfinished.
     fn cell_settle(
         &self,
         experiment_id: &str,
@@ -330,21 +381,29 @@ impl MlflowStore {
         cell: &CellRecord,
     ) -> Result<Recorded> {
         let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
+        let is_other = |it: &&Tracked| it.run_id != run.run_id;
         let finished = |it: &&Tracked| it.status == RunStatus::Finished;
-        let first = all.iter().find(finished);
-        match first.filter(|first| first.run_id != run.run_id) {
-            Some(first) if cell.status != RunStatus::Finished || first.place() < run.place() => {
-                self.run_remove(&run.run_id)?;
-                Ok(Recorded {
-                    run_id: first.run_id.clone(),
-                    written: false,
-                })
-            }
-            _ => Ok(Recorded {
-                run_id: run.run_id,
-                written: true,
-            }),
+        let mut others = all.iter().filter(is_other).filter(finished);
+        let better = others.find(|it| {
+            cell.status != RunStatus::Finished || it.is_judged() || it.place() < run.place()
+        });
+        if let Some(better) = better {
+            self.run_remove(&run.run_id)?;
+            return Ok(Recorded {
+                run_id: better.run_id.clone(),
+                written: false,
+            });
         }
+        if cell.status == RunStatus::Finished {
+            let open = |it: &&Tracked| it.status == RunStatus::Running;
+            for left in all.iter().filter(is_other).filter(open) {
+                self.run_remove(&left.run_id)?;
+            }
+        }
+        Ok(Recorded {
+            run_id: run.run_id,
+            written: true,
+        })
     }
 }
 

@@ -35,6 +35,14 @@ struct PromptAnswer {
 struct Prompt {
     #[serde(default)]
     tags: Vec<Pair>,
+    #[serde(default)]
+    aliases: Vec<Alias>,
+}
+
+#[derive(Deserialize)]
+struct Alias {
+    alias: String,
+    version: Value,
 }
 
 impl Prompt {
@@ -84,7 +92,33 @@ impl MlflowStore {
             return Ok(None);
         };
         let last = entries(&run).pop();
-        last.map(|number| self.entry_read(&run, number)).transpose()
+        let champion = last
+            .map(|number| self.entry_read(&run, number))
+            .transpose()?;
+        if let Some(it) = &champion {
+            self.alias_mend(task, it.version)?;
+        }
+        Ok(champion)
+    }
+
+    /// Moves the alias where a promotion was cut off between its entry and this. Whoever may
+    /// only read still gets the champion.
+    fn alias_mend(&self, task: &str, version: u32) -> Result<()> {
+        let prompt = self.prompt(task)?;
+        let aliases = prompt.iter().flat_map(|it| &it.aliases);
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        let is_there = aliases
+            .filter(|it| it.alias == ALIAS)
+            .any(|it| text(&it.version) == version.to_string());
+        if !is_there {
+            let body = json!({"name": task, "alias": ALIAS, "version": version.to_string()});
+            let _ = self.registry::<Nothing>("POST", "registered-models/alias", &body);
+        }
+        Ok(())
     }
 
     /// A task's history, oldest first.

@@ -46,6 +46,11 @@ impl Tracked {
         self.metrics.get(key).map(|point| point.value)
     }
 
+    /// Whether any judge has spoken about it.
+    pub fn is_judged(&self) -> bool {
+        self.params.keys().any(|key| key.starts_with("verdict."))
+    }
+
     /// Where the run stands among others: the first of two runs of one cell is the cell's.
     pub fn place(&self) -> (i64, &str) {
         (self.start_time_ms, &self.run_id)

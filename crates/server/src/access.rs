@@ -18,7 +18,7 @@ use assize_domain::role::Role;
 use assize_store::state::tokens::{Digest, Token};
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
@@ -27,6 +27,9 @@ use crate::panel::page::PageError;
 use crate::{App, Config};
 
 pub(crate) mod sign_in;
+
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The cookie of a browser that signed in.
 const COOKIE_NAME: &str = "assize_session";
@@ -50,6 +53,17 @@ impl From<Token> for Caller {
     }
 }
 
+/// Routes of MLflow's API that only look although they are posted to.
+const SEARCHES: [&str; 7] = [
+    "/mlflow/experiments/search",
+    "/mlflow/runs/search",
+    "/mlflow/logged-models/search",
+    "/mlflow/registered-models/search",
+    "/mlflow/registered-models/get-latest-versions",
+    "/mlflow/model-versions/search",
+    "/mlflow/traces/search",
+];
+
 /// What a group of routes needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
@@ -67,8 +81,7 @@ impl Right {
     fn of(self, method: &Method, path: &str) -> Self {
         let reads = method == Method::GET
             || method == Method::HEAD
-            || path.ends_with("/search")
-            || path.ends_with("/get-latest-versions");
+            || (method == Method::POST && SEARCHES.iter().any(|it| path.ends_with(it)));
         match self {
             Self::Mlflow if reads => Self::Read,
             Self::Mlflow => Self::Write,
@@ -106,7 +119,7 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> Option<&'a str> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|it| it.to_str().ok())
 }
 
@@ -131,6 +144,15 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
             "pages of other sites may not use this server".to_owned(),
         )
         .into_response();
+    }
+    // What a page of another site fetches without an origin: an image, a script, a prefetch.
+    // Following a link to a page is fine.
+    let is_link =
+        text(headers, &SEC_FETCH_MODE) == Some("navigate") && request.method() == Method::GET;
+    if text(headers, &SEC_FETCH_SITE) == Some("cross-site")
+        && (!is_link || request.uri().path().starts_with("/api/"))
+    {
+        return forbidden("pages of other sites may not use this server").into_response();
     }
     let mut response = next.run(request).await;
     let nosniff = HeaderValue::from_static("nosniff");
@@ -224,6 +246,14 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
     ))
 }
 
+/// Whether whoever was let in to read may still do so; for answers that take long.
+pub(crate) fn still_reads(app: &App, caller: &Caller) -> Answer<()> {
+    if !app.config.open_loopback && !app.state.token_is_valid(&caller.token_id)? {
+        return Err(unauthenticated("this token was revoked"));
+    }
+    permit(app, caller, Right::Read)
+}
+
 fn permit(app: &App, caller: &Caller, right: Right) -> Answer<()> {
     if !right.is_had_by(caller.role) {
         return Err(forbidden(&format!(
@@ -300,6 +330,8 @@ mod tests {
         assert_eq!(had(Role::Service), [false, false, false]);
         let search = "/api/2.0/mlflow/runs/search";
         assert_eq!(Right::Mlflow.of(&Method::POST, search), Right::Read);
+        let file = "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/mlflow/runs/search";
+        assert_eq!(Right::Mlflow.of(&Method::PUT, file), Right::Write);
         let create = "/api/2.0/mlflow/runs/create";
         assert_eq!(Right::Mlflow.of(&Method::POST, create), Right::Write);
     }

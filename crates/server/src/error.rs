@@ -122,6 +122,7 @@ impl From<ServerError> for ApiError {
     fn from(error: ServerError) -> Self {
         match error {
             ServerError::Store(error) => error.into(),
+            ServerError::NameTaken(_) => Self::conflict(error.to_string()),
             error => Self::internal(error.to_string()),
         }
     }

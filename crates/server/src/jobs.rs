@@ -139,18 +139,10 @@ impl Jobs {
                 old.status.as_str()
             )));
         }
-        let plan = Plan {
-            kind: if old.kind == "judge" {
-                "judge"
-            } else {
-                "collect"
-            },
-            experiment: old.experiment,
-            words: old.words,
-            hosts: old.hosts,
-            total: old.total,
-        };
-        self.submit(plan, old.request, by)
+        // What the server allows may have changed.
+        let fields = serde_json::from_str(&old.request).unwrap_or_default();
+        let plan = self.config.plan.plan(&old.kind, &fields);
+        self.submit(plan.map_err(ApiError::fields)?, old.request, by)
     }
 
     pub fn get(&self, id: &str) -> Answer<JobRecord> {
@@ -190,6 +182,13 @@ impl Jobs {
     /// The end of what a job logged.
     pub fn log_tail(&self, id: &str) -> String {
         watch::log_tail(&self.folder(id)).unwrap_or_default()
+    }
+
+    /// Whether a job has not begun yet.
+    pub async fn is_queued(self: &Arc<Self>, id: &str) -> bool {
+        let (jobs, id) = (Arc::clone(self), id.to_owned());
+        let job = tokio::task::spawn_blocking(move || jobs.get(&id)).await;
+        job.is_ok_and(|job| job.is_ok_and(|job| job.status == JobStatus::Queued))
     }
 
     /// How many jobs are alive.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
 use assize_domain::role::Role;
-use assize_pipeline::Now;
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::promote::Thresholds;
+use assize_pipeline::{Now, lock};
 use assize_store::StoreError;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
@@ -61,6 +61,13 @@ pub enum ServerError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("another token has the name '{0}', and judges are known by it: choose another name")]
+    NameTaken(String),
+    #[error(
+        "another `assize serve` works in this folder: stop it, use it, or start this one in \
+         another folder"
+    )]
+    AlreadyServing,
 }
 
 /// What the binary tells the server.
@@ -114,18 +121,25 @@ struct App {
     metrics: Arc<Metrics>,
 }
 
-/// A new token: its record is kept, its secret is answered and never seen again.
+/// A new token: its record is kept, its secret is answered and never seen again. No two valid
+/// ones have the same name, because a judge is known by it.
 pub fn token_create(
     state: &State,
     role: Role,
-    name: &str,
+    name: Option<&str>,
     (clock, entropy): (fn() -> Now, Entropy),
 ) -> Result<(Token, String), ServerError> {
     let secret = format!("assize_{}{}", hex(&entropy()?), hex(&entropy()?));
+    let id = hex(&entropy()?[..4]);
+    let name = name.map_or_else(|| format!("{role}-{id}"), str::to_owned);
+    let is_taken = |it: &Token| it.revoked_ms.is_none() && it.name == name;
+    if state.token_list()?.iter().any(is_taken) {
+        return Err(ServerError::NameTaken(name));
+    }
     let token = Token {
-        id: hex(&entropy()?[..4]),
+        id,
         role,
-        name: name.to_owned(),
+        name,
         created_ms: clock().ms,
         revoked_ms: None,
     };
@@ -146,6 +160,9 @@ pub fn run(
         .worker_threads(2)
         .enable_all()
         .build()?;
+    // Jobs and seats are this process's: two servers would take them from each other.
+    let held = lock::acquire(&config.locks, "assize serve", &|| true, || {});
+    let _one = held.map_err(|_| ServerError::AlreadyServing)?;
     let outcome = runtime.block_on(async {
         let address = SocketAddr::new(host, port);
         let listen = |source| ServerError::Listen { address, source };

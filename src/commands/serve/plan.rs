@@ -93,6 +93,8 @@ impl Checker {
         let task = self.task(fields, &mut problems);
         self.check_places(fields, &mut problems);
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
+        let models = fields.get("models").map(places).unwrap_or_default();
+        self.check_weights("models", models.into_iter(), &mut problems);
         let prompts = settings.as_ref().map_or(&[][..], |it| &it.prompts);
         for prompt in prompts {
             if let Some(task) = &task
@@ -126,6 +128,7 @@ impl Checker {
             problems.push(problem("experiment", "is missing"));
         }
         let judge = fields.get("judge").and_then(Value::as_str);
+        self.check_weights("judge", judge.into_iter(), &mut problems);
         match judge.map(str::parse::<ModelId>) {
             None => problems.push(problem("judge", "is missing: name a model, as in models")),
             Some(Err(error)) => problems.push(problem("judge", format!("has a mistake: {error}"))),
@@ -215,6 +218,24 @@ impl Checker {
         }
     }
 
+    /// The embedded engine also takes files of weights: only those that are allowed.
+    fn check_weights<'a>(
+        &self,
+        field: &str,
+        models: impl Iterator<Item = &'a str>,
+        problems: &mut Problems,
+    ) {
+        for model in models {
+            let is_file = model.contains(['/', '\\']) || model.to_lowercase().contains(".gguf");
+            let is_embedded = model
+                .parse::<ModelId>()
+                .is_ok_and(|it| it.provider == ProviderKind::Embedded);
+            if is_embedded && is_file && !self.allows(model) {
+                problems.push(problem(field, not_allowed(model)));
+            }
+        }
+    }
+
     /// The settings that the job would have.
     fn settings_of(
         &self,
@@ -291,6 +312,7 @@ fn flags(fields: &Map<String, Value>, except: &[&str]) -> Vec<String> {
         let flag = format!("--{}", key.replace('_', "-"));
         match value {
             Value::Null | Value::Bool(false) => {}
+            Value::Array(list) if list.is_empty() => {}
             Value::Bool(true) => words.push(flag),
             Value::Array(list) if key == "assume_size" => {
                 let sizes = list.iter().filter_map(Value::as_str);

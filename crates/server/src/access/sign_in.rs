@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, State};
@@ -21,6 +22,8 @@ const ATTEMPTS: u32 = 10;
 const WINDOW_MS: i64 = 60_000;
 /// A form with a token is short.
 const LARGEST_FORM: usize = 4096;
+/// How long it may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Addresses that are remembered at most.
 const MOST_ADDRESSES: usize = 10_000;
 
@@ -56,11 +59,12 @@ pub(crate) async fn enter(
         if !is_own_origin(&headers) {
             return Err(forbidden("sign in from a page of this server"));
         }
-        let form = to_bytes(body, LARGEST_FORM).await.map_err(|_| {
+        let form = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_FORM)).await;
+        let form = form.ok().and_then(Result::ok).ok_or_else(|| {
             ApiError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "INVALID_PARAMETER_VALUE",
-                "the form is too long for a token".to_owned(),
+                "the form is too long for a token, or came too slowly".to_owned(),
             )
         })?;
         let field = |name: &str| {

@@ -3,8 +3,10 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use assize_store::state::jobs::{JobRecord, JobStatus};
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -18,7 +20,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::{Reply, blocking};
 use crate::App;
-use crate::access::Caller;
+use crate::access::{Caller, still_reads};
 use crate::error::{Answer, ApiError};
 use crate::jobs::events::{News, Tail};
 use crate::mlflow::fields::Nothing;
@@ -26,7 +28,9 @@ use crate::mlflow::fields::Nothing;
 /// How many jobs a list shows.
 const LISTED: u32 = 200;
 /// A comment so often keeps proxies from closing a quiet stream.
-const HEARTBEAT: std::time::Duration = std::time::Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How often a watcher's rights and a waiting job are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Lines that wait for a slow watcher.
 const QUEUE: usize = 32;
 
@@ -126,6 +130,7 @@ pub(crate) fn shown(job: &JobRecord, now_ms: i64) -> Value {
 /// who comes back (`Last-Event-ID`) misses nothing.
 pub(crate) async fn events(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(job_id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
@@ -146,6 +151,7 @@ pub(crate) async fn events(
         // A watcher who left ends the stream, and so does a server that stops.
         tokio::select! {
             _ = send(&app, &job_id, after, &lines) => {}
+            () = not_allowed(&app, &caller) => {}
             () = app.jobs.stopped() => {}
         }
         metrics.watchers.leave();
@@ -157,6 +163,20 @@ pub(crate) async fn events(
     (StatusCode::OK, headers, Body::new(Lines(stream))).into_response()
 }
 
+/// Comes when the watcher may not read any more: a revoked token, or a judge who sat down.
+async fn not_allowed(app: &App, caller: &Caller) {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let asked = (app.clone(), caller.clone());
+        if blocking(move || still_reads(&asked.0, &asked.1))
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
 struct Gone;
 
 async fn send(
@@ -165,6 +185,10 @@ async fn send(
     mut after: u64,
     lines: &mpsc::Sender<Bytes>,
 ) -> Result<(), Gone> {
+    status(app, job_id, lines).await?;
+    while app.jobs.is_queued(job_id).await {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
     // First who listens and then what is there already: nothing falls between.
     let mut news = app.jobs.subscribe(job_id);
     status(app, job_id, lines).await?;

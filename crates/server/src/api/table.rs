@@ -355,7 +355,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             ("name", "string", false, "Whose it is"),
         ],
         answer: (200, "Token"),
-        others: &[],
+        others: &[409],
         route: || post(tokens::create),
     },
     Operation {

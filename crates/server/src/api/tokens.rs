@@ -32,11 +32,7 @@ pub(crate) fn create(app: &App, caller: &Caller, ask: &New) -> Answer<Reply> {
             "name must be at most {LONGEST_NAME} characters on one line"
         )));
     }
-    let name = if name.is_empty() {
-        ask.role.as_str()
-    } else {
-        name
-    };
+    let name = Some(name).filter(|it| !it.is_empty());
     let tools = (app.config.clock, app.config.entropy);
     let (token, secret) = token_create(&app.state, ask.role, name, tools)?;
     tracing::info!(

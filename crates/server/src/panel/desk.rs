@@ -297,6 +297,11 @@ pub(crate) async fn submit(
 
 fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     let sitter = visit.sitter();
+    // A form from before the end of a sitting must not begin another.
+    if !app.desks.is_open(&sitter, experiment)? {
+        let message = "This sitting is over, so the form was not taken.";
+        return Err(PageError::new(axum::http::StatusCode::CONFLICT, message));
+    }
     let Some(hand) = app.desks.next(&sitter, experiment, 1)? else {
         return Ok(desk(experiment).into_response());
     };
@@ -320,7 +325,9 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
         .map(|it| format!("{} {}", named(&it.pointer), it.message))
         .collect();
     let mut cases = hand.cases.into_iter();
-    let Some(case) = cases.find(|it| it.case == submission.case) else {
+    let held = cases.find(|it| it.case == submission.case);
+    let scored = || app.desks.scored(&sitter, experiment, &submission.case);
+    let Some(case) = held.or_else(|| scored().map(|it| it.case)) else {
         let message = format!("{}. The next case waits at the desk.", problems.join("; "));
         return Err(PageError::new(axum::http::StatusCode::CONFLICT, message));
     };

@@ -40,6 +40,8 @@ struct PromotionsPage {
 struct Champion {
     task: String,
     pair: String,
+    /// Of the entry that made it champion.
+    number: u32,
     version: u32,
     by: String,
     since: When,
@@ -93,6 +95,7 @@ fn look(app: &App, visit: &Visit, fields: &Fields) -> Paged {
             champions.push(Champion {
                 task: task.clone(),
                 pair: latest.champion.pair().to_string(),
+                number: latest.number,
                 version: latest.version,
                 by: latest.by.clone(),
                 since: When::of_text(&latest.at, visit.now_ms),
@@ -239,6 +242,12 @@ pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): 
 pub(crate) async fn rollback(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
     blocking(&app, move |app| {
         let task = fields.owned("task").unwrap_or_default();
+        let champion = app.store.champion_get(&task)?;
+        let seen = fields.get("number").and_then(|it| it.parse::<u32>().ok());
+        if seen.is_none() || champion.map(|it| it.number) != seen {
+            let message = "The champion is another one than when this form was shown.";
+            return Err(PageError::new(StatusCode::CONFLICT, message));
+        }
         let by = signature(app, &visit, &fields);
         promote::rollback(app.store.as_ref(), &task, by)?;
         Ok(Redirect::to("/promotions?done=rolled-back").into_response())

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use super::fields::Form;
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
 use super::when::When;
+use crate::error::ApiError;
 use crate::{App, token_create};
 
 /// The longest name of a token's holder.
@@ -74,17 +75,17 @@ pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): F
     let Some(role) = fields.read::<Role>("role")? else {
         return Err(PageError::invalid("Choose a role for the token."));
     };
-    let name = fields
-        .owned("name")
-        .unwrap_or_else(|| role.as_str().to_owned());
-    if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+    let name = fields.owned("name");
+    let is_odd =
+        |it: &String| it.chars().count() > LONGEST_NAME || it.chars().any(char::is_control);
+    if name.as_ref().is_some_and(is_odd) {
         let message = format!("A name has at most {LONGEST_NAME} characters on one line.");
         return Err(PageError::invalid(message));
     }
     blocking(&app, move |app| {
         let tools = (app.config.clock, app.config.entropy);
-        let (token, secret) = token_create(&app.state, role, &name, tools)
-            .map_err(|error| PageError::internal(error.to_string()))?;
+        let (token, secret) =
+            token_create(&app.state, role, name.as_deref(), tools).map_err(ApiError::from)?;
         tracing::info!(token = token.id, by = visit.name, "token created");
         list(app, &visit, Some((token.name, secret)))
     })

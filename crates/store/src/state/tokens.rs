@@ -90,6 +90,14 @@ impl State {
         })
     }
 
+    /// Whether there is a token by this id that was not revoked.
+    pub fn token_is_valid(&self, id: &str) -> Result<bool> {
+        self.with(|conn| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND revoked_ms IS NULL)";
+            conn.prepare_cached(sql)?.query_row([id], |row| row.get(0))
+        })
+    }
+
     /// Lets a browser in until `until_ms`; forgets sessions that are over.
     pub fn session_open(
         &self,
