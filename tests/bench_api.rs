@@ -426,8 +426,8 @@ fn a_viewer_cannot_write_by_any_name() {
     );
     assert_eq!(reply.status, 403, "{reply:?}");
     scratch.ok("token create --role judge --name Ada");
-    let taken = scratch.fails(1, "token create --role viewer --name Ada");
-    assert!(taken.stderr.contains("another name"), "{taken}");
+    let refused = scratch.fails(1, "token create --role viewer --name Ada");
+    assert!(refused.stderr.contains("another name"), "{refused}");
 }
 
 #[test]
