@@ -263,7 +263,7 @@ fn a_pair_that_only_fails_is_dropped_and_a_bad_judge_is_noticed_first() {
     );
 
     let nobody = scratch.fails(
-        1,
+        2,
         COLLECT
             .replace("scripted:judge", "scripted:nobody")
             .as_str(),

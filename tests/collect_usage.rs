@@ -140,12 +140,8 @@ fn mistakes_on_the_command_line_are_explained() {
             "there is no task 'nowhere'",
         ),
         (
-            collect("scripted:a", "--tracking-uri http://localhost:5000"),
-            "sqlite:PATH",
-        ),
-        (
-            collect("scripted:a", "--tracking-uri postgres://x"),
-            "sqlite:PATH",
+            collect("scripted:a", "--tracking-uri postgres://u:secret@x"),
+            "the tracking URI 'x' cannot be used: use --tracking-uri sqlite:PATH",
         ),
         (collect("openai:x", ""), "--base-url"),
         (collect("a\u{1}b", ""), "is not a model id"),
