@@ -138,10 +138,10 @@ fn what_the_script_does_not_answer_is_named() {
         }
     }
     let unknown = provider.generate("other", &request("v1", "s", 1)).remove(0);
-    assert!(matches!(unknown, Err(ProviderError::ModelNotFound { .. })));
+    assert!(matches!(unknown, Err(ProviderError::Script { .. })));
     assert!(matches!(
         provider.describe("other"),
-        Err(ProviderError::ModelNotFound { .. })
+        Err(ProviderError::Script { .. })
     ));
 }
 
