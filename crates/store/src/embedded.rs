@@ -167,8 +167,6 @@ fn reader(path: &Path) -> Attempt<Connection> {
     let conn = sqlite::connect(path)?;
     conn.pragma_update(None, "query_only", "ON")?;
     conn.pragma_update(None, "cache_size", -8_192)?;
-    // Searches touch pages all over the file; a map of it saves a call and a copy for each.
-    conn.pragma_update(None, "mmap_size", 1_i64 << 30)?;
     Ok(conn)
 }
 

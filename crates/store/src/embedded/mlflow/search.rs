@@ -97,8 +97,14 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
     Ok(wanted)
 }
 
+/// How much of the file a search maps into memory at most, in bytes.
+const MAPPED: i64 = 1 << 30;
+
 /// The runs of these experiments that a filter lets pass.
 pub(super) fn runs(conn: &Connection, search: &RunSearch) -> Attempt<Found> {
+    // Searches touch pages all over the file; a map of it saves a call and a copy for each.
+    // Other readers go through the file once, and a map would only make them look large.
+    conn.pragma_update(None, "mmap_size", MAPPED)?;
     let asked = read(conn, search)?;
     let mut ids = asked.find(conn)?;
     let skipped = usize::try_from(asked.offset).unwrap_or(usize::MAX);
