@@ -52,8 +52,9 @@ mod writer;
 
 /// Connections that are kept for the next reader.
 const IDLE_READERS: usize = 4;
-/// Verdict files that wait for the writer at most.
-const FILES_WAITING: usize = 64;
+/// Verdict files that go to the writer together, and how many such batches may wait.
+const FILES_TOGETHER: usize = 64;
+const BATCHES_WAITING: usize = 2;
 
 /// Runs, verdicts and sittings in one file.
 pub struct EmbeddedStore {
@@ -158,7 +159,7 @@ impl EmbeddedStore {
 }
 
 fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
-    conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.pragma_update(None, "cache_size", -16_384)?;
     conn.pragma_update(None, "wal_autocheckpoint", 8_192)?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)
 }
@@ -322,16 +323,22 @@ impl Tracking for EmbeddedStore {
 
     fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
         let rubric = rubric.clone();
-        let (sender, files) = sync_channel(FILES_WAITING);
+        let (sender, files) = sync_channel(BATCHES_WAITING);
         let answer = self.writer.start_write(move |session| {
             sittings::sitting_commit_each(session, &files, &rubric, Changed::Refuse)
         });
+        let mut batch = Vec::with_capacity(FILES_TOGETHER);
         let given = give(&mut |run_id, file| {
-            let file = Given::File(run_id.to_owned(), Box::new(file));
-            sender.send(file).is_ok()
+            batch.push((run_id.to_owned(), file));
+            if batch.len() < FILES_TOGETHER {
+                return true;
+            }
+            let full = std::mem::replace(&mut batch, Vec::with_capacity(FILES_TOGETHER));
+            sender.send(Given::Files(full)).is_ok()
         });
-        // Only this word makes the writer keep what it was given.
+        // Only the last word makes the writer keep what it was given.
         if given.is_ok() {
+            let _ = sender.send(Given::Files(batch));
             let _ = sender.send(Given::All);
         }
         drop(sender);

@@ -33,14 +33,15 @@ pub(crate) fn sitting_commit(
     commit.finish(session)
 }
 
-/// What a caller hands to the writer, one by one.
+/// What a caller hands to the writer.
 pub(crate) enum Given {
-    File(String, Box<VerdictFile>),
+    /// Some files by run, so that the two threads do not wake each other for each.
+    Files(Vec<(String, VerdictFile)>),
     /// That was everything; without it nothing is kept.
     All,
 }
 
-/// [`sitting_commit`] for files that come one by one.
+/// [`sitting_commit`] for files that come bit by bit.
 pub(crate) fn sitting_commit_each(
     session: &mut Session,
     files: &Receiver<Given>,
@@ -50,7 +51,11 @@ pub(crate) fn sitting_commit_each(
     let mut commit = Commit::new(rubric, changed);
     while let Ok(given) = files.recv() {
         match given {
-            Given::File(run_id, file) => commit.take(session, &run_id, *file)?,
+            Given::Files(files) => {
+                for (run_id, file) in files {
+                    commit.take(session, &run_id, file)?;
+                }
+            }
             Given::All => return commit.finish(session),
         }
     }
