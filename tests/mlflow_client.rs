@@ -1,7 +1,8 @@
 //! MLflow's own Python client against a real `assize serve`.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 mod support;
 
@@ -19,16 +20,22 @@ fn run(script: &str, words: &[&str]) {
     assert_eq!(served.stop(), Some(0));
 }
 
-fn run_against(python: &str, served: &Served, scratch: &Scratch, script: &str, words: &[&str]) {
+fn client(python: &str, served: &Served, scratch: &Scratch, script: &str) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let outcome = Command::new(python)
+    let mut command = Command::new(python);
+    command
         .arg(root.join("tests/mlflow").join(script))
-        .args(words)
         .current_dir(scratch.path())
         .env("MLFLOW_TRACKING_URI", &served.url)
         .env("MLFLOW_TRACKING_TOKEN", &served.token)
         .env("MLFLOW_DISABLE_TELEMETRY", "true")
-        .env("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        .env("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0");
+    command
+}
+
+fn run_against(python: &str, served: &Served, scratch: &Scratch, script: &str, words: &[&str]) {
+    let outcome = client(python, served, scratch, script)
+        .args(words)
         .output()
         .expect("Python runs");
     assert!(
@@ -61,8 +68,8 @@ fn autologging_and_logged_models() {
     run("models.py", &[]);
 }
 
-#[test]
-fn verdicts_are_assessments_and_feedback_stands_beside_them() {
+/// Runs a script with the id of a judged run of ours.
+fn run_with_verdicts(name: &str) {
     let Some(python) = mlflow_python() else {
         return;
     };
@@ -84,5 +91,82 @@ fn verdicts_are_assessments_and_feedback_stands_beside_them() {
     );
     let served = Served::start(&scratch);
     let run_id = run_id.as_str().expect("an id");
-    run_against(&python, &served, &scratch, "feedback.py", &[run_id]);
+    run_against(&python, &served, &scratch, name, &[run_id]);
+}
+
+#[test]
+fn verdicts_are_assessments_and_feedback_stands_beside_them() {
+    run_with_verdicts("feedback.py");
+}
+
+#[test]
+fn traces_are_read_back_as_they_were_logged() {
+    run_with_verdicts("traces.py");
+}
+
+#[test]
+fn odd_values_large_files_and_writers_at_once() {
+    run("nasty.py", &[]);
+}
+
+#[test]
+fn a_killed_server_keeps_what_it_acknowledged_and_nothing_by_halves() {
+    let Some(python) = mlflow_python() else {
+        return;
+    };
+    let scratch = Scratch::new();
+    for acknowledged in [1, 25, 60] {
+        let served = Served::start(&scratch);
+        let mut child = client(&python, &served, &scratch, "stream.py")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Python runs");
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let run_id = lines.next().expect("an id");
+        let mut taken: Vec<u64> = Vec::new();
+        while taken.len() < acknowledged {
+            taken.push(lines.next().expect("a number").parse().expect("a number"));
+        }
+        served.kill();
+        taken.extend(lines.map(|it| it.parse::<u64>().expect("a number")));
+        assert!(child.wait().expect("it ends").success());
+        batches_are_whole(&Served::start(&scratch), &run_id, taken.len() as u64);
+    }
+}
+
+/// The run has these batches, at most one more, and each of them whole.
+fn batches_are_whole(served: &Served, run_id: &str, acknowledged: u64) {
+    let get = |path: &str| served.get(&format!("/api/2.0/mlflow/{path}")).json();
+    let run = get(&format!("runs/get?run_id={run_id}"));
+    let data = &run["run"]["data"];
+    let keys = |list: &str| -> Vec<&str> {
+        let list = data[list].as_array().expect("a list").iter();
+        list.map(|it| it["key"].as_str().expect("a key")).collect()
+    };
+    let batches = keys("params").len() as u64 / 5;
+    assert!(
+        (acknowledged..=acknowledged + 1).contains(&batches),
+        "{acknowledged} were acknowledged, and {batches} are there"
+    );
+    assert_eq!(keys("params").len() as u64, batches * 5);
+    for number in 0..batches {
+        assert!(keys("tags").contains(&format!("t{number}").as_str()));
+        for place in 0..5 {
+            assert!(keys("params").contains(&format!("p{number}.{place}").as_str()));
+        }
+    }
+    let last = (batches - 1).to_string();
+    let tags = data["tags"].as_array().expect("tags");
+    assert!(
+        tags.iter()
+            .any(|it| it["key"] == "last" && it["value"] == last.as_str())
+    );
+    assert!(!keys("tags").contains(&format!("t{batches}").as_str()));
+    for place in 0..20 {
+        let path = format!("metrics/get-history?run_id={run_id}&metric_key=m{place}");
+        let history = get(&path)["metrics"].as_array().map_or(0, Vec::len);
+        assert_eq!(history as u64, batches, "m{place}");
+    }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::Scratch;
+use crate::support::Scratch;
 
 /// A server that ends with the test.
 pub struct Mlflow {

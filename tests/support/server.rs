@@ -126,6 +126,12 @@ impl Served {
             .to_owned()
     }
 
+    /// Ends the server as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is killed");
+        self.child.wait().expect("it ends");
+    }
+
     /// Asks the server to end, and waits for that.
     pub fn stop(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();

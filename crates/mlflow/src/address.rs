@@ -18,8 +18,8 @@ pub(crate) struct Address {
 
 impl Address {
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = |reason: &str| StoreError::Unusable {
-            path: Self::shown(text),
+        let wrong = |reason: &str| StoreError::WrongAddress {
+            uri: Self::shown(text),
             reason: format!("{reason}: use http(s)://HOST[:PORT][/PREFIX]"),
         };
         let (user, plain) = split_user(text.trim());
@@ -57,8 +57,20 @@ impl Address {
         split_user(text.trim()).1
     }
 
+    /// The host without its port.
+    pub fn name(&self) -> &str {
+        let port = self.host.rsplit_once(':');
+        let port = port.filter(|(_, port)| port.bytes().all(|it| it.is_ascii_digit()));
+        port.map_or(&*self.host, |it| it.0)
+    }
+
+    /// What follows the scheme.
+    pub fn rest(&self) -> &str {
+        self.base.split_once("://").map_or("", |it| it.1)
+    }
+
     pub fn is_this_machine(&self) -> bool {
-        let name = self.host.rsplit_once(':').map_or(&*self.host, |it| it.0);
+        let name = self.name();
         name == "localhost" || name.starts_with("127.") || name == "[::1]"
     }
 

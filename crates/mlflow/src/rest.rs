@@ -5,6 +5,9 @@
 //! after that the server is *away*, which callers may tell from a refusal. While it is away
 //! every request is tried once only, so that a long list of them does not wait for each.
 //!
+//! An address that can never work is told from a server that is away ([`wrong`]), but only until
+//! the server has answered once: after that the same signs are a network's bad day.
+//!
 //! Most of MLflow's requests can be repeated without harm. Those that cannot (making a run)
 //! use [`Rest::post_once`], and their callers look before they ask again.
 
@@ -28,6 +31,7 @@ use crate::parallel::{AT_ONCE, Slots};
 
 mod config;
 mod message;
+mod wrong;
 
 /// A page of a thousand runs with long params is some megabytes; this is no page.
 const MAX_BODY_BYTES: u64 = 512 << 20;
@@ -56,6 +60,8 @@ pub(crate) struct Rest {
     jitter: AtomicU64,
     slots: Slots,
     away: AtomicBool,
+    /// It has answered as an MLflow server does.
+    is_known: AtomicBool,
 }
 
 impl fmt::Debug for Rest {
@@ -96,6 +102,7 @@ impl Rest {
             jitter: AtomicU64::new(config.jitter_seed),
             slots: Slots::new(AT_ONCE),
             away: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
         })
     }
 
@@ -224,12 +231,26 @@ impl Rest {
     }
 
     fn parse<T: DeserializeOwned>(&self, path: &str, bytes: &[u8]) -> Result<T> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            self.unusable(format!(
+        let parsed = serde_json::from_slice(bytes).map_err(|error| {
+            let reason = format!(
                 "the answer to {path} is not MLflow's ({error}): is this the address of an MLflow \
                  server, with its path prefix?"
-            ))
-        })
+            );
+            if self.is_known.load(Ordering::Relaxed) {
+                self.unusable(reason)
+            } else {
+                self.wrong(reason)
+            }
+        })?;
+        self.is_known.store(true, Ordering::Relaxed);
+        Ok(parsed)
+    }
+
+    fn wrong(&self, reason: String) -> StoreError {
+        StoreError::WrongAddress {
+            uri: self.address.base.clone(),
+            reason,
+        }
     }
 
     fn run(&self, sent: &Sent<'_>) -> Result<Answer<Vec<u8>>> {
@@ -320,8 +341,11 @@ impl Rest {
             return Ok(Ok(bytes));
         }
         let refusal = refusal(status, &bytes);
+        if !["", "ENDPOINT_NOT_FOUND"].contains(&refusal.code.as_str()) {
+            self.is_known.store(true, Ordering::Relaxed);
+        }
         match status {
-            408 | 429 | 500.. => Err(Failure::Passing {
+            408 | 429 | 500 | 502..=504 | 506.. => Err(Failure::Passing {
                 reason: format!("it answers {status}: {}", refusal.message),
                 asked_wait,
                 is_answer: status == 500,
@@ -334,6 +358,11 @@ impl Rest {
     }
 
     fn transport(&self, error: &ureq::Error) -> Failure {
+        if !self.is_known.load(Ordering::Relaxed)
+            && let Some(reason) = wrong::connection(error, &self.address)
+        {
+            return Failure::Lasting(self.wrong(reason));
+        }
         let reason = match error {
             ureq::Error::Timeout(_) => "no answer in time".to_owned(),
             other => other.to_string(),
@@ -366,9 +395,14 @@ impl Rest {
             ),
             403 => format!("you may not do this here: {}", refusal.message),
             300..=399 => {
-                "the server sends us elsewhere: use the address that it redirects to, with \
-                         its scheme and path"
-                    .to_owned()
+                return Some(self.wrong(
+                    "the server sends us elsewhere: use the address that it redirects to, with \
+                     its scheme and path"
+                        .to_owned(),
+                ));
+            }
+            _ if !self.is_known.load(Ordering::Relaxed) => {
+                return Some(self.wrong(wrong::answer(refusal)));
             }
             _ => return None,
         };

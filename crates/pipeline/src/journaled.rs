@@ -171,6 +171,7 @@ impl Journaled {
                 return Ok(None);
             }
             Ok(()) => entries.len(),
+            Err(error @ StoreError::WrongAddress { .. }) => return Err(error),
             Err(_) => {
                 // One that is refused does not hold up the others.
                 let mut sent = 0;
@@ -328,6 +329,7 @@ impl Tracking for Journaled {
         run_get(run_id: &str) -> Result<Run>;
         run_delete(run_ids: &[String]) -> Result<()>;
         artifact_get(run_id: &str, path: &str) -> Result<Option<String>>;
+        artifacts_get(run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>>;
         pending_each(
             experiment: &str,
             query: &PendingQuery,

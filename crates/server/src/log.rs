@@ -27,7 +27,10 @@ pub(crate) async fn request(State(app): State<App>, request: Request, next: Next
     let status = response.status().as_u16();
     app.metrics.answered(&route, status, took);
     let took_ms = took.as_secs_f64() * 1000.0;
-    if status >= 500 {
+    if status == 501 {
+        // Somebody wishes for what is not served: nothing has failed here.
+        tracing::warn!(id, %method, path, status, took_ms, "request");
+    } else if status >= 500 {
         tracing::error!(id, %method, path, status, took_ms, "request");
     } else {
         tracing::debug!(id, %method, path, status, took_ms, "request");

@@ -11,9 +11,11 @@ pub(crate) mod logged_models;
 pub(crate) mod missing;
 pub(crate) mod registry;
 pub(crate) mod request;
+mod run_trace;
 pub(crate) mod runs;
 pub(crate) mod server;
 mod stream;
+mod trace_filter;
 pub(crate) mod trace_search;
 pub(crate) mod traces;
 

@@ -21,7 +21,7 @@ pub(crate) fn router(app: App) -> Router {
     };
     let mlflow = Router::new()
         .route("/get-artifact", routing::get(artifacts::run_get))
-        .route("/v1/traces", routing::any(missing::not_served))
+        .route("/v1/traces", routing::any(missing::spans))
         .merge(both("/api"))
         .merge(both("/ajax-api"));
     let mut all = Router::new()
@@ -183,7 +183,7 @@ fn mlflow_3() -> Router<App> {
         // Without these, `get` would be taken for the id of a trace.
         .route("/traces/get", routing::any(missing::not_served))
         .route("/traces/batchGet", routing::any(missing::not_served))
-        .route("/traces/batchGetInfos", routing::any(missing::not_served))
+        .route("/traces/batchGetInfos", get_or_post(traces::get_many))
         .route("/traces/metrics", routing::any(missing::not_served))
         .route("/traces/{trace_id}", get(traces::get))
         .route("/traces/{trace_id}/assessments", post(traces::assess))

@@ -33,6 +33,9 @@ pub enum StoreError {
     /// well succeed.
     #[error("the tracking server {uri} is away: {reason}")]
     Away { uri: String, reason: String },
+    /// The address of a server that can never work.
+    #[error("{uri}: {reason}")]
+    WrongAddress { uri: String, reason: String },
     /// Something that was asked for by its MLflow name or id is not there.
     #[error("{0}")]
     NotFound(String),
@@ -61,6 +64,7 @@ impl StoreError {
                 | Self::NotFound(_)
                 | Self::AlreadyExists(_)
                 | Self::Invalid(_)
+                | Self::WrongAddress { .. }
         )
     }
 }

@@ -287,6 +287,16 @@ pub struct NewVersion {
     pub tags: Vec<Entry>,
 }
 
+/// Which traces are listed.
+#[derive(Debug, Clone, Copy)]
+pub struct TraceList<'a> {
+    pub experiment_ids: &'a [String],
+    /// Of the traces of collected runs, only this run's.
+    pub run_id: Option<&'a str>,
+    pub is_latest_first: bool,
+    pub most: u32,
+}
+
 /// What is kept of a trace, in JSON that the store does not look into.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {

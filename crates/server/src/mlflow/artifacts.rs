@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::fields::RunRef;
 use super::request::blocking;
-use super::{Answer, ApiError, stream};
+use super::{Answer, ApiError, stream, traces};
 use crate::App;
 
 /// What MLflow's own page may upload at once.
@@ -221,8 +221,7 @@ async fn download(app: App, place: Place) -> Answer<Response> {
     let mut response = match place.owner {
         Owner::Run(run_id) => stored(app, run_id, place.path).await?,
         Owner::Trace(trace_id) => {
-            let read =
-                move |mlflow: Mlflow<'_>| Ok(mlflow.trace_file_read(&trace_id, &place.path)?);
+            let read = move |mlflow: Mlflow<'_>| traces::file(mlflow, &trace_id, &place.path);
             Response::new(Body::from(blocking(app, read).await?))
         }
     };

@@ -10,6 +10,12 @@ pub(crate) async fn not_served(method: Method, OriginalUri(uri): OriginalUri) ->
     ApiError::not_served(&format!("{method} {} is not served", uri.path()))
 }
 
+/// Spans as they end. These words make MLflow's client keep the spans of a trace together and
+/// upload them as one file, which is served.
+pub(crate) async fn spans() -> ApiError {
+    ApiError::not_served("REST OTLP span logging is not supported")
+}
+
 pub(crate) async fn not_found(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,

@@ -1,29 +1,27 @@
 //! Traces and assessments.
 //!
-//! A verdict is an assessment: who, value, rationale. The trace of a run that Assize collected
-//! is `tr-RUN_ID`; its assessments are the scores of all its verdict files, one a candidate and
-//! criterion, and whatever clients logged beside them (`mlflow.log_feedback`). Feedback is not
-//! a verdict: it was not given blind under the pinned rubric, so no board counts it.
+//! A trace that a client logs is kept as it came, and its spans as the file that the client
+//! uploads. A run that Assize collected has a trace too ([`run_trace`](super::run_trace)).
+//! Clients may log assessments of either (`mlflow.log_feedback`). Feedback is not a verdict:
+//! it was not given blind under the pinned rubric, so no board counts it.
 
 #![expect(
     clippy::needless_pass_by_value,
     reason = "a handler owns what it was asked"
 )]
 
-use assize_domain::judge::Tier;
-use assize_domain::run::artifact;
-use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::{Entry, Trace};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, ApiError};
+use super::fields::OneOrMore;
+use super::{Answer, ApiError, run_trace};
 
-/// Where the client puts a trace's spans.
+/// Says where the client puts a trace's spans.
 const LOCATION_TAG: &str = "mlflow.artifactLocation";
-/// As much of a text as a preview shows.
-const PREVIEW: usize = 1_000;
+/// What the client calls the file of a trace's spans.
+const SPANS_FILE: &str = "traces.json";
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Start {
@@ -49,12 +47,11 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
         ApiError::invalid(format!("request_time '{request_time}' is no RFC 3339 time"))
     })?;
     let mut tags = tags_of(info.remove("tags"))?;
-    if !tags.iter().any(|tag| tag.key == LOCATION_TAG) {
-        tags.push(Entry {
-            key: LOCATION_TAG.to_owned(),
-            value: format!("mlflow-artifacts:/{experiment_id}/traces/{trace_id}/artifacts"),
-        });
-    }
+    tags.retain(|tag| tag.key != LOCATION_TAG);
+    tags.push(Entry {
+        key: LOCATION_TAG.to_owned(),
+        value: location(&experiment_id, &trace_id),
+    });
     let assessments = info.remove("assessments");
     let record = Value::Object(info).to_string();
     let key = (trace_id.as_str(), time.as_millisecond());
@@ -70,6 +67,10 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
         }
     }
     Ok(json!({"trace": {"trace_info": info_of(mlflow, &trace_id)?}}))
+}
+
+fn location(experiment_id: &str, trace_id: &str) -> String {
+    format!("mlflow-artifacts:/{experiment_id}/traces/{trace_id}/artifacts")
 }
 
 fn tags_of(tags: Option<Value>) -> Answer<Vec<Entry>> {
@@ -92,19 +93,53 @@ pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
     Ok(json!({"trace": {"trace_info": info_of(mlflow, &ask.trace_id)?}}))
 }
 
-/// A trace as it was logged, or as a run makes it.
-fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Value> {
-    let kept = mlflow.trace_get(trace_id)?;
-    match &kept.info {
-        Some(info) => logged(info, &kept),
-        None => of_run(mlflow, &kept),
-    }
+#[derive(Debug, Deserialize)]
+pub(crate) struct ByIds {
+    #[serde(default)]
+    trace_ids: OneOrMore,
 }
 
-pub(super) fn logged(info: &str, kept: &Trace) -> Answer<Value> {
-    let mut info: Value = read(info)?;
-    add(&mut info, kept, Vec::new())?;
-    Ok(info)
+/// Those that are there, as MLflow answers.
+pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> Answer<Value> {
+    let mut infos = Vec::new();
+    for trace_id in &ask.trace_ids.0 {
+        infos.extend(info_find(mlflow, trace_id)?);
+    }
+    Ok(json!({"trace_infos": infos}))
+}
+
+/// A trace as it was logged, or as a run makes it.
+fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Value> {
+    let found = info_find(mlflow, trace_id)?;
+    found.ok_or_else(|| ApiError::not_found(format!("Trace with ID '{trace_id}' not found")))
+}
+
+pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Option<Value>> {
+    let kept = mlflow.trace_get(trace_id)?;
+    let (mut info, verdicts) = match &kept.info {
+        Some(info) => (read(info)?, Vec::new()),
+        None => match run_trace::find(mlflow, trace_id)? {
+            Some(trace) => {
+                let mut info = trace.info();
+                info["tags"][LOCATION_TAG] = location(trace.experiment_id(), trace_id).into();
+                (info, trace.assessments(mlflow)?)
+            }
+            None => return Ok(None),
+        },
+    };
+    add(&mut info, &kept, verdicts)?;
+    Ok(Some(info))
+}
+
+/// A file of a trace: as a client uploaded it, or a run's spans.
+pub(super) fn file(mlflow: Mlflow<'_>, trace_id: &str, path: &str) -> Answer<Vec<u8>> {
+    if path == SPANS_FILE
+        && mlflow.trace_get(trace_id)?.info.is_none()
+        && let Some(trace) = run_trace::find(mlflow, trace_id)?
+    {
+        return Ok(trace.spans(mlflow)?.to_string().into_bytes());
+    }
+    Ok(mlflow.trace_file_read(trace_id, path)?)
 }
 
 fn read(text: &str) -> Answer<Value> {
@@ -122,101 +157,6 @@ fn add(info: &mut Value, kept: &Trace, mut assessments: Vec<Value>) -> Answer<()
         info["tags"][&tag.key] = tag.value.clone().into();
     }
     Ok(())
-}
-
-fn of_run(mlflow: Mlflow<'_>, kept: &Trace) -> Answer<Value> {
-    let missing = || {
-        ApiError::new(
-            axum::http::StatusCode::NOT_FOUND,
-            "RESOURCE_DOES_NOT_EXIST",
-            format!("Trace with ID '{}' not found", kept.trace_id),
-        )
-    };
-    let run_id = kept.trace_id.strip_prefix("tr-").ok_or_else(missing)?;
-    let run = mlflow.run_get(run_id).map_err(|_| missing())?.info;
-    let candidates = mlflow.artifact_text(run_id, artifact::CANDIDATES)?;
-    let candidates = candidates.ok_or_else(missing)?;
-    let prompt = mlflow.artifact_text(run_id, artifact::PROMPT)?;
-    let start = jiff::Timestamp::from_millisecond(run.start_time).unwrap_or_default();
-    let lasted_ms = run.end_time.map_or(0, |end| end - run.start_time).max(0);
-    let mut info = json!({
-        "trace_id": kept.trace_id,
-        "trace_location": {
-            "type": "MLFLOW_EXPERIMENT",
-            "mlflow_experiment": {"experiment_id": run.experiment_id},
-        },
-        "request_preview": preview(&prompt.unwrap_or_default()),
-        "response_preview": preview(&candidates),
-        "request_time": format!("{start:.3}"),
-        "execution_duration": format!("{}.{:03}s", lasted_ms / 1000, lasted_ms % 1000),
-        "state": if run.status.as_str() == "FINISHED" { "OK" } else { "ERROR" },
-        "trace_metadata": {"mlflow.sourceRun": run_id},
-        "tags": {"mlflow.traceName": run.run_name},
-    });
-    let files = mlflow.verdicts_get(run_id)?;
-    let verdicts = files.iter().flat_map(|file| of_file(&kept.trace_id, file));
-    add(&mut info, kept, verdicts.collect())?;
-    Ok(info)
-}
-
-fn preview(text: &str) -> String {
-    text.chars().take(PREVIEW).collect()
-}
-
-/// A verdict file as assessments.
-fn of_file(trace_id: &str, file: &VerdictFile) -> Vec<Value> {
-    let mut assessments = Vec::new();
-    for verdict in &file.verdicts {
-        for (name, value) in &verdict.scores {
-            assessments.push(of_score(trace_id, file, verdict, (name, value.clone())));
-        }
-        let composite = ("composite", json!(verdict.composite));
-        assessments.push(of_score(trace_id, file, verdict, composite));
-    }
-    assessments
-}
-
-fn of_score(
-    trace_id: &str,
-    file: &VerdictFile,
-    verdict: &Verdict,
-    (name, value): (&str, Value),
-) -> Value {
-    let is_person = file.tier == Tier::Expert && file.judge.kind == "human";
-    let mut assessment = json!({
-        "assessment_id": verdict_id(trace_id, file, verdict, name),
-        "assessment_name": name,
-        "trace_id": trace_id,
-        "source": {
-            "source_type": if is_person { "HUMAN" } else { "LLM_JUDGE" },
-            "source_id": file.judge.name,
-        },
-        "create_time": file.judged_at,
-        "last_update_time": file.judged_at,
-        "feedback": {"value": value},
-        "metadata": {
-            "candidate": verdict.candidate.to_string(),
-            "sitting": file.sitting,
-            "tier": file.tier.as_str(),
-            "judge_kind": file.judge.kind,
-            "rubric": file.rubric.id,
-            "rubric_sha256": file.rubric.sha256,
-        },
-        "valid": true,
-    });
-    if let Some(rationale) = &verdict.rationale {
-        assessment["rationale"] = rationale.clone().into();
-    }
-    assessment
-}
-
-/// Says by itself which verdict it is.
-fn verdict_id(trace_id: &str, file: &VerdictFile, verdict: &Verdict, name: &str) -> String {
-    let run = trace_id.trim_start_matches("tr-");
-    format!(
-        "verdict-{run}-{}-{}-{name}",
-        file.sitting, verdict.candidate
-    )
 }
 
 #[derive(Debug, Deserialize)]
@@ -291,11 +231,9 @@ fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> Answer<Value
     let known = info["assessments"].as_array().into_iter().flatten();
     let found = known.clone().find(|it| it["assessment_id"] == id).cloned();
     found.ok_or_else(|| {
-        ApiError::new(
-            axum::http::StatusCode::NOT_FOUND,
-            "RESOURCE_DOES_NOT_EXIST",
-            format!("Assessment with ID '{id}' not found for trace '{trace_id}'"),
-        )
+        ApiError::not_found(format!(
+            "Assessment with ID '{id}' not found for trace '{trace_id}'"
+        ))
     })
 }
 

@@ -3,14 +3,15 @@
 //! Records are JSON that this module does not look into: whoever serves them knows their
 //! shape. It only keeps them findable, and each assessment with its trace.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::experiments::{living, page};
+use super::experiments::living;
 use super::registry::entry;
 use crate::StoreError;
+use crate::embedded::schema::known::ARTIFACT_CANDIDATES;
 use crate::embedded::session::Session;
 use crate::mlflow::limits::shown;
-use crate::mlflow::{Entry, Page, Slice, Trace};
+use crate::mlflow::{Entry, Trace, TraceList};
 use crate::sqlite::Attempt;
 
 fn no_trace(trace_id: &str) -> StoreError {
@@ -89,35 +90,47 @@ pub(super) fn get(conn: &Connection, trace_id: &str) -> Attempt<Trace> {
     })
 }
 
-/// The traces that clients logged into these experiments, latest first.
-pub(super) fn search(
-    conn: &Connection,
-    experiment_ids: &[String],
-    slice: Slice,
-) -> Attempt<Page<Trace>> {
-    let mut ids: Vec<(i64, String)> = Vec::new();
-    let most =
-        i64::from(slice.max_results) + i64::try_from(slice.offset).unwrap_or(i64::MAX / 2) + 1;
-    for id in experiment_ids {
-        let mut list = conn.prepare_cached(
-            "SELECT request_time, trace_id FROM traces WHERE experiment = ?1
-             ORDER BY request_time DESC LIMIT ?2",
-        )?;
-        let found = list.query_map((super::experiments::number(id)?, most), |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-        ids.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+/// Times and ids of traces in the order of time, logged ones and those of collected runs.
+pub(super) fn list(conn: &Connection, ask: &TraceList<'_>) -> Attempt<Vec<(i64, String)>> {
+    let direction = if ask.is_latest_first { "DESC" } else { "ASC" };
+    let mut logged = conn.prepare_cached(&format!(
+        "SELECT request_time, trace_id FROM traces WHERE experiment = ?1
+         ORDER BY request_time {direction}, trace_id {direction} LIMIT ?2"
+    ))?;
+    let mut collected = conn.prepare_cached(&format!(
+        "SELECT r.start_time, 'tr-' || lower(hex(r.run_id)) FROM runs r
+         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active'
+           AND (?3 IS NULL OR r.run_id = ?3)
+           AND EXISTS (SELECT 1 FROM artifacts a
+                       WHERE a.run = r.id AND a.path = {ARTIFACT_CANDIDATES})
+           AND NOT EXISTS (SELECT 1 FROM traces t
+                           WHERE t.trace_id = 'tr-' || lower(hex(r.run_id)))
+         ORDER BY r.start_time {direction}, r.run_id {direction} LIMIT ?2"
+    ))?;
+    let run_id = ask.run_id.map(|it| unhex(it).unwrap_or_default());
+    let mut found: Vec<(i64, String)> = Vec::new();
+    for id in ask.experiment_ids {
+        let experiment = super::experiments::number(id)?;
+        let pair = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let rows = logged.query_map((experiment, ask.most), pair)?;
+        found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
+        let rows = collected.query_map((experiment, ask.most, &run_id), pair)?;
+        found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
     }
-    ids.sort_by(|a, b| b.cmp(a));
-    let from = usize::try_from(slice.offset)
-        .unwrap_or(usize::MAX)
-        .min(ids.len());
-    let part = page(ids.split_off(from), slice);
-    let traces = part.items.iter().map(|(_, id)| get(conn, id));
-    Ok(Page {
-        items: traces.collect::<Attempt<_>>()?,
-        next_offset: part.next_offset,
-    })
+    found.sort_unstable();
+    if ask.is_latest_first {
+        found.reverse();
+    }
+    found.truncate(usize::try_from(ask.most).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// The bytes of 32 hex digits.
+fn unhex(run_id: &str) -> Option<Vec<u8>> {
+    let number = u128::from_str_radix(run_id, 16).ok();
+    number
+        .filter(|_| run_id.len() == 32)
+        .map(|it| it.to_be_bytes().to_vec())
 }
 
 pub(super) fn assessment_put(

@@ -3,7 +3,7 @@
 use super::{Mlflow, registry, traces, versions};
 use crate::Result;
 use crate::mlflow::{
-    Entry, ModelVersion, NewVersion, Page, RegisteredModel, Search, Slice, Trace, limits,
+    Entry, ModelVersion, NewVersion, Page, RegisteredModel, Search, Trace, TraceList, limits,
 };
 
 fn pair(key: &str, value: Option<&str>) -> Entry {
@@ -160,9 +160,9 @@ impl Mlflow<'_> {
         self.store.read(|conn| traces::get(conn, trace_id))
     }
 
-    pub fn trace_search(&self, experiment_ids: &[String], slice: Slice) -> Result<Page<Trace>> {
-        self.store
-            .read(|conn| traces::search(conn, experiment_ids, slice))
+    /// Times and ids of the traces of these experiments, those of collected runs among them.
+    pub fn trace_list(&self, ask: &TraceList<'_>) -> Result<Vec<(i64, String)>> {
+        self.store.read(|conn| traces::list(conn, ask))
     }
 
     /// Sets a tag of a trace, or takes it away.
