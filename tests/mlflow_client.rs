@@ -109,6 +109,44 @@ fn odd_values_large_files_and_writers_at_once() {
     run("nasty.py", &[]);
 }
 
+/// Names that MLflow's own client cannot send.
+#[test]
+fn artifacts_have_any_name() {
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
+    let run_id = served.run_new();
+    let root = format!("/api/2.0/mlflow-artifacts/artifacts/0/{run_id}/artifacts");
+    let names = [
+        "a b#c.txt",
+        "100%",
+        "50%20x",
+        "why?",
+        "%2e%2e",
+        "\u{1f600} \u{fc}/x y",
+        "+&=;",
+    ];
+    for name in names {
+        let path: String = name.bytes().map(|it| format!("%{it:02x}")).collect();
+        let path = path.replace("%2f", "/");
+        let put = served.send(&format!("PUT {root}/{path}"), name.as_bytes());
+        assert_eq!(put.status, 200, "{name}: {put:?}");
+        let got = served.get(&format!("{root}/{path}"));
+        assert_eq!(got.body, name.as_bytes(), "{name}");
+    }
+    let list = format!("/api/2.0/mlflow/artifacts/list?run_id={run_id}");
+    let files = served.get(&list).json();
+    let paths: Vec<&str> = files["files"]
+        .as_array()
+        .expect("files")
+        .iter()
+        .filter_map(|it| it["path"].as_str())
+        .collect();
+    for name in names {
+        let first = name.split('/').next().expect("a part");
+        assert!(paths.contains(&first), "{name}: {paths:?}");
+    }
+}
+
 #[test]
 fn a_killed_server_keeps_what_it_acknowledged_and_nothing_by_halves() {
     let Some(python) = mlflow_python() else {
