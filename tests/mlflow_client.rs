@@ -126,8 +126,8 @@ fn artifacts_have_any_name() {
         "+&=;",
     ];
     for name in names {
-        let path: String = name.bytes().map(|it| format!("%{it:02x}")).collect();
-        let path = path.replace("%2f", "/");
+        let escaped: Vec<String> = name.bytes().map(|it| format!("%{it:02x}")).collect();
+        let path = escaped.concat().replace("%2f", "/");
         let put = served.send(&format!("PUT {root}/{path}"), name.as_bytes());
         assert_eq!(put.status, 200, "{name}: {put:?}");
         let got = served.get(&format!("{root}/{path}"));

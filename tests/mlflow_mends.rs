@@ -130,7 +130,7 @@ fn a_cut_off_run_of_somebody_else_is_not_completed(server: &Mlflow) {
     );
     // Our own that was cut off is completed, and keeps its id.
     let ours = run_begun(server, &experiment, "ours", 7);
-    let again = store.cells_record("theirs", &[record("ours", 7)]);
+    let again = self::store(server).cells_record("theirs", &[record("ours", 7)]);
     assert_eq!(again.expect("recorded")[0].run_id, ours);
 }
 
@@ -193,7 +193,11 @@ fn the_alias_of_a_promotion_that_was_cut_off_is_moved(server: &Mlflow) {
     assert_eq!(aliases(), expected);
 
     // As if the one before were still there: the entry is written, the alias has not moved.
-    let body = json!({"name": "shop", "source": "dummy-source", "tags": []});
+    let tags = json!([
+        {"key": "mlflow.prompt.is_prompt", "value": "true"},
+        {"key": "mlflow.prompt.text", "value": "older"},
+    ]);
+    let body = json!({"name": "shop", "source": "dummy-source", "tags": tags});
     server.post("model-versions/create", &body);
     let body = json!({"name": "shop", "alias": "champion", "version": "2"});
     server.post("registered-models/alias", &body);
@@ -203,10 +207,12 @@ fn the_alias_of_a_promotion_that_was_cut_off_is_moved(server: &Mlflow) {
 
     // As if it were the first: there is no alias yet.
     let url = format!("{}/api/2.0/mlflow/registered-models/alias", server.url);
-    let gone = ureq::delete(&url)
-        .query("name", "shop")
-        .query("alias", "champion")
-        .call();
+    let body = json!({"name": "shop", "alias": "champion"}).to_string();
+    let request = ureq::http::Request::delete(&url)
+        .header("Content-Type", "application/json")
+        .body(body)
+        .expect("a request");
+    let gone = ureq::Agent::new_with_defaults().run(request);
     assert!(gone.is_ok(), "{gone:?}");
     assert_ne!(aliases(), expected);
     scratch.ok("compare --experiment e --task task --json");

@@ -103,8 +103,16 @@ impl Mlflow {
 
     pub fn post(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}/api/2.0/mlflow/{path}", self.url);
-        let mut answer = ureq::post(&url).send_json(body).expect("an answer");
-        answer.body_mut().read_json().expect("JSON")
+        let sent = ureq::post(&url)
+            .config()
+            .http_status_as_error(false)
+            .build()
+            .send_json(body);
+        let mut answer = sent.expect("an answer");
+        let is_fine = answer.status().is_success();
+        let told = answer.body_mut().read_to_string().expect("a text");
+        assert!(is_fine, "{path}: {told}");
+        serde_json::from_str(&told).expect("JSON")
     }
 
     pub fn get(&self, path: &str) -> Value {
