@@ -123,13 +123,13 @@ fn row(
     let criteria: Vec<&str> = rubric.criteria.iter().map(|it| it.name.as_str()).collect();
     let flags = rubric.flags.iter().map(|it| it.name.as_str()).collect();
     let offset = criteria.len();
-    let candidates = judged.rows.iter().filter(|(of, _, _)| *of == arm).count();
+    let candidates = judged.cells_of(arm).map(|(_, cell)| cell.count).sum();
     Some(Row {
         rank: 0,
         model: pair.model.clone(),
         prompt: pair.prompt.clone(),
         scenarios: u32::try_from(score.blocks).unwrap_or(u32::MAX),
-        candidates: u32::try_from(candidates).unwrap_or(u32::MAX),
+        candidates,
         composite: Estimate {
             mean: score.mean,
             se: score.se,
@@ -144,18 +144,13 @@ fn row(
     })
 }
 
-/// The mean over scenarios of one score's cell means, summed in the order of the scenarios: the
-/// same board has the same last digits every time.
+/// The mean over scenarios of one score's cell means, summed in the order of the scenarios, so
+/// that the same board has the same last digits every time.
 pub fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
-    let cells = judged
-        .cells
-        .iter()
-        .filter(|((of, _), cell)| *of == arm && cell.count > 0.0);
-    let mut means: Vec<(usize, f64)> = cells
-        .filter_map(|((_, scenario), cell)| Some((*scenario, cell.sums.get(score)? / cell.count)))
+    let cells = judged.cells_of(arm).filter(|(_, cell)| cell.count > 0);
+    let means: Vec<f64> = cells
+        .filter_map(|(_, cell)| Some(cell.sums.get(score)? / f64::from(cell.count)))
         .collect();
-    means.sort_unstable_by_key(|(scenario, _)| *scenario);
-    let means: Vec<f64> = means.into_iter().map(|(_, mean)| mean).collect();
     assize_stats::describe::mean(&means)
 }
 

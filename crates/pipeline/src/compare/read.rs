@@ -61,8 +61,8 @@ pub struct Scores {
 pub struct TierScores {
     /// (arm, scenario, composite), one a candidate.
     pub rows: Vec<(usize, usize, f64)>,
-    /// Sums of every score over the candidates of a cell, with their count.
-    pub cells: HashMap<(usize, usize), CellSums>,
+    /// By arm: the judged cells, by scenario.
+    cells: Vec<BTreeMap<usize, CellSums>>,
     /// Runs of which every candidate is judged.
     pub judged: u32,
     /// Runs of which some candidates are judged and some are not.
@@ -70,12 +70,24 @@ pub struct TierScores {
     pub candidates: u64,
 }
 
+impl TierScores {
+    /// The judged cells of an arm with their scenarios, in order.
+    pub fn cells_of(&self, arm: usize) -> impl Iterator<Item = (usize, &CellSums)> {
+        let cells = self.cells.get(arm).into_iter().flatten();
+        cells.map(|(scenario, cell)| (*scenario, cell))
+    }
+
+    pub fn cell(&self, arm: usize, scenario: usize) -> Option<&CellSums> {
+        self.cells.get(arm)?.get(&scenario)
+    }
+}
+
 /// Sums over the judged candidates of one cell.
 #[derive(Debug, Default, Clone)]
 pub struct CellSums {
     /// Runs of which every candidate is judged.
     pub complete: usize,
-    pub count: f64,
+    pub count: u32,
     pub composite: f64,
     pub sums: Vec<f64>,
 }
@@ -229,12 +241,15 @@ impl Scores {
         scores.judged += u32::from(complete);
         scores.partly += u32::from(!complete);
         scores.candidates += verdicts.len() as u64;
-        let cell = scores.cells.entry((arm, scenario)).or_default();
+        if scores.cells.len() <= arm {
+            scores.cells.resize_with(arm + 1, BTreeMap::new);
+        }
+        let cell = scores.cells[arm].entry(scenario).or_default();
         cell.complete += usize::from(complete);
         cell.sums.resize(names.len(), 0.0);
         for verdict in verdicts.values() {
             scores.rows.push((arm, scenario, verdict.composite));
-            cell.count += 1.0;
+            cell.count += 1;
             cell.composite += verdict.composite;
             for (name, value) in &verdict.scores.0 {
                 if let Some(position) = names.iter().position(|known| known == name) {

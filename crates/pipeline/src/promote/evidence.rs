@@ -247,10 +247,7 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
         .collect();
     let lacking = |arm: usize, scenario: usize| {
         let runs = scores.runs_of(arm).iter().filter(|it| **it == scenario);
-        let complete = judged
-            .cells
-            .get(&(arm, scenario))
-            .map_or(0, |it| it.complete);
+        let complete = judged.cell(arm, scenario).map_or(0, |it| it.complete);
         runs.count().max(1).saturating_sub(complete)
     };
     let cells = scenarios
@@ -287,8 +284,8 @@ fn confirmation(
         let place = scores.find_arm(arm);
         let cell = |scenario: &(String, String)| {
             let scenario = scores.scenarios.iter().position(|it| it == scenario)?;
-            let cell = judged?.cells.get(&(place?, scenario))?;
-            (cell.complete > 0).then(|| cell.composite / cell.count)
+            let cell = judged?.cell(place?, scenario)?;
+            (cell.complete > 0).then(|| cell.composite / f64::from(cell.count))
         };
         wanted.iter().map(cell).collect()
     };

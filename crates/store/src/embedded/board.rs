@@ -1,7 +1,7 @@
 //! What a board needs of every run of a split, a hundred thousand verdicts at a time.
 //!
 //! One thread gathers runs from the database in batches ([`gather`]), the caller's thread
-//! parses their verdict files in place and visits them: each takes about half of the time,
+//! reads their verdict files in place and visits them: each takes about half of the time,
 //! so two cores halve it. A few batches are on their way at most, whatever the number of runs.
 
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,10 +11,12 @@ use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
 
 use self::gather::{Batch, Facts, gather};
+pub(crate) use self::line::{line_add, line_drop, line_outdate, line_write};
 use super::EmbeddedStore;
 use crate::{BoardRun, Result, StoreError};
 
 mod gather;
+mod line;
 
 /// Batches that wait for the visitor at most.
 const AHEAD: usize = 4;
@@ -83,27 +85,18 @@ fn show(
         n_candidates: run.n_candidates,
         latency_ms: run.latency_ms,
         tokens_per_s: run.tokens_per_s,
-        files: parse(run, batch, &run_id)?,
+        files: decode(run, batch, &run_id)?,
         run_id: &run_id,
     })
 }
 
-fn parse<'a>(
+fn decode<'a>(
     run: &Facts,
     batch: &'a Batch,
     run_id: &str,
 ) -> Result<Vec<VerdictFile<LeanScores<'a>>>> {
-    let files = batch.files[run.files.clone()].iter().map(|file| {
-        let corrupt = |reason: &dyn ToString| StoreError::Corrupt {
-            run_id: run_id.to_owned(),
-            what: file.path.to_string(),
-            reason: reason.to_string(),
-        };
-        let content = &batch.contents[file.content.clone()];
-        let text = std::str::from_utf8(content).map_err(|error| corrupt(&error))?;
-        serde_json::from_str(text).map_err(|error| corrupt(&error))
-    });
-    let mut files: Vec<VerdictFile<LeanScores<'a>>> = files.collect::<Result<_>>()?;
+    let decoded = line::decode(&batch.files[run.files.clone()]);
+    let mut files = decoded.map_err(|error| line::unreadable(run_id, &error))?;
     if let Some(aside) = &run.set_aside {
         files.retain(|file| !aside.split_whitespace().any(|id| id == file.sitting));
     }

@@ -7,8 +7,9 @@ use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
 use sha2::{Digest, Sha256};
 
+use super::board::line_write;
 use super::experiments::{experiment_find, experiment_touch};
-use super::rows::status_number;
+use super::rows::{RunKey, status_number};
 use super::session::{Session, Stored};
 use crate::sqlite::Attempt;
 use crate::{KnownCell, Recorded};
@@ -105,7 +106,7 @@ pub(crate) fn cells_record(
         let (run_id, written) = match find(&session.conn, experiment, &cell.record.cell_key)? {
             Some(found) if !found.failed => (found.run_id, false),
             Some(found) => {
-                replace(session, found.id, cell)?;
+                replace(session, &found, cell)?;
                 (found.run_id, true)
             }
             None => (create(session, experiment, cell)?, true),
@@ -136,12 +137,13 @@ pub(crate) fn create(session: &mut Session, experiment: i64, cell: &Prepared) ->
             record.end_time_ms,
             Some(&record.cell_key).filter(|it| !it.is_empty()),
         ))?;
-    fill(session, run, cell)?;
+    fill(session, run, run_id, cell)?;
     Ok(run_id)
 }
 
 /// Puts new content into a run that failed before.
-pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
+pub(crate) fn replace(session: &mut Session, found: &Found, cell: &Prepared) -> Attempt<()> {
+    let run = found.id;
     let conn = &session.conn;
     conn.prepare_cached(
         "DELETE FROM blobs WHERE sha256 IS NULL
@@ -169,10 +171,10 @@ pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attem
         record.start_time_ms,
         record.end_time_ms,
     ))?;
-    fill(session, run, cell)
+    fill(session, run, found.run_id, cell)
 }
 
-fn fill(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
+fn fill(session: &mut Session, run: i64, run_id: [u8; 16], cell: &Prepared) -> Attempt<()> {
     let record = &cell.record;
     let params = stored(session, pairs(&record.params))?;
     session.insert_rows("params", 3, &params, |it, at, row| {
@@ -210,7 +212,12 @@ fn fill(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
         it.raw_bind_parameter(at, run)?;
         it.raw_bind_parameter(at + 1, path)?;
         it.raw_bind_parameter(at + 2, blob)
-    })
+    })?;
+    let key = RunKey {
+        id: run,
+        run_id: hex(&run_id),
+    };
+    line_write(&session.conn, &key)
 }
 
 /// SQLite has no NaN: it is a zero with a mark.

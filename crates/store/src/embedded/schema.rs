@@ -8,8 +8,8 @@
 //!   in a `value` column an INTEGER is a number of `texts` and a TEXT is the value itself.
 //!   Whether a value is in `texts` depends on its key and length only, so looking for a value
 //!   never has to try both.
-//! - The texts that readers rely on have fixed low numbers ([`known`]), so that the board reads
-//!   what it needs of a run from neighbouring rows.
+//! - The texts that readers rely on have fixed low numbers ([`known`]).
+//! - `board` repeats what boards need of a run in one row, because they read every run.
 //! - `latest_metrics` holds the point that counts, `earlier_metrics` those that it superseded:
 //!   together they are the history. A metric that is logged once is one row.
 //! - `blobs` holds artifacts. What many runs share (rubric, prompt, context) carries its
@@ -30,7 +30,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4, V5],
+    migrations: &[V1, V2, V3, V4, V5, V6],
 };
 
 /// Numbers of texts that every database holds.
@@ -271,6 +271,21 @@ CREATE TRIGGER promotions_stay BEFORE UPDATE ON promotions
 BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never changed'); END;
 CREATE TRIGGER promotions_remain BEFORE DELETE ON promotions
 BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never deleted'); END;
+";
+
+/// What boards need of a run, in one row ([`board::line`](super::board)). Everything in it is
+/// said elsewhere too; a run may lack it.
+const V6: &str = "
+CREATE TABLE board (
+    run INTEGER PRIMARY KEY,
+    experiment INTEGER NOT NULL,
+    run_id BLOB NOT NULL,
+    status INTEGER NOT NULL,
+    model, prompt, scenario, split,
+    rubric, rubric_sha256, prompt_sha256, scenario_sha256, model_digest, settings,
+    n_candidates REAL, latency_ms REAL, tokens_per_s REAL,
+    files BLOB NOT NULL
+);
 ";
 
 #[cfg(test)]

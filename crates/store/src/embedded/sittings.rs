@@ -10,6 +10,7 @@ use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use rusqlite::Connection;
 
+use super::board::line_add;
 use super::cells::metric_columns;
 use super::records::anchor_verdicts;
 use super::rows::{RunKey, corrupt, judgeable_read, run_find, set_aside, verdicts_read};
@@ -184,7 +185,7 @@ pub(crate) fn file_keep(
         .conn
         .prepare_cached("INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)")?
         .execute((run.id, path, blob))?;
-    Ok(())
+    line_add(&session.conn, run, file)
 }
 
 /// The tags of a run: the numbers of their keys and values; [`IN_PLACE`] for a value that no

@@ -103,7 +103,8 @@ fn a_verdict_file_that_cannot_be_read_is_named() {
     rusqlite::Connection::open(path)
         .unwrap()
         .execute_batch(
-            "UPDATE blobs SET content = '{' WHERE id = (SELECT max(blob) FROM artifacts)",
+            "UPDATE blobs SET content = '{' WHERE id = (SELECT max(blob) FROM artifacts);
+             DELETE FROM board",
         )
         .unwrap();
     let error = desk
@@ -113,4 +114,18 @@ fn a_verdict_file_that_cannot_be_read_is_named() {
         .to_string();
     assert!(error.contains(&desk.runs[0]), "{error}");
     assert!(error.contains("verdicts/s-1.json"), "{error}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_named() {
+    let desk = desk();
+    let path = desk.store.uri().strip_prefix("sqlite:").unwrap();
+    let conn = rusqlite::Connection::open(path).unwrap();
+    conn.execute_batch("UPDATE board SET files = x'ff' WHERE run = 1")
+        .unwrap();
+    let read = desk
+        .store
+        .board_each("e", Split::Selection, &mut |_| Ok(()));
+    let error = read.unwrap_err().to_string();
+    assert!(error.contains(&desk.runs[0]), "{error}");
 }

@@ -8,6 +8,7 @@ mod common;
 mod files;
 mod import;
 mod judging;
+mod lines;
 mod others;
 mod promotions;
 mod strange;

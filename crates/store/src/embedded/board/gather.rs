@@ -1,22 +1,22 @@
 //! Gathering what a board needs of the runs of a split, in batches.
 //!
-//! Five statements walk the experiment's runs side by side: the runs, and one lane each for
-//! params, tags, metrics and verdict files, where what is needed of a run is in neighbouring
-//! rows ([`known`]). That is several times faster than asking for one run after the other.
+//! Two statements walk side by side: the ids of the experiment's runs, and their lines
+//! ([`line`](super::line)). A run without a line is read by itself.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use assize_domain::hash::hex;
-use assize_domain::run::{RunStatus, artifact};
+use assize_domain::run::RunStatus;
 use assize_domain::scenario::Split;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Connection, Row, Rows};
+use rusqlite::{Connection, Row, Rows};
 
+use super::line::{COLUMNS, columns_anew, files_anew};
 use crate::embedded::experiments::experiment_need;
-use crate::embedded::rows::{RunKey, candidates_read, metric_value, status_of};
+use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
 use crate::sqlite::Attempt;
 
@@ -24,19 +24,17 @@ use crate::sqlite::Attempt;
 const BATCH: usize = 256;
 /// Texts that are kept at hand.
 const RECENT: usize = 64;
+/// Where the columns of [`COLUMNS`] stand that are not read one after the other.
+const MODEL: usize = 4;
+const TAGS: usize = 8;
+const METRICS: usize = 14;
+const FILES: usize = 17;
 
 /// Some runs with their verdict files, in order.
 #[derive(Default)]
 pub(super) struct Batch {
     pub runs: Vec<Facts>,
-    pub files: Vec<File>,
-    pub contents: Vec<u8>,
-}
-
-/// A verdict file; its content is a part of its batch's.
-pub(super) struct File {
-    pub path: Arc<str>,
-    pub content: Range<usize>,
+    pub files: Vec<u8>,
 }
 
 /// What is known of a run.
@@ -51,7 +49,7 @@ pub(super) struct Facts {
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
-    /// Which of its batch's files are its own.
+    /// Which part of its batch's files is its own.
     pub files: Range<usize>,
     /// The sittings that do not count, separated by spaces.
     pub set_aside: Option<Arc<str>>,
@@ -66,36 +64,32 @@ pub(super) fn gather(
     take: &mut dyn FnMut(Batch) -> bool,
 ) -> Attempt<()> {
     let experiment = experiment_need(conn, experiment)?;
-    let mut runs = conn.prepare_cached(&walk("r.run_id, r.status", ""))?;
-    let mut params = conn.prepare_cached(&lane("params", known::MODEL, known::SPLIT))?;
-    let mut tags = conn.prepare_cached(&lane("tags", known::RUBRIC, known::SETTINGS))?;
-    let mut metrics = conn.prepare_cached(&lane(
-        "latest_metrics",
-        known::N_CANDIDATES,
-        known::TOKENS_PER_S,
+    let mut ids = conn.prepare_cached(
+        "SELECT id FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active' ORDER BY id",
+    )?;
+    // Ids grow with time and an experiment's are mostly together, so a range finds them faster
+    // than an index would.
+    let mut lines = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS}, files FROM board
+         WHERE run >= (SELECT min(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
+             AND experiment = ?1
+         ORDER BY run"
     ))?;
-    let mut files = conn.prepare_cached(&walk(
-        "x.path, x.blob",
-        &format!(
-            "CROSS JOIN artifacts x ON x.run = r.id AND x.path > {}",
-            known::LAST
-        ),
-    ))?;
-    let mut lanes = Lanes {
+    let mut lines = Lines::start(lines.query([experiment])?)?;
+    let mut reader = Reader {
         conn,
         split,
         set_aside: set_aside(conn)?,
         texts: Texts::new(conn),
-        params: Lane::start(params.query([experiment])?)?,
-        tags: Lane::start(tags.query([experiment])?)?,
-        metrics: Lane::start(metrics.query([experiment])?)?,
-        files: Lane::start(files.query([experiment])?)?,
-        content: conn.prepare_cached("SELECT content FROM blobs WHERE id = ?1")?,
     };
-    let mut runs = runs.query([experiment])?;
+    let mut ids = ids.query([experiment])?;
     let mut batch = Batch::default();
-    while let Some(row) = runs.next()? {
-        lanes.read(row, &mut batch)?;
+    while let Some(row) = ids.next()? {
+        let run: i64 = row.get(0)?;
+        match lines.of(run)? {
+            Some(line) => reader.add(line, &mut batch, Files::InLine)?,
+            None => reader.run(run, &mut batch)?,
+        }
         if batch.runs.len() == BATCH && !take(std::mem::take(&mut batch)) {
             return Ok(());
         }
@@ -119,36 +113,18 @@ fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Arc<str>>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A statement over the active runs of an experiment in the order of their creation.
-fn walk(columns: &str, join: &str) -> String {
-    format!(
-        "SELECT r.id, {columns} FROM runs r {join}
-         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active' ORDER BY r.id"
-    )
-}
-
-fn lane(table: &str, first: i64, last: i64) -> String {
-    let more = if table == "latest_metrics" {
-        ", x.is_nan"
-    } else {
-        ""
-    };
-    let join = format!("CROSS JOIN {table} x ON x.run = r.id AND x.key BETWEEN {first} AND {last}");
-    walk(&format!("x.key, x.value{more}"), &join)
-}
-
-/// Rows about runs, in the order of the runs.
-struct Lane<'a> {
+/// The lines of an experiment, in the order of its runs.
+struct Lines<'a> {
     rows: Rows<'a>,
-    /// The run that the next row is about; none is left after the last row.
+    /// The run that the next line is about; none is left after the last.
     next_run: i64,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> Lines<'a> {
     fn start(rows: Rows<'a>) -> Attempt<Self> {
-        let mut lane = Self { rows, next_run: 0 };
-        lane.advance()?;
-        Ok(lane)
+        let mut lines = Self { rows, next_run: 0 };
+        lines.advance()?;
+        Ok(lines)
     }
 
     fn advance(&mut self) -> Attempt<()> {
@@ -159,95 +135,90 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Visits the rows of one run; rows of runs before it are passed over.
-    fn each(&mut self, run: i64, mut visit: impl FnMut(&Row<'_>) -> Attempt<()>) -> Attempt<()> {
+    /// The line of a run, if it has one; lines of runs before it are passed over.
+    fn of(&mut self, run: i64) -> Attempt<Option<&Row<'_>>> {
         while self.next_run < run {
             self.advance()?;
         }
-        while self.next_run == run {
-            if let Some(row) = self.rows.get() {
-                visit(row)?;
-            }
-            self.advance()?;
-        }
-        Ok(())
+        Ok(self.rows.get().filter(|_| self.next_run == run))
     }
 }
 
-struct Lanes<'a> {
+struct Reader<'a> {
     conn: &'a Connection,
     split: Split,
     set_aside: HashMap<i64, Arc<str>>,
     texts: Texts<'a>,
-    params: Lane<'a>,
-    tags: Lane<'a>,
-    metrics: Lane<'a>,
-    files: Lane<'a>,
-    content: CachedStatement<'a>,
 }
 
-impl Lanes<'_> {
+impl Reader<'_> {
+    /// Adds a run that has no line.
+    fn run(&mut self, run: i64, batch: &mut Batch) -> Attempt<()> {
+        let mut find = self.conn.prepare_cached(&columns_anew())?;
+        let mut rows = find.query([run])?;
+        match rows.next()? {
+            Some(row) => self.add(row, batch, Files::Anew),
+            None => Ok(()),
+        }
+    }
+
     /// Adds a run to the batch, if it belongs there.
-    fn read(&mut self, row: &Row<'_>, batch: &mut Batch) -> Attempt<()> {
-        let run: i64 = row.get(0)?;
-        let run_id: [u8; 16] = row.get(1)?;
+    fn add(&mut self, row: &Row<'_>, batch: &mut Batch, files: Files) -> Attempt<()> {
         let texts = &mut self.texts;
-        let mut params = [const { None }; 4];
-        self.params.each(run, |row| {
-            params[offset(row, known::MODEL)?] = Some(texts.value(row)?);
-            Ok(())
-        })?;
-        let [Some(model), Some(prompt), Some(scenario), split] = params else {
+        let mut text = |place: usize| texts.value(row.get_ref(place)?);
+        let (Some(model), Some(prompt), Some(scenario)) =
+            (text(MODEL)?, text(MODEL + 1)?, text(MODEL + 2)?)
+        else {
             return Ok(());
         };
+        let split = text(MODEL + 3)?;
         if split.as_deref().unwrap_or(Split::Selection.as_str()) != self.split.as_str() {
             return Ok(());
         }
         let mut tags = [const { None }; 6];
-        self.tags.each(run, |row| {
-            tags[offset(row, known::RUBRIC)?] = Some(texts.value(row)?);
-            Ok(())
-        })?;
-        let mut metrics = [None; 3];
-        self.metrics.each(run, |row| {
-            metrics[offset(row, known::N_CANDIDATES)?] = Some(metric_value(row, 2)?);
-            Ok(())
-        })?;
-        let first_file = batch.files.len();
-        let content = &mut self.content;
-        self.files.each(run, |row| {
-            let path = texts.get(row.get(1)?)?;
-            if path.starts_with(artifact::VERDICTS) {
-                let start = batch.contents.len();
-                content.query_row([row.get::<_, i64>(2)?], |row| {
-                    batch
-                        .contents
-                        .extend_from_slice(row.get_ref(0)?.as_bytes()?);
-                    Ok(())
-                })?;
-                let content = start..batch.contents.len();
-                batch.files.push(File { path, content });
+        for (place, tag) in tags.iter_mut().enumerate() {
+            *tag = text(TAGS + place)?;
+        }
+        let run: i64 = row.get(0)?;
+        let run_id: [u8; 16] = row.get(2)?;
+        let key = || RunKey {
+            id: run,
+            run_id: hex(&run_id),
+        };
+        let start = batch.files.len();
+        match files {
+            Files::InLine => {
+                let files = row.get_ref(FILES)?.as_bytes();
+                let files = files.map_err(rusqlite::Error::from)?;
+                batch.files.extend_from_slice(files);
             }
-            Ok(())
-        })?;
+            Files::Anew => batch.files.append(&mut files_anew(self.conn, &key())?),
+        }
         batch.runs.push(Facts {
-            status: status_of(row.get(2)?),
+            status: status_of(row.get(3)?),
             model,
             prompt,
             scenario,
             tags,
-            n_candidates: match metrics[0] {
+            n_candidates: match row.get(METRICS)? {
                 Some(count) => whole(count),
-                None => candidates_count(self.conn, run, &run_id)?,
+                None => candidates_count(self.conn, &key())?,
             },
-            latency_ms: metrics[1],
-            tokens_per_s: metrics[2],
-            files: first_file..batch.files.len(),
+            latency_ms: row.get(METRICS + 1)?,
+            tokens_per_s: row.get(METRICS + 2)?,
+            files: start..batch.files.len(),
             set_aside: self.set_aside.get(&run).map(Arc::clone),
             run_id,
         });
         Ok(())
     }
+}
+
+/// Where the verdict files of a run are.
+#[derive(Clone, Copy)]
+enum Files {
+    InLine,
+    Anew,
 }
 
 /// Texts by their numbers, each read once; the latest are at hand without hashing.
@@ -264,6 +235,15 @@ impl<'a> Texts<'a> {
             read: HashMap::new(),
             recent: [const { None }; RECENT],
         }
+    }
+
+    /// The value of a param or tag, if there is one.
+    fn value(&mut self, value: ValueRef<'_>) -> Attempt<Option<Arc<str>>> {
+        Ok(match value {
+            ValueRef::Null => None,
+            ValueRef::Integer(number) => Some(self.get(number)?),
+            other => Some(Arc::from(other.as_str().map_err(rusqlite::Error::from)?)),
+        })
     }
 
     fn get(&mut self, number: i64) -> Attempt<Arc<str>> {
@@ -289,29 +269,11 @@ impl<'a> Texts<'a> {
         self.read.insert(number, Arc::clone(&text));
         Ok(text)
     }
-
-    /// The value of a param or tag.
-    fn value(&mut self, row: &Row<'_>) -> Attempt<Arc<str>> {
-        match row.get_ref(2)? {
-            ValueRef::Integer(number) => self.get(number),
-            other => Ok(Arc::from(other.as_str().map_err(rusqlite::Error::from)?)),
-        }
-    }
-}
-
-/// Where a row's key stands, counted from the lane's first.
-fn offset(row: &Row<'_>, first: i64) -> Attempt<usize> {
-    let key: i64 = row.get(1)?;
-    Ok(usize::try_from(key - first).unwrap_or(0))
 }
 
 /// Tools that do not log the count still log the candidates.
-fn candidates_count(conn: &Connection, run: i64, run_id: &[u8; 16]) -> Attempt<u32> {
-    let key = RunKey {
-        id: run,
-        run_id: hex(run_id),
-    };
-    let candidates = candidates_read(conn, &key)?.unwrap_or_default();
+fn candidates_count(conn: &Connection, run: &RunKey) -> Attempt<u32> {
+    let candidates = candidates_read(conn, run)?.unwrap_or_default();
     Ok(u32::try_from(candidates.len()).unwrap_or(u32::MAX))
 }
 

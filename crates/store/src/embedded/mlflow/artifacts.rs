@@ -14,7 +14,9 @@ use rusqlite::{Connection, OptionalExtension};
 use super::logged_models;
 use super::runs::{find, living_run};
 use crate::StoreError;
+use crate::embedded::board::line_add;
 use crate::embedded::experiments::count;
+use crate::embedded::rows::RunKey;
 use crate::embedded::session::{Session, text_find};
 use crate::mlflow::FileInfo;
 use crate::mlflow::limits::{ARTIFACT_BYTES, artifact_path, shown};
@@ -174,10 +176,15 @@ pub(super) fn write(
     }
     let old = blob_of(&session.conn, &home, path)?;
     if home.holds_verdicts(path) {
-        verdicts_check(content, path)?;
+        let file = verdicts_check(content, path)?;
         if let Some(old) = old {
             return verdicts_same(session, old, content, path);
         }
+        let run = RunKey {
+            id: home.id,
+            run_id: owner.to_owned(),
+        };
+        line_add(&session.conn, &run, &file)?;
     }
     let blob = session
         .conn
@@ -221,9 +228,8 @@ fn text_of(content: &mut File) -> Attempt<Vec<u8>> {
     Ok(bytes)
 }
 
-fn verdicts_check(content: &mut File, path: &str) -> Attempt<()> {
-    let parsed: Result<VerdictFile, _> = serde_json::from_slice(&text_of(content)?);
-    parsed.map(|_| ()).map_err(|error| {
+fn verdicts_check(content: &mut File, path: &str) -> Attempt<VerdictFile> {
+    serde_json::from_slice(&text_of(content)?).map_err(|error| {
         StoreError::Invalid(format!(
             "'{}' is no file of verdicts ({error}), and {VERDICTS} holds nothing else: choose \
              another folder",

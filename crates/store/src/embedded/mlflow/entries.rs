@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::logged_models;
 use super::runs::living_run;
 use crate::StoreError;
+use crate::embedded::board::line_outdate;
 use crate::embedded::cells::metric_columns;
 use crate::embedded::rows::entry;
 use crate::embedded::schema::known;
@@ -46,6 +47,7 @@ fn params_log(session: &mut Session, run: i64, params: &[Entry]) -> Attempt<()> 
             None => {}
         }
         let key = session.text(&param.key)?;
+        line_outdate(&session.conn, run, key)?;
         let value = session.value(key, &param.value)?;
         let written = session
             .conn
@@ -82,6 +84,7 @@ pub(super) fn tags_set(session: &mut Session, run: i64, tags: &[&Entry]) -> Atte
             continue;
         }
         let key = session.text(&tag.key)?;
+        line_outdate(&session.conn, run, key)?;
         let value = session.value(key, &tag.value)?;
         session
             .conn
@@ -128,10 +131,13 @@ pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<
         return Err(StoreError::Invalid(message).into());
     }
     let deleted = match text_find(&session.conn, key)? {
-        Some(number) => session
-            .conn
-            .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
-            .execute((run, number))?,
+        Some(number) => {
+            line_outdate(&session.conn, run, number)?;
+            session
+                .conn
+                .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
+                .execute((run, number))?
+        }
         None => 0,
     };
     if deleted == 0 {
@@ -152,6 +158,7 @@ pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<
 /// history. A point that is there already changes nothing.
 fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
     let key = session.text(&point.key)?;
+    line_outdate(&session.conn, run, key)?;
     let (value, is_nan) = metric_columns(point.value);
     let conn = &session.conn;
     let row = (run, key, value, is_nan, point.timestamp, point.step);

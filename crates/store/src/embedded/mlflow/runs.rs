@@ -7,7 +7,8 @@ use super::experiments::living;
 use super::names::name_of;
 use super::{entries, read};
 use crate::StoreError;
-use crate::embedded::rows::status_number;
+use crate::embedded::board::line_write;
+use crate::embedded::rows::{RunKey, status_number};
 use crate::embedded::session::Session;
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, LoggedRun, NewRun, RUN_NAME_TAG, RunChange, RunInfo};
@@ -131,6 +132,13 @@ pub(super) fn update(session: &Session, run_id: &str, change: &RunChange) -> Att
             change.status.map(status_number),
             change.end_time,
         ))?;
+    if change.status.is_some() {
+        let key = RunKey {
+            id: run.id,
+            run_id: run_id.to_owned(),
+        };
+        line_write(&session.conn, &key)?;
+    }
     touch(session, run.experiment)?;
     read::info(&session.conn, run.id)
 }
