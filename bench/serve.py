@@ -2,7 +2,8 @@
 
 | figure | target | baseline in the same run |
 |---|---|---|
-| leaderboard JSON, first answer | <= 300 ms | `assize compare --json` on the command line |
+| leaderboard JSON, first answer after the start | <= 300 ms | `assize compare --json` on the command line |
+| leaderboard JSON, first answer after a change | <= 300 ms | the same |
 | leaderboard JSON, warm, requests/s | >= 2,000 | Python's http.server with the same bytes as a file |
 | experiments page, warm | <= 20 ms | the same |
 | memory with 500 watchers of a job's events | < 100 MB | the server without them |
@@ -112,8 +113,11 @@ def measure(url, pid):
     board_url = f"{url}/api/bench/leaderboard/big"
     first_ms, body = get(board_url)
     command_s, _ = assize("compare", "--experiment", "big", "--json")
-    print(f"leaderboard, first answer: {first_ms:.0f} ms (target <= 300); "
+    print(f"leaderboard, first answer after the start: {first_ms:.0f} ms (target <= 300); "
           f"assize compare {command_s * 1000:.0f} ms, ratio {first_ms / command_s / 1000:.2f}")
+    changed_ms = sorted(after_change(url, board_url, n) for n in range(5))[2]
+    print(f"leaderboard, first answer after a change: {changed_ms:.0f} ms, median of 5 "
+          f"(target <= 300); ratio {changed_ms / command_s / 1000:.2f}")
     warm = rate(board_url)
     baseline = file_server_rate(body)
     print(f"leaderboard, warm: {warm:.0f} requests/s of {len(body)} bytes (target >= 2,000); "
@@ -125,6 +129,22 @@ def measure(url, pid):
     quiet = memory_mb(pid)
     watchers(url)
     print(f"memory: {quiet:.0f} MB, with 500 watchers {memory_mb(pid):.0f} MB (target < 100)")
+
+
+def after_change(url, board_url, n):
+    api = f"{url}/api/2.0/mlflow"
+    experiment = json.loads(get(f"{api}/experiments/get-by-name?experiment_name=big")[1])
+    search = {"experiment_ids": [experiment["experiment"]["experiment_id"]], "max_results": 1}
+    run = json.loads(post(f"{api}/runs/search", search))["runs"][0]["info"]["run_id"]
+    post(f"{api}/runs/set-tag", {"run_id": run, "key": "note", "value": str(n)})
+    return get(board_url)[0]
+
+
+def post(url, value):
+    request = urllib.request.Request(url, json.dumps(value).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return answer.read()
 
 
 def file_server_rate(body):

@@ -118,6 +118,17 @@ impl Boards {
         (known, false)
     }
 
+    /// Begins with the board that somebody will most likely ask for first.
+    pub fn warm_up(app: &App) {
+        let app = app.clone();
+        // Nobody waits: whoever asks for the board joins, and is told what is wrong with it.
+        drop(tokio::task::spawn_blocking(move || {
+            if let Ok(Some(latest)) = app.store.latest_collected() {
+                let _ = Self::get_blocking(&app, &usual(&latest));
+            }
+        }));
+    }
+
     /// The experiments with their counts.
     pub async fn experiments(app: &App) -> Result<Arc<Vec<ExperimentSummary>>, PipelineError> {
         let changes = app.store.changes()?;

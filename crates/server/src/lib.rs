@@ -173,7 +173,6 @@ pub fn run(
         let stop = StopSignals::catch()?;
         let config = Arc::new(config);
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
-        announce(listener.local_addr()?)?;
         let desks = desks::Desks::new(desks::Bench {
             store: Arc::clone(&store),
             locks: config.locks.clone(),
@@ -191,6 +190,8 @@ pub fn run(
             attempts: Arc::default(),
             metrics: Arc::default(),
         };
+        boards::Boards::warm_up(&app);
+        announce(listener.local_addr()?)?;
         let stop = async move {
             let mut stop = stop;
             stop.wait().await;

@@ -104,6 +104,11 @@ impl EmbeddedStore {
         })
     }
 
+    /// The experiment whose board somebody will most likely ask for next.
+    pub fn latest_collected(&self) -> Result<Option<String>> {
+        board::board_latest(self)
+    }
+
     /// The same tables by MLflow's verbs.
     pub fn mlflow(&self) -> mlflow::Mlflow<'_> {
         mlflow::Mlflow { store: self }

@@ -190,8 +190,7 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
     if models.len() * prompts.len() != pairs.len() || pairs.len() < 2 {
         return None;
     }
-    let place = |arm: usize| {
-        let pair = &pairs[arm];
+    let place_of = |pair: &Pair| {
         let model = models.iter().position(|it| *it == pair.model).unwrap_or(0);
         let prompt = prompts
             .iter()
@@ -199,7 +198,8 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
             .unwrap_or(0);
         model * prompts.len() + prompt
     };
-    let ordered = table(judged, pairs.len(), blocks, place).ok()?;
+    let places: Vec<usize> = pairs.iter().map(place_of).collect();
+    let ordered = table(judged, pairs.len(), blocks, |arm| places[arm]).ok()?;
     let found = variance::decompose(&ordered, models.len(), prompts.len()).ok()?;
     let shares = found.shares()?;
     Some(Variance {

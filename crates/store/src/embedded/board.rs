@@ -19,7 +19,7 @@ mod gather;
 mod line;
 
 /// Batches that wait for the visitor at most.
-const AHEAD: usize = 4;
+const AHEAD: usize = 16;
 
 /// Visits all runs of a split, oldest first.
 pub(crate) fn board_each(
@@ -33,12 +33,10 @@ pub(crate) fn board_each(
         let gathering = scope.spawn(move || {
             store.read(|conn| {
                 // A visitor that has had enough takes no more batches.
-                gather(conn, experiment, split, &mut |batch| {
-                    batches.send(batch).is_ok()
-                })
+                gather(conn, experiment, &mut |batch| batches.send(batch).is_ok())
             })
         });
-        let visited = visit_all(&gathered, visit);
+        let visited = visit_all(&gathered, split, visit);
         drop(gathered);
         let gathered = gathering.join().unwrap_or_else(|_| {
             Err(StoreError::Unusable {
@@ -50,30 +48,41 @@ pub(crate) fn board_each(
     })
 }
 
+/// The experiment that was collected last, if its runs have lines.
+pub(crate) fn board_latest(store: &EmbeddedStore) -> Result<Option<String>> {
+    store.read(line::latest)
+}
+
 fn visit_all(
     batches: &Receiver<Batch>,
+    split: Split,
     visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
 ) -> Result<()> {
-    for batch in batches {
+    let mut texts: Vec<Box<str>> = Vec::new();
+    for mut batch in batches {
+        texts.append(&mut batch.texts);
         for run in &batch.runs {
-            show(run, &batch, visit)?;
+            let own = run.split.map_or(Split::Selection.as_str(), |it| &texts[it]);
+            if own == split.as_str() {
+                visit(shown(run, &texts, &batch, &hex(&run.run_id))?)?;
+            }
         }
     }
     Ok(())
 }
 
-fn show(
+fn shown<'a>(
     run: &Facts,
-    batch: &Batch,
-    visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
-) -> Result<()> {
-    let run_id = hex(&run.run_id);
-    let tag = |position: usize| run.tags[position].as_deref().unwrap_or_default();
-    visit(BoardRun {
-        model: &run.model,
-        prompt: &run.prompt,
+    texts: &'a [Box<str>],
+    batch: &'a Batch,
+    run_id: &'a str,
+) -> Result<BoardRun<'a>> {
+    let tag = |position: usize| run.tags[position].map_or("", |it| &*texts[it]);
+    Ok(BoardRun {
+        model: &texts[run.model],
+        prompt: &texts[run.prompt],
         prompt_sha256: tag(2),
-        scenario: &run.scenario,
+        scenario: &texts[run.scenario],
         scenario_sha256: tag(3),
         model_digest: tag(4),
         settings: tag(5),
@@ -85,8 +94,8 @@ fn show(
         n_candidates: run.n_candidates,
         latency_ms: run.latency_ms,
         tokens_per_s: run.tokens_per_s,
-        files: decode(run, batch, &run_id)?,
-        run_id: &run_id,
+        files: decode(run, batch, run_id)?,
+        run_id,
     })
 }
 

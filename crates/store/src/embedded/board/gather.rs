@@ -1,15 +1,13 @@
-//! Gathering what a board needs of the runs of a split, in batches.
+//! Gathering what a board needs of an experiment's runs, in batches.
 //!
 //! Two statements walk side by side: the ids of the experiment's runs, and their lines
 //! ([`line`](super::line)). A run without a line is read by itself.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use assize_domain::hash::hex;
 use assize_domain::run::RunStatus;
-use assize_domain::scenario::Split;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, Rows};
@@ -20,8 +18,9 @@ use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
 use crate::sqlite::Attempt;
 
-/// Runs that travel together.
-const BATCH: usize = 256;
+/// Runs that travel together: so few that their memory is passed on, and not returned to the
+/// system and asked for again with every batch.
+const BATCH: usize = 64;
 /// Texts that are kept at hand.
 const RECENT: usize = 64;
 /// Where the columns of [`COLUMNS`] stand that are not read one after the other.
@@ -35,32 +34,38 @@ const FILES: usize = 17;
 pub(super) struct Batch {
     pub runs: Vec<Facts>,
     pub files: Vec<u8>,
+    /// The texts that no batch before it had.
+    pub texts: Vec<Box<str>>,
 }
+
+/// A text, counted from the first of the first batch. Numbers travel between threads with less
+/// ado than shared texts.
+pub(super) type TextNumber = usize;
 
 /// What is known of a run.
 pub(super) struct Facts {
     pub run_id: [u8; 16],
     pub status: RunStatus,
-    pub model: Arc<str>,
-    pub prompt: Arc<str>,
-    pub scenario: Arc<str>,
+    pub model: TextNumber,
+    pub prompt: TextNumber,
+    pub scenario: TextNumber,
+    pub split: Option<TextNumber>,
     /// From `rubric` to `settings`, in the order of [`known`].
-    pub tags: [Option<Arc<str>>; 6],
+    pub tags: [Option<TextNumber>; 6],
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
     /// Which part of its batch's files is its own.
     pub files: Range<usize>,
     /// The sittings that do not count, separated by spaces.
-    pub set_aside: Option<Arc<str>>,
+    pub set_aside: Option<Box<str>>,
 }
 
-/// Hands on the runs of a split, oldest first, until `take` wants no more. What is not a run
+/// Hands on the runs of all splits, oldest first, until `take` wants no more. What is not a run
 /// of a model with a prompt on a scenario is left out.
 pub(super) fn gather(
     conn: &Connection,
     experiment: &str,
-    split: Split,
     take: &mut dyn FnMut(Batch) -> bool,
 ) -> Attempt<()> {
     let experiment = experiment_need(conn, experiment)?;
@@ -78,7 +83,6 @@ pub(super) fn gather(
     let mut lines = Lines::start(lines.query([experiment])?)?;
     let mut reader = Reader {
         conn,
-        split,
         set_aside: set_aside(conn)?,
         texts: Texts::new(conn),
     };
@@ -99,7 +103,7 @@ pub(super) fn gather(
 }
 
 /// The few runs on which something is set aside.
-fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Arc<str>>> {
+fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Box<str>>> {
     let sql = format!(
         "SELECT run, CASE typeof(value) WHEN 'integer'
                 THEN (SELECT text FROM texts WHERE id = value) ELSE value END
@@ -107,9 +111,7 @@ fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Arc<str>>> {
         known::SET_ASIDE
     );
     let mut list = conn.prepare_cached(&sql)?;
-    let rows = list.query_map([], |row| {
-        Ok((row.get(0)?, Arc::from(row.get::<_, String>(1)?)))
-    })?;
+    let rows = list.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -146,8 +148,7 @@ impl<'a> Lines<'a> {
 
 struct Reader<'a> {
     conn: &'a Connection,
-    split: Split,
-    set_aside: HashMap<i64, Arc<str>>,
+    set_aside: HashMap<i64, Box<str>>,
     texts: Texts<'a>,
 }
 
@@ -165,17 +166,14 @@ impl Reader<'_> {
     /// Adds a run to the batch, if it belongs there.
     fn add(&mut self, row: &Row<'_>, batch: &mut Batch, files: Files) -> Attempt<()> {
         let texts = &mut self.texts;
-        let mut text = |place: usize| texts.value(row.get_ref(place)?);
+        let mut text = |place: usize| texts.number(row.get_ref(place)?, &mut batch.texts);
         let (Some(model), Some(prompt), Some(scenario)) =
             (text(MODEL)?, text(MODEL + 1)?, text(MODEL + 2)?)
         else {
             return Ok(());
         };
         let split = text(MODEL + 3)?;
-        if split.as_deref().unwrap_or(Split::Selection.as_str()) != self.split.as_str() {
-            return Ok(());
-        }
-        let mut tags = [const { None }; 6];
+        let mut tags = [None; 6];
         for (place, tag) in tags.iter_mut().enumerate() {
             *tag = text(TAGS + place)?;
         }
@@ -199,6 +197,7 @@ impl Reader<'_> {
             model,
             prompt,
             scenario,
+            split,
             tags,
             n_candidates: match row.get(METRICS)? {
                 Some(count) => whole(count),
@@ -207,7 +206,7 @@ impl Reader<'_> {
             latency_ms: row.get(METRICS + 1)?,
             tokens_per_s: row.get(METRICS + 2)?,
             files: start..batch.files.len(),
-            set_aside: self.set_aside.get(&run).map(Arc::clone),
+            set_aside: self.set_aside.get(&run).cloned(),
             run_id,
         });
         Ok(())
@@ -221,53 +220,68 @@ enum Files {
     Anew,
 }
 
-/// Texts by their numbers, each read once; the latest are at hand without hashing.
+/// The texts that have been met, each read once; the latest are at hand without hashing.
 struct Texts<'a> {
     conn: &'a Connection,
-    read: HashMap<i64, Arc<str>>,
-    recent: [Option<(i64, Arc<str>)>; RECENT],
+    met: TextNumber,
+    numbers: HashMap<i64, TextNumber>,
+    recent: [Option<(i64, TextNumber)>; RECENT],
 }
 
 impl<'a> Texts<'a> {
     fn new(conn: &'a Connection) -> Self {
         Self {
             conn,
-            read: HashMap::new(),
-            recent: [const { None }; RECENT],
+            met: 0,
+            numbers: HashMap::new(),
+            recent: [None; RECENT],
         }
     }
 
-    /// The value of a param or tag, if there is one.
-    fn value(&mut self, value: ValueRef<'_>) -> Attempt<Option<Arc<str>>> {
+    /// The number of a param's or tag's value, if there is one. What is new is added to `new`.
+    fn number(
+        &mut self,
+        value: ValueRef<'_>,
+        new: &mut Vec<Box<str>>,
+    ) -> Attempt<Option<TextNumber>> {
         Ok(match value {
             ValueRef::Null => None,
-            ValueRef::Integer(number) => Some(self.get(number)?),
-            other => Some(Arc::from(other.as_str().map_err(rusqlite::Error::from)?)),
+            ValueRef::Integer(id) => Some(self.of_id(id, new)?),
+            other => {
+                let text = other.as_str().map_err(rusqlite::Error::from)?;
+                Some(self.add(text.into(), new))
+            }
         })
     }
 
-    fn get(&mut self, number: i64) -> Attempt<Arc<str>> {
-        let place = usize::try_from(number).unwrap_or(0) % RECENT;
-        if let Some((at_hand, text)) = &self.recent[place]
-            && *at_hand == number
-        {
-            return Ok(Arc::clone(text));
-        }
-        let text = self.find(number)?;
-        self.recent[place] = Some((number, Arc::clone(&text)));
-        Ok(text)
+    fn add(&mut self, text: Box<str>, new: &mut Vec<Box<str>>) -> TextNumber {
+        new.push(text);
+        self.met += 1;
+        self.met - 1
     }
 
-    fn find(&mut self, number: i64) -> Attempt<Arc<str>> {
-        if let Some(text) = self.read.get(&number) {
-            return Ok(Arc::clone(text));
+    /// By the id that the database has for the text.
+    fn of_id(&mut self, id: i64, new: &mut Vec<Box<str>>) -> Attempt<TextNumber> {
+        let place = usize::try_from(id).unwrap_or(0) % RECENT;
+        if let Some((at_hand, number)) = self.recent[place]
+            && at_hand == id
+        {
+            return Ok(number);
         }
-        let mut find = self
-            .conn
-            .prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
-        let text: Arc<str> = find.query_row([number], |row| row.get(0))?;
-        self.read.insert(number, Arc::clone(&text));
-        Ok(text)
+        let number = match self.numbers.get(&id) {
+            Some(number) => *number,
+            None => {
+                let mut find = self
+                    .conn
+                    .prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
+                let text = find.query_row([id], |row| row.get(0))?;
+                let number = self.add(text, new);
+                self.numbers.insert(id, number);
+                number
+            }
+        };
+        self.recent[place] = Some((id, number));
+        Ok(number)
     }
 }
 

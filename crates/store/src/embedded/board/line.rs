@@ -8,7 +8,7 @@
 
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::verdict::{Amends, LeanScores, RubricRef, Verdict, VerdictFile, as_number};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
@@ -21,7 +21,8 @@ pub(super) const COLUMNS: &str = "run, experiment, run_id, status, model, prompt
      rubric, rubric_sha256, prompt_sha256, scenario_sha256, model_digest, settings, \
      n_candidates, latency_ms, tokens_per_s";
 
-/// The same columns for the run `?1`, from where they are said first.
+/// The same columns for the run `?1`, from where they are said first; no row where the run is
+/// no cell.
 pub(super) fn columns_anew() -> String {
     let value = |table: &str, key: i64| {
         format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
@@ -36,10 +37,22 @@ pub(super) fn columns_anew() -> String {
     let tags = (known::RUBRIC..=known::SETTINGS).map(|key| value("tags", key));
     let metrics = (known::N_CANDIDATES..=known::TOKENS_PER_S).map(number);
     let columns: Vec<String> = params.chain(tags).chain(metrics).collect();
+    // Most runs of other tools are no cells, which their missing model tells soonest.
     format!(
-        "SELECT r.id, r.experiment, r.run_id, r.status, {} FROM runs r WHERE r.id = ?1",
-        columns.join(", ")
+        "SELECT r.id, r.experiment, r.run_id, r.status, {} FROM runs r
+         WHERE r.id = ?1 AND EXISTS (SELECT 1 FROM params WHERE run = r.id AND key = {})",
+        columns.join(", "),
+        known::MODEL
     )
+}
+
+/// The experiment of the latest line.
+pub(super) fn latest(conn: &Connection) -> Attempt<Option<String>> {
+    let mut find = conn.prepare_cached(
+        "SELECT e.name FROM (SELECT experiment FROM board ORDER BY run DESC LIMIT 1) b
+         JOIN experiments e ON e.experiment_id = b.experiment AND e.lifecycle_stage = 'active'",
+    )?;
+    Ok(find.query_row([], |row| row.get(0)).optional()?)
 }
 
 /// Writes the line of a run anew.
