@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::board::line_write;
 use super::experiments::{experiment_find, experiment_touch};
-use super::rows::{RunKey, status_number};
+use super::rows::status_number;
 use super::session::{Session, Stored};
 use crate::sqlite::Attempt;
 use crate::{KnownCell, Recorded};
@@ -106,7 +106,7 @@ pub(crate) fn cells_record(
         let (run_id, written) = match find(&session.conn, experiment, &cell.record.cell_key)? {
             Some(found) if !found.failed => (found.run_id, false),
             Some(found) => {
-                replace(session, &found, cell)?;
+                replace(session, found.id, cell)?;
                 (found.run_id, true)
             }
             None => (create(session, experiment, cell)?, true),
@@ -137,13 +137,12 @@ pub(crate) fn create(session: &mut Session, experiment: i64, cell: &Prepared) ->
             record.end_time_ms,
             Some(&record.cell_key).filter(|it| !it.is_empty()),
         ))?;
-    fill(session, run, run_id, cell)?;
+    fill(session, run, cell)?;
     Ok(run_id)
 }
 
 /// Puts new content into a run that failed before.
-pub(crate) fn replace(session: &mut Session, found: &Found, cell: &Prepared) -> Attempt<()> {
-    let run = found.id;
+pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
     let conn = &session.conn;
     conn.prepare_cached(
         "DELETE FROM blobs WHERE sha256 IS NULL
@@ -171,10 +170,10 @@ pub(crate) fn replace(session: &mut Session, found: &Found, cell: &Prepared) -> 
         record.start_time_ms,
         record.end_time_ms,
     ))?;
-    fill(session, run, found.run_id, cell)
+    fill(session, run, cell)
 }
 
-fn fill(session: &mut Session, run: i64, run_id: [u8; 16], cell: &Prepared) -> Attempt<()> {
+fn fill(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
     let record = &cell.record;
     let params = stored(session, pairs(&record.params))?;
     session.insert_rows("params", 3, &params, |it, at, row| {
@@ -213,11 +212,7 @@ fn fill(session: &mut Session, run: i64, run_id: [u8; 16], cell: &Prepared) -> A
         it.raw_bind_parameter(at + 1, path)?;
         it.raw_bind_parameter(at + 2, blob)
     })?;
-    let key = RunKey {
-        id: run,
-        run_id: hex(&run_id),
-    };
-    line_write(&session.conn, &key)
+    line_write(&session.conn, run)
 }
 
 /// SQLite has no NaN: it is a zero with a mark.

@@ -57,7 +57,7 @@ pub(crate) fn runs_import(
         let (run_id, change) = match find(&session.conn, experiment, incoming)? {
             None => (cells::create(session, experiment, cell)?, Change::Created),
             Some(found) if found.failed && cell.record.status != RunStatus::Failed => {
-                cells::replace(session, &found, cell)?;
+                cells::replace(session, found.id, cell)?;
                 (found.run_id, Change::Created)
             }
             Some(found) => (found.run_id, merge(session, &found, &incoming.run)?),

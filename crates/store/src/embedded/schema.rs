@@ -279,12 +279,7 @@ const V6: &str = "
 CREATE TABLE board (
     run INTEGER PRIMARY KEY,
     experiment INTEGER NOT NULL,
-    run_id BLOB NOT NULL,
-    status INTEGER NOT NULL,
-    model, prompt, scenario, split,
-    rubric, rubric_sha256, prompt_sha256, scenario_sha256, model_digest, settings,
-    n_candidates REAL, latency_ms REAL, tokens_per_s REAL,
-    files BLOB NOT NULL
+    line BLOB NOT NULL
 );
 ";
 

@@ -121,7 +121,7 @@ fn a_line_that_cannot_be_read_is_named() {
     let desk = desk();
     let path = desk.store.uri().strip_prefix("sqlite:").unwrap();
     let conn = rusqlite::Connection::open(path).unwrap();
-    conn.execute_batch("UPDATE board SET files = x'ff' WHERE run = 1")
+    conn.execute_batch("UPDATE board SET line = CAST(line || x'ff' AS BLOB) WHERE run = 1")
         .unwrap();
     let read = desk
         .store

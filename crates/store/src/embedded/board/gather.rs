@@ -1,7 +1,7 @@
 //! Gathering what a board needs of an experiment's runs, in batches.
 //!
 //! Two statements walk side by side: the ids of the experiment's runs, and their lines
-//! ([`line`](super::line)). A run without a line is read by itself.
+//! ([`line`](super::line)). For a run without one it is made.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,10 +9,9 @@ use std::ops::Range;
 use assize_domain::hash::hex;
 use assize_domain::run::RunStatus;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, Rows};
+use rusqlite::{Connection, Rows};
 
-use super::line::{COLUMNS, columns_anew, files_anew};
+use super::line::{Line, Text, line_anew, unreadable};
 use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
@@ -23,12 +22,6 @@ use crate::sqlite::Attempt;
 const BATCH: usize = 64;
 /// Texts that are kept at hand.
 const RECENT: usize = 64;
-/// Where the columns of [`COLUMNS`] stand that are not read one after the other.
-const MODEL: usize = 4;
-const TAGS: usize = 8;
-const METRICS: usize = 14;
-const FILES: usize = 17;
-
 /// Some runs with their verdict files, in order.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -74,12 +67,12 @@ pub(super) fn gather(
     )?;
     // Ids grow with time and an experiment's are mostly together, so a range finds them faster
     // than an index would.
-    let mut lines = conn.prepare_cached(&format!(
-        "SELECT {COLUMNS}, files FROM board
+    let mut lines = conn.prepare_cached(
+        "SELECT run, line FROM board
          WHERE run >= (SELECT min(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
              AND experiment = ?1
-         ORDER BY run"
-    ))?;
+         ORDER BY run",
+    )?;
     let mut lines = Lines::start(lines.query([experiment])?)?;
     let mut reader = Reader {
         conn,
@@ -90,9 +83,10 @@ pub(super) fn gather(
     let mut batch = Batch::default();
     while let Some(row) = ids.next()? {
         let run: i64 = row.get(0)?;
-        match lines.of(run)? {
-            Some(line) => reader.add(line, &mut batch, Files::InLine)?,
-            None => reader.run(run, &mut batch)?,
+        if let Some(line) = lines.of(run)? {
+            reader.add(run, line, &mut batch)?;
+        } else if let Some((_, line)) = line_anew(conn, run)? {
+            reader.add(run, &line, &mut batch)?;
         }
         if batch.runs.len() == BATCH && !take(std::mem::take(&mut batch)) {
             return Ok(());
@@ -138,11 +132,15 @@ impl<'a> Lines<'a> {
     }
 
     /// The line of a run, if it has one; lines of runs before it are passed over.
-    fn of(&mut self, run: i64) -> Attempt<Option<&Row<'_>>> {
+    fn of(&mut self, run: i64) -> Attempt<Option<&[u8]>> {
         while self.next_run < run {
             self.advance()?;
         }
-        Ok(self.rows.get().filter(|_| self.next_run == run))
+        let Some(row) = self.rows.get().filter(|_| self.next_run == run) else {
+            return Ok(None);
+        };
+        let line = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+        Ok(Some(line))
     }
 }
 
@@ -153,71 +151,44 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds a run that has no line.
-    fn run(&mut self, run: i64, batch: &mut Batch) -> Attempt<()> {
-        let mut find = self.conn.prepare_cached(&columns_anew())?;
-        let mut rows = find.query([run])?;
-        match rows.next()? {
-            Some(row) => self.add(row, batch, Files::Anew),
-            None => Ok(()),
-        }
-    }
-
     /// Adds a run to the batch, if it belongs there.
-    fn add(&mut self, row: &Row<'_>, batch: &mut Batch, files: Files) -> Attempt<()> {
+    fn add(&mut self, run: i64, line: &[u8], batch: &mut Batch) -> Attempt<()> {
+        let (line, files): (Line<'_>, _) = postcard::take_from_bytes(line)
+            .map_err(|error| unreadable(&format!("number {run}"), &error))?;
         let texts = &mut self.texts;
-        let mut text = |place: usize| texts.number(row.get_ref(place)?, &mut batch.texts);
+        let mut number = |text: Text<'_>| texts.number(text, &mut batch.texts);
+        let [model, prompt, scenario, split] = line.params;
         let (Some(model), Some(prompt), Some(scenario)) =
-            (text(MODEL)?, text(MODEL + 1)?, text(MODEL + 2)?)
+            (number(model)?, number(prompt)?, number(scenario)?)
         else {
             return Ok(());
         };
-        let split = text(MODEL + 3)?;
+        let split = number(split)?;
         let mut tags = [None; 6];
-        for (place, tag) in tags.iter_mut().enumerate() {
-            *tag = text(TAGS + place)?;
+        for (known, text) in tags.iter_mut().zip(line.tags) {
+            *known = number(text)?;
         }
-        let run: i64 = row.get(0)?;
-        let run_id: [u8; 16] = row.get(2)?;
-        let key = || RunKey {
-            id: run,
-            run_id: hex(&run_id),
-        };
         let start = batch.files.len();
-        match files {
-            Files::InLine => {
-                let files = row.get_ref(FILES)?.as_bytes();
-                let files = files.map_err(rusqlite::Error::from)?;
-                batch.files.extend_from_slice(files);
-            }
-            Files::Anew => batch.files.append(&mut files_anew(self.conn, &key())?),
-        }
+        batch.files.extend_from_slice(files);
         batch.runs.push(Facts {
-            status: status_of(row.get(3)?),
+            status: status_of(line.status),
             model,
             prompt,
             scenario,
             split,
             tags,
-            n_candidates: match row.get(METRICS)? {
+            n_candidates: match line.n_candidates {
                 Some(count) => whole(count),
-                None => candidates_count(self.conn, &key())?,
+                None => candidates_count(self.conn, run, &line.run_id)?,
             },
-            latency_ms: row.get(METRICS + 1)?,
-            tokens_per_s: row.get(METRICS + 2)?,
+            latency_ms: line.latency_ms,
+            tokens_per_s: line.tokens_per_s,
             files: start..batch.files.len(),
             set_aside: self.set_aside.get(&run).cloned(),
-            run_id,
+            run_id: line.run_id,
         });
         Ok(())
     }
-}
-
-/// Where the verdict files of a run are.
-#[derive(Clone, Copy)]
-enum Files {
-    InLine,
-    Anew,
 }
 
 /// The texts that have been met, each read once; the latest are at hand without hashing.
@@ -239,18 +210,11 @@ impl<'a> Texts<'a> {
     }
 
     /// The number of a param's or tag's value, if there is one. What is new is added to `new`.
-    fn number(
-        &mut self,
-        value: ValueRef<'_>,
-        new: &mut Vec<Box<str>>,
-    ) -> Attempt<Option<TextNumber>> {
-        Ok(match value {
-            ValueRef::Null => None,
-            ValueRef::Integer(id) => Some(self.of_id(id, new)?),
-            other => {
-                let text = other.as_str().map_err(rusqlite::Error::from)?;
-                Some(self.add(text.into(), new))
-            }
+    fn number(&mut self, text: Text<'_>, new: &mut Vec<Box<str>>) -> Attempt<Option<TextNumber>> {
+        Ok(match text {
+            Text::None => None,
+            Text::Id(id) => Some(self.of_id(id, new)?),
+            Text::Own(text) => Some(self.add(text.into(), new)),
         })
     }
 
@@ -286,8 +250,12 @@ impl<'a> Texts<'a> {
 }
 
 /// Tools that do not log the count still log the candidates.
-fn candidates_count(conn: &Connection, run: &RunKey) -> Attempt<u32> {
-    let candidates = candidates_read(conn, run)?.unwrap_or_default();
+fn candidates_count(conn: &Connection, run: i64, run_id: &[u8; 16]) -> Attempt<u32> {
+    let key = RunKey {
+        id: run,
+        run_id: hex(run_id),
+    };
+    let candidates = candidates_read(conn, &key)?.unwrap_or_default();
     Ok(u32::try_from(candidates.len()).unwrap_or(u32::MAX))
 }
 

@@ -3,11 +3,13 @@
 //! Everything in a line is said elsewhere too, in five tables. Reading it there takes ten times
 //! as long, and a board reads every run of an experiment. So whoever records a run writes its
 //! line, whoever adds a verdict file appends to it, and whoever changes anything else that
-//! boards look at drops it: a run without a line is read from the five tables, by the very
-//! statement that would write the line. What is set aside and what is deleted is not in a line.
+//! boards look at drops it: for a run without a line the line is made while reading. What is set
+//! aside and what is deleted is not in a line.
 
+use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::verdict::{Amends, LeanScores, RubricRef, Verdict, VerdictFile, as_number};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +18,35 @@ use crate::embedded::rows::{RunKey, verdicts_read};
 use crate::embedded::schema::known;
 use crate::sqlite::Attempt;
 
-/// The columns of a line before its verdict files.
-pub(super) const COLUMNS: &str = "run, experiment, run_id, status, model, prompt, scenario, split, \
-     rubric, rubric_sha256, prompt_sha256, scenario_sha256, model_digest, settings, \
-     n_candidates, latency_ms, tokens_per_s";
+/// A line before its verdict files.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Line<'a> {
+    pub run_id: [u8; 16],
+    pub status: i64,
+    /// `model`, `prompt`, `scenario` and `split`.
+    #[serde(borrow)]
+    pub params: [Text<'a>; 4],
+    /// From `rubric` to `settings`, in the order of [`known`].
+    #[serde(borrow)]
+    pub tags: [Text<'a>; 6],
+    pub n_candidates: Option<f64>,
+    pub latency_ms: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+}
 
-/// The same columns for the run `?1`, from where they are said first; no row where the run is
-/// no cell.
-pub(super) fn columns_anew() -> String {
+/// A value of a param or tag, as its column keeps it.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) enum Text<'a> {
+    #[default]
+    None,
+    /// The id of a text.
+    Id(i64),
+    Own(&'a str),
+}
+
+/// What a line is made of: a row for the run `?1`, or none where the run is no cell, which its
+/// missing model tells.
+fn columns() -> String {
     let value = |table: &str, key: i64| {
         format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
     };
@@ -37,13 +60,48 @@ pub(super) fn columns_anew() -> String {
     let tags = (known::RUBRIC..=known::SETTINGS).map(|key| value("tags", key));
     let metrics = (known::N_CANDIDATES..=known::TOKENS_PER_S).map(number);
     let columns: Vec<String> = params.chain(tags).chain(metrics).collect();
-    // Most runs of other tools are no cells, which their missing model tells soonest.
     format!(
-        "SELECT r.id, r.experiment, r.run_id, r.status, {} FROM runs r
+        "SELECT r.experiment, r.run_id, r.status, {} FROM runs r
          WHERE r.id = ?1 AND EXISTS (SELECT 1 FROM params WHERE run = r.id AND key = {})",
         columns.join(", "),
         known::MODEL
     )
+}
+
+/// The experiment of a run and its line with its files, from where they are said first; `None`
+/// where the run is no cell.
+pub(super) fn line_anew(conn: &Connection, run: i64) -> Attempt<Option<(i64, Vec<u8>)>> {
+    let mut find = conn.prepare_cached(&columns())?;
+    let mut rows = find.query([run])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let mut line = Line {
+        run_id: row.get(1)?,
+        status: row.get(2)?,
+        params: [Text::None; 4],
+        tags: [Text::None; 6],
+        n_candidates: row.get(13)?,
+        latency_ms: row.get(14)?,
+        tokens_per_s: row.get(15)?,
+    };
+    for (column, text) in (3..).zip(line.params.iter_mut().chain(&mut line.tags)) {
+        *text = match row.get_ref(column)? {
+            ValueRef::Null => Text::None,
+            ValueRef::Integer(id) => Text::Id(id),
+            other => Text::Own(other.as_str().map_err(rusqlite::Error::from)?),
+        };
+    }
+    let key = RunKey {
+        id: run,
+        run_id: hex(&line.run_id),
+    };
+    let unreadable = |error: postcard::Error| unreadable(&key.run_id, &error);
+    let mut written = postcard::to_allocvec(&line).map_err(unreadable)?;
+    for (_, file) in verdicts_read(conn, &key)? {
+        written = encode(&file, written).map_err(unreadable)?;
+    }
+    Ok(Some((row.get(0)?, written)))
 }
 
 /// The experiment of the latest line.
@@ -56,13 +114,14 @@ pub(super) fn latest(conn: &Connection) -> Attempt<Option<String>> {
 }
 
 /// Writes the line of a run anew.
-pub(crate) fn line_write(conn: &Connection, run: &RunKey) -> Attempt<()> {
-    let files = files_anew(conn, run)?;
-    let sql = format!(
-        "INSERT OR REPLACE INTO board ({COLUMNS}, files) {}",
-        columns_anew().replace(" FROM runs r", ", ?2 FROM runs r")
-    );
-    conn.prepare_cached(&sql)?.execute((run.id, files))?;
+pub(crate) fn line_write(conn: &Connection, run: i64) -> Attempt<()> {
+    let Some((experiment, line)) = line_anew(conn, run)? else {
+        return line_drop(conn, run);
+    };
+    conn.prepare_cached(
+        "INSERT OR REPLACE INTO board (run, experiment, line) VALUES (?1, ?2, ?3)",
+    )?
+    .execute((run, experiment, line))?;
     Ok(())
 }
 
@@ -89,21 +148,11 @@ pub(crate) fn line_drop(conn: &Connection, run: i64) -> Attempt<()> {
 
 /// A verdict file was added to a run.
 pub(crate) fn line_add(conn: &Connection, run: &RunKey, file: &VerdictFile) -> Attempt<()> {
-    let mut more = Vec::new();
-    encode(file, &mut more).map_err(|error| unreadable(&run.run_id, &error))?;
+    let more = encode(file, Vec::new()).map_err(|error| unreadable(&run.run_id, &error))?;
     // SQLite calls what it puts together a text, whatever it was before.
-    conn.prepare_cached("UPDATE board SET files = CAST(files || ?2 AS BLOB) WHERE run = ?1")?
+    conn.prepare_cached("UPDATE board SET line = CAST(line || ?2 AS BLOB) WHERE run = ?1")?
         .execute((run.id, more))?;
     Ok(())
-}
-
-/// The verdict files of a run as its line would have them.
-pub(super) fn files_anew(conn: &Connection, run: &RunKey) -> Attempt<Vec<u8>> {
-    let mut files = Vec::new();
-    for (_, file) in verdicts_read(conn, run)? {
-        encode(&file, &mut files).map_err(|error| unreadable(&run.run_id, &error))?;
-    }
-    Ok(files)
 }
 
 pub(super) fn unreadable(run_id: &str, error: &postcard::Error) -> StoreError {
@@ -162,8 +211,8 @@ impl From<JudgeInLine<'_>> for Judge {
     }
 }
 
-/// Appends a verdict file to the files of a line.
-fn encode(file: &VerdictFile, files: &mut Vec<u8>) -> postcard::Result<()> {
+/// Appends a verdict file to a line.
+fn encode(file: &VerdictFile, line: Vec<u8>) -> postcard::Result<Vec<u8>> {
     let verdicts = file.verdicts.iter().map(|verdict| VerdictInLine {
         candidate: verdict.candidate,
         composite: verdict.composite,
@@ -171,7 +220,7 @@ fn encode(file: &VerdictFile, files: &mut Vec<u8>) -> postcard::Result<()> {
             .filter_map(|(name, value)| Some((name.as_str(), as_number(value)?)))
             .collect(),
     });
-    let line = FileInLine {
+    let file = FileInLine {
         sitting: &file.sitting,
         tier: file.tier,
         judge: JudgeInLine::from(&file.judge),
@@ -181,8 +230,7 @@ fn encode(file: &VerdictFile, files: &mut Vec<u8>) -> postcard::Result<()> {
         amends: (file.amends.as_ref()).map(|it| (it.sitting.as_str(), (&it.judge).into())),
         verdicts: verdicts.collect(),
     };
-    *files = postcard::to_extend(&line, std::mem::take(files))?;
-    Ok(())
+    postcard::to_extend(&file, line)
 }
 
 /// The verdict files of a line.

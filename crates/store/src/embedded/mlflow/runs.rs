@@ -8,7 +8,7 @@ use super::names::name_of;
 use super::{entries, read};
 use crate::StoreError;
 use crate::embedded::board::line_write;
-use crate::embedded::rows::{RunKey, status_number};
+use crate::embedded::rows::status_number;
 use crate::embedded::session::Session;
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, LoggedRun, NewRun, RUN_NAME_TAG, RunChange, RunInfo};
@@ -133,11 +133,7 @@ pub(super) fn update(session: &Session, run_id: &str, change: &RunChange) -> Att
             change.end_time,
         ))?;
     if change.status.is_some() {
-        let key = RunKey {
-            id: run.id,
-            run_id: run_id.to_owned(),
-        };
-        line_write(&session.conn, &key)?;
+        line_write(&session.conn, run.id)?;
     }
     touch(session, run.experiment)?;
     read::info(&session.conn, run.id)
