@@ -72,14 +72,14 @@ impl FromStr for Tier {
 
 /// A judge, as verdicts name it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judge {
-    pub kind: String,
-    pub name: String,
+pub struct Judge<T = String> {
+    pub kind: T,
+    pub name: T,
 }
 
-impl Judge {
+impl<T: AsRef<str>> Judge<T> {
     pub fn tier(&self) -> Tier {
-        Tier::of_kind(&self.kind)
+        Tier::of_kind(self.kind.as_ref())
     }
 }
 

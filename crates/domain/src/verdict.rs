@@ -5,6 +5,7 @@
 //! stand side by side, and the run's metrics and tags are derived from the files by
 //! [`summarise`], the only place that knows the rule.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -42,40 +43,43 @@ impl<'de> Deserialize<'de> for LeanScores<'de> {
     }
 }
 
+/// A verdict file as boards read it, where little is copied.
+pub type LeanFile<'a> = VerdictFile<LeanScores<'a>, Cow<'a, str>>;
+
 /// What one sitting found about one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct VerdictFile<S = BTreeMap<String, Value>> {
-    pub sitting: String,
+pub struct VerdictFile<S = BTreeMap<String, Value>, T = String> {
+    pub sitting: T,
     pub tier: Tier,
-    pub judge: Judge,
-    pub rubric: RubricRef,
+    pub judge: Judge<T>,
+    pub rubric: RubricRef<T>,
     /// RFC 3339, UTC.
-    pub judged_at: String,
+    pub judged_at: T,
     pub verdicts: Vec<Verdict<S>>,
     /// What an automatic judge took for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Whose verdict these correct, where they are an amendment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub amends: Option<Amends>,
+    pub amends: Option<Amends<T>>,
 }
 
-impl<S> VerdictFile<S> {
+impl<S, T: AsRef<str>> VerdictFile<S, T> {
     /// The sitting and the judge whose ratings these are. An amendment replaces the verdict that
     /// it corrects, whoever makes it: it is no rating of its own.
-    pub fn rater(&self) -> (&str, &Judge) {
+    pub fn rater(&self) -> (&str, &Judge<T>) {
         match &self.amends {
-            Some(amends) => (&amends.sitting, &amends.judge),
-            None => (&self.sitting, &self.judge),
+            Some(amends) => (amends.sitting.as_ref(), &amends.judge),
+            None => (self.sitting.as_ref(), &self.judge),
         }
     }
 }
 
 /// The verdict that an amendment replaces: of which sitting, by which judge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amends {
-    pub sitting: String,
-    pub judge: Judge,
+pub struct Amends<T = String> {
+    pub sitting: T,
+    pub judge: Judge<T>,
 }
 
 /// What asking a model took.
@@ -100,9 +104,9 @@ impl Usage {
 
 /// Which rubric, exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RubricRef {
-    pub id: String,
-    pub sha256: String,
+pub struct RubricRef<T = String> {
+    pub id: T,
+    pub sha256: T,
 }
 
 /// One judge's scores for one candidate.
@@ -133,14 +137,14 @@ pub struct Summary {
 }
 
 /// The verdicts that count in a tier: for each candidate the latest, under this rubric only.
-pub fn effective<'a, S>(
-    files: &'a [VerdictFile<S>],
+pub fn effective<'a, S, T: AsRef<str> + Ord>(
+    files: &'a [VerdictFile<S, T>],
     tier: Tier,
     rubric_sha256: &str,
 ) -> BTreeMap<u32, &'a Verdict<S>> {
-    let mut counted: Vec<&VerdictFile<S>> = files
+    let mut counted: Vec<&VerdictFile<S, T>> = files
         .iter()
-        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
+        .filter(|file| file.tier == tier && file.rubric.sha256.as_ref() == rubric_sha256)
         .collect();
     counted.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
     let verdicts = counted.into_iter().flat_map(|file| &file.verdicts);

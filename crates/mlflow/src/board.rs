@@ -2,11 +2,11 @@
 
 use assize_domain::run::{metric, param, tag};
 use assize_domain::scenario::Split;
-use assize_domain::verdict::{LeanScores, VerdictFile};
+use assize_domain::verdict::{LeanFile, RubricRef};
 use assize_store::{BoardRun, Result};
 
 use crate::artifacts::corrupt;
-use crate::pending::{rubric_of, whole};
+use crate::pending::whole;
 use crate::verdicts::{Marks, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
@@ -71,11 +71,11 @@ fn show(
     let tag = |key: &str| run.tag(key).unwrap_or_default();
     let param = |key: &str| run.param(key).unwrap_or_default();
     let aside = set_aside(run);
-    let mut files: Vec<VerdictFile<LeanScores<'_>>> = Vec::with_capacity(read.texts.len());
+    let mut files: Vec<LeanFile<'_>> = Vec::with_capacity(read.texts.len());
     for (path, text) in &read.texts {
         files.push(serde_json::from_str(text).map_err(|error| corrupt(run, path, &error))?);
     }
-    files.retain(|file| !aside.contains(&file.sitting));
+    files.retain(|file| !aside.iter().any(|it| *it == file.sitting));
     visit(BoardRun {
         run_id: &run.run_id,
         model: param(param::MODEL),
@@ -86,7 +86,10 @@ fn show(
         model_digest: tag(tag::MODEL_DIGEST),
         settings: tag(tag::SETTINGS),
         status: run.status,
-        rubric: rubric_of(run),
+        rubric: RubricRef {
+            id: tag(tag::RUBRIC),
+            sha256: tag(tag::RUBRIC_SHA256),
+        },
         n_candidates: read.n_candidates,
         latency_ms: run.metric(metric::LATENCY_MS),
         tokens_per_s: run.metric(metric::TOKENS_PER_S),

@@ -19,7 +19,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{CellRecord, RunStatus};
 use assize_domain::scenario::Split;
 use assize_domain::sitting::Sitting;
-use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
+use assize_domain::verdict::{LeanFile, RubricRef, VerdictFile};
 
 use queue::{Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord};
 
@@ -154,12 +154,12 @@ pub struct BoardRun<'a> {
     /// What else shaped the output, in words ([`assize_domain::run::tag::SETTINGS`]).
     pub settings: &'a str,
     pub status: RunStatus,
-    pub rubric: RubricRef,
+    pub rubric: RubricRef<&'a str>,
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
     /// The verdict files of the run, any tier, any rubric, but those that are set aside.
-    pub files: Vec<VerdictFile<LeanScores<'a>>>,
+    pub files: Vec<LeanFile<'a>>,
 }
 
 /// How far judging has come.

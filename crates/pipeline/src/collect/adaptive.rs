@@ -206,7 +206,7 @@ impl Adaptive {
             .store
             .board_each(&options.experiment, options.split, &mut |run| {
                 if let Some((pair, scenario)) = cells.get(run.run_id) {
-                    let verdicts = effective(&run.files, Tier::Auto, &run.rubric.sha256);
+                    let verdicts = effective(&run.files, Tier::Auto, run.rubric.sha256);
                     let composites: Vec<f64> = verdicts.values().map(|it| it.composite).collect();
                     means[*pair][*scenario] = assize_stats::describe::mean(&composites);
                 }

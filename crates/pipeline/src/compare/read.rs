@@ -105,9 +105,11 @@ pub fn read(store: &dyn Tracking, experiment: &str, split: Split) -> Result<Scor
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(experiment, split, &mut |run| {
-        let known = by_rubric
-            .iter()
-            .position(|it| it.rubric.as_ref() == Some(&run.rubric));
+        let known = by_rubric.iter().position(|it| {
+            it.rubric
+                .as_ref()
+                .is_some_and(|it| is_same(it, &run.rubric))
+        });
         let place = known.unwrap_or_else(|| {
             let opened = Scores::open(store, &run).unwrap_or_else(|wrong| {
                 error.get_or_insert(wrong);
@@ -140,10 +142,14 @@ pub fn read(store: &dyn Tracking, experiment: &str, split: Split) -> Result<Scor
 impl Scores {
     /// Starts with the rubric of a run.
     fn open(store: &dyn Tracking, run: &BoardRun<'_>) -> Result<Self> {
-        let rubric = rubric_of(store, run.run_id, &run.rubric)?;
+        let named = RubricRef {
+            id: run.rubric.id.to_owned(),
+            sha256: run.rubric.sha256.to_owned(),
+        };
+        let rubric = rubric_of(store, run.run_id, &named)?;
         Ok(Self {
             names: rubric.score_names().map(str::to_owned).collect(),
-            rubric: Some(run.rubric.clone()),
+            rubric: Some(named),
             full_rubric: Some(rubric),
             first_run: run.run_id.to_owned(),
             ..Self::default()
@@ -232,7 +238,7 @@ impl Scores {
             return;
         }
         let names = &self.names;
-        let verdicts = effective(&run.files, tier, &run.rubric.sha256);
+        let verdicts = effective(&run.files, tier, run.rubric.sha256);
         if verdicts.is_empty() {
             return;
         }
@@ -363,6 +369,10 @@ impl Scores {
             failed: self.failed,
         }
     }
+}
+
+fn is_same(rubric: &RubricRef, of_run: &RubricRef<&str>) -> bool {
+    rubric.sha256 == of_run.sha256 && rubric.id == of_run.id
 }
 
 fn mean((sum, count): (f64, u32)) -> Option<f64> {

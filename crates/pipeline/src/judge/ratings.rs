@@ -3,6 +3,7 @@
 //! What agreement, disagreements and spot checks are computed from. A rater is a judge, or
 //! the expert tier as a whole: there the latest verdict on a candidate speaks, as on boards.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use assize_domain::judge::{Judge, Tier};
@@ -130,7 +131,9 @@ struct Reader {
 
 impl Reader {
     fn add(&mut self, run: &BoardRun<'_>) {
-        if run.rubric != self.ratings.rubric_ref || run.files.is_empty() {
+        let rubric = &self.ratings.rubric_ref;
+        let is_under = run.rubric.sha256 == rubric.sha256 && run.rubric.id == rubric.id;
+        if !is_under || run.files.is_empty() {
             return;
         }
         let mut files: Vec<_> = run
@@ -176,13 +179,16 @@ impl Reader {
         }
     }
 
-    fn rater(&mut self, tier: Tier, judge: Option<&Judge>) -> &mut Rater {
-        let key = judge.map(|it| (it.kind.clone(), it.name.clone()));
+    fn rater(&mut self, tier: Tier, judge: Option<&Judge<Cow<'_, str>>>) -> &mut Rater {
+        let key = judge.map(|it| (it.kind.to_string(), it.name.to_string()));
         let raters = &mut self.ratings.raters;
         let place = *self.places.entry((tier, key)).or_insert_with(|| {
             raters.push(Rater {
                 tier,
-                judge: judge.cloned(),
+                judge: judge.map(|it| Judge {
+                    kind: it.kind.to_string(),
+                    name: it.name.to_string(),
+                }),
                 ratings: BTreeMap::new(),
             });
             raters.len() - 1

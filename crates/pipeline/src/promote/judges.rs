@@ -46,7 +46,7 @@ pub fn double_scored(
 }
 
 fn add(criteria: &mut [DoubleScored], run: &BoardRun<'_>) {
-    let of = |tier| effective(&run.files, tier, &run.rubric.sha256);
+    let of = |tier| effective(&run.files, tier, run.rubric.sha256);
     let (expert, auto) = (of(Tier::Expert), of(Tier::Auto));
     for (candidate, by_expert) in expert {
         let Some(by_auto) = auto.get(&candidate) else {

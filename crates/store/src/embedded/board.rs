@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use assize_domain::hash::hex;
 use assize_domain::scenario::Split;
-use assize_domain::verdict::{LeanScores, RubricRef, VerdictFile};
+use assize_domain::verdict::{LeanFile, RubricRef};
 
 use self::gather::{Batch, Facts, gather};
 pub(crate) use self::line::{line_add, line_drop, line_outdate, line_write};
@@ -88,8 +88,8 @@ fn shown<'a>(
         settings: tag(5),
         status: run.status,
         rubric: RubricRef {
-            id: tag(0).to_owned(),
-            sha256: tag(1).to_owned(),
+            id: tag(0),
+            sha256: tag(1),
         },
         n_candidates: run.n_candidates,
         latency_ms: run.latency_ms,
@@ -99,11 +99,7 @@ fn shown<'a>(
     })
 }
 
-fn decode<'a>(
-    run: &Facts,
-    batch: &'a Batch,
-    run_id: &str,
-) -> Result<Vec<VerdictFile<LeanScores<'a>>>> {
+fn decode<'a>(run: &Facts, batch: &'a Batch, run_id: &str) -> Result<Vec<LeanFile<'a>>> {
     let decoded = line::decode(&batch.files[run.files.clone()]);
     let mut files = decoded.map_err(|error| line::unreadable(run_id, &error))?;
     if let Some(aside) = &run.set_aside {

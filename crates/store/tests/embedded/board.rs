@@ -30,7 +30,7 @@ fn the_board_sees_every_run_with_its_files() {
             .board_each("e", split, &mut |run| {
                 assert_eq!((run.prompt, run.prompt_sha256), ("v1", "5e1f"));
                 assert_eq!(run.rubric.id, "r-1");
-                let sittings: Vec<&str> = run.files.iter().map(|it| it.sitting.as_str()).collect();
+                let sittings: Vec<&str> = run.files.iter().map(|it| &*it.sitting).collect();
                 seen.push(format!(
                     "{} {} {} n={} {:?} {:?} {}",
                     run.model,

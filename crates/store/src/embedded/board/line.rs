@@ -6,9 +6,13 @@
 //! boards look at drops it: for a run without a line the line is made while reading. What is set
 //! aside and what is deleted is not in a line.
 
+use std::borrow::Cow;
+
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
-use assize_domain::verdict::{Amends, LeanScores, RubricRef, Verdict, VerdictFile, as_number};
+use assize_domain::verdict::{
+    Amends, LeanFile, LeanScores, RubricRef, Verdict, VerdictFile, as_number,
+};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
@@ -202,11 +206,11 @@ impl<'a> From<&'a Judge> for JudgeInLine<'a> {
     }
 }
 
-impl From<JudgeInLine<'_>> for Judge {
-    fn from(judge: JudgeInLine<'_>) -> Self {
+impl<'a> From<JudgeInLine<'a>> for Judge<Cow<'a, str>> {
+    fn from(judge: JudgeInLine<'a>) -> Self {
         Self {
-            kind: judge.kind.to_owned(),
-            name: judge.name.to_owned(),
+            kind: judge.kind.into(),
+            name: judge.name.into(),
         }
     }
 }
@@ -234,7 +238,7 @@ fn encode(file: &VerdictFile, line: Vec<u8>) -> postcard::Result<Vec<u8>> {
 }
 
 /// The verdict files of a line.
-pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<VerdictFile<LeanScores<'_>>>> {
+pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
     let mut decoded = Vec::new();
     while !files.is_empty() {
         let (file, rest): (FileInLine<'_>, _) = postcard::take_from_bytes(files)?;
@@ -245,19 +249,19 @@ pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<VerdictFile<LeanS
             composite: verdict.composite,
             rationale: None,
         });
-        decoded.push(VerdictFile {
-            sitting: file.sitting.to_owned(),
+        decoded.push(LeanFile {
+            sitting: file.sitting.into(),
             tier: file.tier,
             judge: file.judge.into(),
             rubric: RubricRef {
-                id: file.rubric_id.to_owned(),
-                sha256: file.rubric_sha256.to_owned(),
+                id: file.rubric_id.into(),
+                sha256: file.rubric_sha256.into(),
             },
-            judged_at: file.judged_at.to_owned(),
+            judged_at: file.judged_at.into(),
             verdicts: verdicts.collect(),
             usage: None,
             amends: file.amends.map(|(sitting, judge)| Amends {
-                sitting: sitting.to_owned(),
+                sitting: sitting.into(),
                 judge: judge.into(),
             }),
         });
