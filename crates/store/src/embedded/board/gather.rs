@@ -232,17 +232,16 @@ impl<'a> Texts<'a> {
         {
             return Ok(number);
         }
-        let number = match self.numbers.get(&id) {
-            Some(number) => *number,
-            None => {
-                let mut find = self
-                    .conn
-                    .prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
-                let text = find.query_row([id], |row| row.get(0))?;
-                let number = self.add(text, new);
-                self.numbers.insert(id, number);
-                number
-            }
+        let number = if let Some(number) = self.numbers.get(&id) {
+            *number
+        } else {
+            let mut find = self
+                .conn
+                .prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
+            let text = find.query_row([id], |row| row.get(0))?;
+            let number = self.add(text, new);
+            self.numbers.insert(id, number);
+            number
         };
         self.recent[place] = Some((id, number));
         Ok(number)
