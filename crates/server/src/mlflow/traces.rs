@@ -20,6 +20,8 @@ use super::{Answer, ApiError, run_trace};
 
 /// Says where the client puts a trace's spans.
 const LOCATION_TAG: &str = "mlflow.artifactLocation";
+/// As many traces as are read by their ids at once.
+const MOST_AT_ONCE: usize = 500;
 /// What the client calls the file of a trace's spans.
 const SPANS_FILE: &str = "traces.json";
 
@@ -52,19 +54,14 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
         key: LOCATION_TAG.to_owned(),
         value: location(&experiment_id, &trace_id),
     });
-    let assessments = info.remove("assessments");
+    let assessments = assessments_of(info.remove("assessments"))?;
+    let metadata = info.get("trace_metadata").cloned();
+    tags_of(metadata)?;
     let record = Value::Object(info).to_string();
     let key = (trace_id.as_str(), time.as_millisecond());
     mlflow.trace_start(&experiment_id, key, &record, &tags)?;
-    for assessment in assessments
-        .as_ref()
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        if let Value::Object(assessment) = assessment {
-            assessment_keep(mlflow, &trace_id, assessment.clone())?;
-        }
+    for assessment in assessments {
+        assessment_keep(mlflow, &trace_id, assessment)?;
     }
     Ok(json!({"trace": {"trace_info": info_of(mlflow, &trace_id)?}}))
 }
@@ -73,15 +70,33 @@ fn location(experiment_id: &str, trace_id: &str) -> String {
     format!("mlflow-artifacts:/{experiment_id}/traces/{trace_id}/artifacts")
 }
 
+/// Texts by their keys.
 fn tags_of(tags: Option<Value>) -> Answer<Vec<Entry>> {
-    let Some(Value::Object(tags)) = tags else {
-        return Ok(Vec::new());
+    let tags = match tags {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(tags)) => tags,
+        Some(other) => {
+            return Err(ApiError::invalid(format!(
+                "tags and metadata of a trace are texts by their keys, not {other}"
+            )));
+        }
     };
     let entries = tags.into_iter().map(|(key, value)| match value {
         Value::String(value) => Ok(Entry { key, value }),
-        _ => Err(ApiError::invalid(format!("the tag '{key}' is no text"))),
+        _ => Err(ApiError::invalid(format!(
+            "the value of '{key}' is no text"
+        ))),
     });
     entries.collect()
+}
+
+/// The assessments that a trace comes with, each of them sound.
+fn assessments_of(list: Option<Value>) -> Answer<Vec<Map<String, Value>>> {
+    let list: Option<Vec<Map<String, Value>>> = serde_json::from_value(json!(list))
+        .map_err(|error| ApiError::invalid(format!("the assessments cannot be read: {error}")))?;
+    let list = list.unwrap_or_default();
+    list.iter().try_for_each(assessment_check)?;
+    Ok(list)
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,6 +116,12 @@ pub(crate) struct ByIds {
 
 /// Those that are there, as MLflow answers.
 pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> Answer<Value> {
+    if ask.trace_ids.0.len() > MOST_AT_ONCE {
+        return Err(ApiError::invalid(format!(
+            "{} traces at once, and the limit is {MOST_AT_ONCE}",
+            ask.trace_ids.0.len()
+        )));
+    }
     let mut infos = Vec::new();
     for trace_id in &ask.trace_ids.0 {
         infos.extend(info_find(mlflow, trace_id)?);
@@ -183,13 +204,12 @@ fn put(mlflow: Mlflow<'_>, trace_id: &str, assessment: &Value) -> Answer<()> {
     Ok(mlflow.assessment_put(trace_id, id, &assessment.to_string())?)
 }
 
-fn assessment_keep(
-    mlflow: Mlflow<'_>,
-    trace_id: &str,
-    mut assessment: Map<String, Value>,
-) -> Answer<Value> {
+fn assessment_check(assessment: &Map<String, Value>) -> Answer<()> {
     let has = |field: &str| assessment.get(field).is_some_and(|it| !it.is_null());
-    if !has("assessment_name") {
+    if !assessment
+        .get("assessment_name")
+        .is_some_and(Value::is_string)
+    {
         return Err(ApiError::invalid("an assessment needs its assessment_name"));
     }
     if !(has("feedback") || has("expectation")) {
@@ -197,6 +217,22 @@ fn assessment_keep(
             "an assessment needs feedback or an expectation; issues are not kept",
         ));
     }
+    for field in ["feedback", "expectation", "source", "metadata"] {
+        if has(field) && !assessment.get(field).is_some_and(Value::is_object) {
+            return Err(ApiError::invalid(format!(
+                "the {field} of an assessment is an object"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn assessment_keep(
+    mlflow: Mlflow<'_>,
+    trace_id: &str,
+    mut assessment: Map<String, Value>,
+) -> Answer<Value> {
+    assessment_check(&assessment)?;
     let (id, now) = stamp(mlflow)?;
     assessment.insert("assessment_id".to_owned(), format!("a-{id}").into());
     assessment.insert("trace_id".to_owned(), trace_id.into());
@@ -262,15 +298,22 @@ pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> Answe
     for (field, value) in ask.assessment {
         match (field.as_str(), value) {
             ("metadata", Value::Object(more)) => {
+                if !found["metadata"].is_object() {
+                    found["metadata"] = json!({});
+                }
                 for (key, value) in more {
                     found["metadata"][key] = value;
                 }
             }
-            ("assessment_name" | "feedback" | "expectation" | "rationale" | "valid", value) => {
-                found[field] = value;
-            }
+            (
+                "assessment_name" | "feedback" | "expectation" | "rationale" | "valid" | "metadata",
+                value,
+            ) => found[field] = value,
             _ => {}
         }
+    }
+    if let Value::Object(changed) = &found {
+        assessment_check(changed)?;
     }
     found["last_update_time"] = stamp(mlflow)?.1.into();
     put(mlflow, &ask.trace_id, &found)?;
