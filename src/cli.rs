@@ -15,7 +15,7 @@ mod serve;
 mod sync;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
-pub use judge::{Judge, SpendingFlags};
+pub use judge::{AutoFlags, Judge};
 pub use serve::{Serve, TokenAction};
 pub use sync::Sync;
 pub mod verdicts;

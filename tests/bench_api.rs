@@ -140,8 +140,13 @@ fn a_job_can_be_cancelled_and_resumed() {
     assert_eq!(reply.status, 202, "{reply:?}");
     let over = wait(&served, &id, |job| job["finished_at"].is_string());
     assert_eq!(over["status"], "cancelled", "{over}");
-    let reply = served.send(&format!("POST /api/bench/jobs/{id}/resume"), b"");
-    let again = id_of(&reply);
+    let resume = || served.send(&format!("POST /api/bench/jobs/{id}/resume"), b"");
+    let again = id_of(&resume());
+    assert_eq!(
+        resume().json()["job_id"],
+        *again,
+        "asking twice queues it once"
+    );
     let done = wait(&served, &again, |job| job["finished_at"].is_string());
     assert_eq!(done["status"], "done", "{done}");
     assert_eq!(
@@ -273,6 +278,11 @@ fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
         cookie.contains("HttpOnly") && cookie.contains("SameSite"),
         "{cookie}"
     );
+    let port = served.authority().rsplit(':').next().expect("a port");
+    assert!(
+        cookie.starts_with(&format!("assize_session_{port}=")),
+        "servers on other ports have their own: {cookie}"
+    );
     let cookie = format!("Cookie: {}", cookie.split(';').next().expect("a value"));
     assert!(
         !cookie.contains(&served.token),
@@ -304,6 +314,9 @@ fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
         sign_in("assize_wrong", &own);
     }
     assert!(sign_in("assize_wrong", &own).head.contains("error=limited"));
+    // People behind one proxy do not lock each other out.
+    let right = sign_in(&served.token, &own);
+    assert!(right.head.contains("location: /jobs"), "{right:?}");
 }
 
 /// While a sitting of theirs is open.

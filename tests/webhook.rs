@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::Sha256;
+use support::server::Served;
 use support::{Outcome, Scratch, score_all, script};
 
 const SECRET: &str = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0IG9ubHk=";
@@ -205,4 +206,35 @@ fn a_headless_agent_s_sitting_is_told_too() {
     assert_eq!(told["judge"]["tier"], "expert");
     assert_eq!(told["counts"]["judged"], 4);
     assert!(told["sitting"].is_string(), "{told}");
+}
+
+#[test]
+fn a_sitting_at_the_web_desk_is_told_too() {
+    let scratch = Scratch::pending("scripted:b", "p1", 2);
+    let (url, requests) = receiver(&[503, 200]);
+    settings(&scratch, &url);
+    scratch.write(".env", &format!("HOOK_SECRET={SECRET}\n"));
+    let served = Served::start_with(&scratch, "serve --port 0 --json --task task");
+    let hand = served.get("/api/bench/judge/next?experiment=e&limit=50");
+    let hand = hand.json();
+    let case = &hand["cases"][0];
+    let mut scores = case["scores"].clone();
+    scores["worth"] = json!(3);
+    let verdict = json!({"case": case["case"], "scores": scores});
+    let verdicts = json!({"experiment": "e", "verdicts": [verdict]});
+    let reply = served.send(
+        "POST /api/bench/judge/verdicts",
+        verdicts.to_string().as_bytes(),
+    );
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let reply = served.send("POST /api/bench/judge/finish", br#"{"experiment": "e"}"#);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    // The server ends only when what it had to tell was heard.
+    assert_eq!(served.stop(), Some(0));
+    next(&requests).verify();
+    let told = next(&requests).verify();
+    assert_eq!(told["event"], "sitting.finished");
+    assert_eq!(told["sitting"], hand["sitting"]);
+    assert_eq!(told["judge"]["kind"], "human");
+    assert_eq!(told["counts"], json!({"judged": 1, "left": 3}));
 }

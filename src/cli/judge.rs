@@ -14,15 +14,21 @@ const AUTO_EXAMPLES: &str = "Examples:
 The same command again judges only what is missing. It ends with 3 where --max-cost stopped it,
 and with 4 where answers could not be used and cases stay pending.";
 
-/// What an automatic judge may cost.
+/// What an automatic judge may cost, and how far it goes.
 #[derive(Debug, Default, Args)]
-pub struct SpendingFlags {
+pub struct AutoFlags {
     /// Stop before this sitting costs more, in US dollars [default: no cap]
     #[arg(long, value_name = "USD")]
     pub max_cost: Option<f64>,
     /// What a million tokens cost, for endpoints that do not report costs
     #[arg(long, value_name = "IN,OUT")]
     pub price_per_mtok: Option<String>,
+    /// Judge at most so many cases now, rounded up to whole scenarios; 0 for all
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub limit: u32,
+    /// With --json: also print how far it has come, one object a line, as it goes
+    #[arg(long)]
+    pub events: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,7 +83,7 @@ pub enum Judge {
         #[arg(long)]
         no_anchors: bool,
         #[command(flatten)]
-        spending: SpendingFlags,
+        flags: AutoFlags,
         #[command(flatten)]
         provider: Box<ProviderFlags>,
     },

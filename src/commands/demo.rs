@@ -6,7 +6,7 @@ use assize_domain::scenario::Split;
 use assize_pipeline::compare::{CompareOptions, compare};
 
 use crate::Exit;
-use crate::cli::{Demo, ProviderFlags, SpendingFlags};
+use crate::cli::{AutoFlags, Demo, ProviderFlags};
 use crate::commands::{collect, judge, models};
 use crate::session::{self, EMBEDDED_DEFAULT, Session};
 
@@ -48,7 +48,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
             EMBEDDED_DEFAULT,
             // A judge that is noise is not worth calibrating.
             Anchors::default(),
-            &SpendingFlags::default(),
+            &AutoFlags::default(),
             &ProviderFlags::default(),
             &stop,
         )?;

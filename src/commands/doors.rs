@@ -3,6 +3,8 @@
 //! told when a sitting ends.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use assize_domain::anchor::Anchors;
 use assize_domain::judge::{EXPERT_KINDS, Judge, is_kind, is_name};
@@ -81,4 +83,39 @@ fn tell(session: &Session, finished: &Finished) {
         left: finished.released as u64,
     };
     webhook::notify(session, &Event::SittingEnded(sat));
+}
+
+/// Tells the webhook of sittings on threads of its own: who judges does not wait for it; the
+/// process does, at its end.
+pub struct Teller {
+    session: Session,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Teller {
+    pub fn new(session: &Session) -> Self {
+        Self {
+            session: session.clone(),
+            threads: Arc::default(),
+        }
+    }
+
+    /// Hears of every sitting that ends.
+    pub fn observer(&self) -> impl Fn(&Finished) + Send + Sync + 'static {
+        let (session, threads) = (self.session.clone(), Arc::clone(&self.threads));
+        move |finished| {
+            let (session, finished) = (session.clone(), finished.clone());
+            let thread = std::thread::spawn(move || tell(&session, &finished));
+            let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+            threads.retain(|it| !it.is_finished());
+            threads.push(thread);
+        }
+    }
+
+    pub fn wait(&self) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in std::mem::take(&mut *threads) {
+            let _ = thread.join();
+        }
+    }
 }

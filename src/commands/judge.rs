@@ -70,11 +70,11 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             experiment,
             judge,
             no_anchors,
-            spending,
+            flags,
             provider,
         } => {
             let anchors = anchors(session, *no_anchors)?;
-            auto::run(session, experiment, judge, anchors, spending, provider)
+            auto::run(session, experiment, judge, anchors, flags, provider)
         }
         Judge::Desk(args) => super::doors::desk::run(session, args),
         Judge::Agent(args) => super::doors::headless::run(session, args),

@@ -2,7 +2,7 @@
 
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;
-use assize_pipeline::promote::{self, Assessment, PromoteOptions, Signature, Step};
+use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
 use assize_report::gate::{command_line, command_lines, sentence, table};
 use serde_json::{Value, json};
 
@@ -129,8 +129,11 @@ fn step_line(session: &Session, step: &Step) -> String {
 
 fn signature(session: &Session, note: Option<String>) -> anyhow::Result<Signature> {
     let note = note.map(|it| it.trim().to_owned());
-    if note.as_ref().is_some_and(|it| it.chars().count() > 2000) {
-        let message = "--note is longer than 2000 characters: shorten it".to_owned();
+    if note
+        .as_ref()
+        .is_some_and(|it| it.chars().count() > LONGEST_NOTE)
+    {
+        let message = format!("--note is longer than {LONGEST_NOTE} characters: shorten it");
         return Err(PipelineError::Invalid(message).into());
     }
     Ok(Signature {

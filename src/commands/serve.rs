@@ -9,12 +9,13 @@ use anyhow::bail;
 use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
-use assize_server::Config;
+use assize_server::{Config, EndObserver};
 use assize_store::state::State;
 use serde_json::json;
 
 use crate::Exit;
 use crate::cli::Serve;
+use crate::commands::doors::{self, Teller};
 use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -35,8 +36,12 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
         Some(assize_server::token_create(&state, Role::Admin, Some(&user(session)), tools)?.1)
     };
     let announce = |address: SocketAddr| announce(session, address, first.as_deref());
-    let config = config(session, args, &settings, is_open)?;
-    assize_server::run(store, state, config, (args.host, args.port), announce)?;
+    let teller = Teller::new(session);
+    let ended = EndObserver::new(teller.observer());
+    let config = config(session, args, &settings, ended)?;
+    let served = assize_server::run(store, state, config, (args.host, args.port), announce);
+    teller.wait();
+    served?;
     Ok(Exit::Done)
 }
 
@@ -110,7 +115,7 @@ fn config(
     session: &Session,
     args: &Serve,
     settings: &Settings,
-    open_loopback: bool,
+    ended: EndObserver,
 ) -> anyhow::Result<Config> {
     let task = session.task()?;
     let mut allowed = settings.serve_allow.clone();
@@ -119,17 +124,18 @@ fn config(
     Ok(Config {
         program: environment::program()?,
         state_dir: PathBuf::from(STATE_DIR),
-        locks: super::doors::locks(),
+        locks: doors::locks(),
         tracking_uri: session.tracking_uri().to_owned(),
         task: session.task_name.clone(),
         thresholds: settings.gate.clone(),
         anchors: task.anchors,
         host_names: names.map(|it| it.to_ascii_lowercase()).collect(),
-        open_loopback,
+        open_loopback: args.open_loopback || settings.serve_open_loopback,
         user: user(session),
         ollama_urls: settings.ollama_url.clone(),
         clock: environment::now,
         entropy: environment::entropy,
         plan: plan::planner(session, settings, allowed),
+        ended,
     })
 }

@@ -26,6 +26,9 @@ mod thresholds;
 pub use next::Step;
 pub use thresholds::{Tentative, Thresholds};
 
+/// The longest note on a promotion, in characters.
+pub const LONGEST_NOTE: usize = 2000;
+
 /// Who should be promoted.
 #[derive(Debug, Clone, Copy)]
 pub struct PromoteOptions<'a> {

@@ -6,9 +6,10 @@
 //!
 //! The page is written with [`Markup`] and not with a template engine; `markup` says why.
 
-use assize_domain::leaderboard::{Leaderboard, Row, Scores};
+use assize_domain::leaderboard::{Leaderboard, Row};
 
 use crate::axis::{interval, is_measured};
+use crate::columns::{self, Column};
 use crate::markup::Markup;
 use crate::svg::{self, forest};
 use crate::words::Next;
@@ -34,14 +35,15 @@ pub fn render(board: &Leaderboard, generated_at: &str) -> String {
         .raw("\n</style>\n</head>\n<body>\n<main>\n");
     header(&mut page, board);
     if !board.rows.is_empty() {
-        table(&mut page, board, "Leaderboard", main_columns(board), true);
+        let deciding = columns::deciding(board);
+        table(&mut page, board, "Leaderboard", &deciding, true);
         figures(&mut page, board);
         page.raw("<section>\n<h2>Criteria, flags and speed</h2>\n");
         table(
             &mut page,
             board,
             "Criteria, flags and speed",
-            detail_columns(board),
+            &columns::explaining(board),
             false,
         );
         page.raw("</section>\n");
@@ -108,82 +110,14 @@ fn next_step(page: &mut Markup, board: &Leaderboard) {
     page.raw("</p>\n");
 }
 
-/// A column of figures: its head and what stands in a row.
-struct Column<'a> {
-    head: String,
-    cell: Box<dyn Fn(&Row) -> String + 'a>,
-}
-
-impl<'a> Column<'a> {
-    fn new(head: &str, cell: impl Fn(&Row) -> String + 'a) -> Self {
-        Self {
-            head: head.to_owned(),
-            cell: Box::new(cell),
-        }
-    }
-}
-
-/// What decides.
-fn main_columns(board: &Leaderboard) -> Vec<Column<'_>> {
-    vec![
-        Column::new("vs incumbent", |row| {
-            words::versus(board, row, figure::half)
-        }),
-        Column::new("p adj", |row| {
-            figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
-        }),
-        Column::new("p best", |row| {
-            figure::optional(row.p_best, figure::percent)
-        }),
-    ]
-}
-
-/// What explains.
-fn detail_columns(board: &Leaderboard) -> Vec<Column<'_>> {
-    let mut columns = scores(board, |row| &row.criteria, figure::plain);
-    columns.extend(scores(board, |row| &row.flags, figure::percent));
-    columns.extend([
-        Column::new("latency", |row| {
-            figure::optional(row.latency_ms, figure::latency)
-        }),
-        Column::new("tok/s", |row| {
-            figure::optional(row.tokens_per_s, figure::speed)
-        }),
-        Column::new("scenarios", |row| row.scenarios.to_string()),
-        Column::new("candidates", |row| row.candidates.to_string()),
-    ]);
-    columns
-}
-
-fn scores(
-    board: &Leaderboard,
-    of: fn(&Row) -> &Scores,
-    write: fn(f64) -> String,
-) -> Vec<Column<'_>> {
-    let names = words::score_names(board, of).into_iter();
-    names
-        .map(|name| {
-            Column::new(name, move |row| {
-                figure::optional(of(row).get(name).copied(), write)
-            })
-        })
-        .collect()
-}
-
 /// One table in a box that scrolls by itself; `plot` adds composite and forest plot.
 fn table(
     page: &mut Markup,
     board: &Leaderboard,
     name: &'static str,
-    mut columns: Vec<Column<'_>>,
+    columns: &[Column<'_>],
     plot: bool,
 ) {
-    columns.retain(|column| {
-        board
-            .rows
-            .iter()
-            .any(|row| (column.cell)(row) != figure::NONE)
-    });
     scroll_box(page, name);
     page.raw("<table>\n<thead>\n<tr>");
     page.raw("<th scope=\"col\">#</th><th scope=\"col\" class=\"name\">model × prompt</th>");
@@ -201,7 +135,7 @@ fn table(
             head,
         );
     }
-    for column in &columns {
+    for column in columns {
         page.leaf("th", &[("scope", "col".into())], &column.head);
     }
     page.raw("</tr>\n</thead>\n<tbody>\n");
@@ -220,8 +154,8 @@ fn table(
         if plot {
             estimate(page, board, row);
         }
-        for column in &columns {
-            page.leaf("td", &[], &(column.cell)(row));
+        for column in columns {
+            page.leaf("td", &[], &column.cell(row));
         }
         page.raw("</tr>\n");
     }
@@ -229,7 +163,7 @@ fn table(
     if plot {
         page.raw("<tfoot><tr><td></td><td class=\"name\"></td><td></td><td class=\"plot\">");
         page.append(&forest::axis(board)).raw("</td>");
-        for _ in &columns {
+        for _ in columns {
             page.raw("<td></td>");
         }
         page.raw("</tr></tfoot>\n");

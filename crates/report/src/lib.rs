@@ -13,6 +13,7 @@
 //! them through `text::clean` (control and bidirectional characters) and then through its own
 //! escaping.
 
+pub mod columns;
 pub mod csv;
 pub mod gate;
 pub mod html;

@@ -65,36 +65,57 @@ function follow(live) {
     square.className = `sq ${status} fresh`;
     square.title = [`${cell.scenario}: ${cell.status}`, cell.error].filter(Boolean).join(", ");
   };
+  const noun = live.dataset.noun;
   const count = ({ done, total }) => {
-    live.querySelector("[data-done]").textContent = total ? `${done} of ${total} cells` : `${done} cells`;
+    live.querySelector("[data-done]").textContent = total ? `${done} of ${total} ${noun}` : `${done} ${noun}`;
     const bar = live.querySelector("progress");
     bar.max = Math.max(total, 1);
     bar.value = done;
   };
   const span = (seconds) => seconds < 90 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
+  const pace = (done, total) => {
+    const perSecond = (done - before) * 1000 / (Date.now() - since);
+    if (!(perSecond > 0) || !Number.isFinite(perSecond)) return;
+    const rate = perSecond < 1 ? `${Math.round(perSecond * 60)} ${noun} a minute` : `${perSecond.toFixed(1)} ${noun} a second`;
+    const left = Math.round((total - done) / perSecond);
+    live.querySelector("[data-pace]").textContent = `${rate}, about ${span(left)} left`;
+  };
   let total = Number(live.querySelector("progress").max);
   let since = Date.now();
-  let before = 0;
+  let before = null;
   source.addEventListener("status", (event) => {
     const job = JSON.parse(event.data);
     if (["done", "failed", "cancelled"].includes(job.status)) {
       source.close();
       setTimeout(() => location.reload(), 300);
     } else if (job.cells) {
-      before = before || job.cells.done;
       total = job.cells.total;
       count(job.cells);
+      // What is done already comes as events at once, and says nothing of the pace.
+      if (before === null || job.cells.done === 0) {
+        before = job.cells.done;
+        since = Date.now();
+      }
     }
   });
   source.addEventListener("cell", (event) => {
     restart();
     fill(JSON.parse(event.data));
     count({ done: seen.size, total });
-    const rate = (seen.size - before) / (Date.now() - since);
-    if (rate > 0) {
-      live.querySelector("[data-left]").textContent = `about ${span(Math.round((total - seen.size) / rate / 1000))} left`;
-    }
+    pace(seen.size, total);
   });
+  source.addEventListener("progress", (event) => {
+    const now = JSON.parse(event.data);
+    count(now);
+    pace(now.done, now.total);
+  });
+  // The log is no part of the events: its end is read again while the job runs.
+  const log = live.querySelector("[data-log]");
+  setInterval(async () => {
+    const reply = await fetch(`/api/bench/jobs/${live.dataset.live}`);
+    const job = reply.ok ? await reply.json() : {};
+    if (job.log) log.textContent = job.log;
+  }, 2000);
   // A job that waits for its turn ends the stream: look again.
   source.addEventListener("error", () => {
     source.close();

@@ -17,8 +17,8 @@ use assize_domain::hash::sha256;
 use assize_domain::role::Role;
 use assize_store::state::tokens::{Digest, Token};
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN, REFERER};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
@@ -31,7 +31,7 @@ pub(crate) mod sign_in;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The cookie of a browser that signed in.
+/// The cookie of a browser that signed in, without the port.
 const COOKIE_NAME: &str = "assize_session";
 
 /// Who asks.
@@ -113,9 +113,13 @@ impl Config {
 
 /// The host of `host:port`.
 fn host_of(authority: &str) -> &str {
+    split_port(authority).0
+}
+
+fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
-        _ => authority,
+        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => (host, Some(port)),
+        _ => (authority, None),
     }
 }
 
@@ -128,22 +132,14 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
     let headers = request.headers();
     let host = text(headers, &HOST).unwrap_or_default();
     if !app.config.knows_host(host) {
-        return ApiError::new(
-            StatusCode::FORBIDDEN,
-            "PERMISSION_DENIED",
-            format!(
-                "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
-            ),
-        )
-        .into_response();
+        let error = forbidden(&format!(
+            "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
+        ));
+        return refused(error, headers, request.uri().path());
     }
     if headers.get(ORIGIN).is_some() && !is_own_origin(headers) {
-        return ApiError::new(
-            StatusCode::FORBIDDEN,
-            "PERMISSION_DENIED",
-            "pages of other sites may not use this server".to_owned(),
-        )
-        .into_response();
+        let error = forbidden("pages of other sites may not use this server");
+        return refused(error, headers, request.uri().path());
     }
     // What a page of another site fetches without an origin: an image, a script, a prefetch.
     // Following a link to a page is fine.
@@ -152,7 +148,8 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
     if text(headers, &SEC_FETCH_SITE) == Some("cross-site")
         && (!is_link || request.uri().path().starts_with("/api/"))
     {
-        return forbidden("pages of other sites may not use this server").into_response();
+        let error = forbidden("pages of other sites may not use this server");
+        return refused(error, headers, request.uri().path());
     }
     let mut response = next.run(request).await;
     let nosniff = HeaderValue::from_static("nosniff");
@@ -179,7 +176,7 @@ pub(crate) async fn check_right(
     let uri = uri.map_or_else(|| request.uri().clone(), |it| it.0.clone());
     let method = request.method().clone();
     let headers = request.headers().clone();
-    let wants_page = method == Method::GET && wants_page(&headers, uri.path());
+    let (asked_by, asked_how) = (headers.clone(), method.clone());
     let right = right.of(&method, uri.path());
     let asked = app.clone();
     let caller = tokio::task::spawn_blocking(move || {
@@ -194,13 +191,38 @@ pub(crate) async fn check_right(
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(error) if error.status == StatusCode::UNAUTHORIZED && wants_page => {
-            let asked: String =
-                form_urlencoded::byte_serialize(uri.to_string().as_bytes()).collect();
-            Redirect::to(&format!("/sign-in?next={asked}")).into_response()
+        Err(error)
+            if error.status == StatusCode::UNAUTHORIZED && wants_page(&asked_by, uri.path()) =>
+        {
+            to_sign_in(&asked_by, &asked_how, &uri)
         }
-        Err(error) if wants_page => PageError::from(error).into_response(),
-        Err(error) => error.into_response(),
+        Err(error) => refused(error, &asked_by, uri.path()),
+    }
+}
+
+/// Where a browser goes that nobody signed in with, or not lately. It comes back to the page that
+/// it asked for, or to the one with the form that it sent.
+fn to_sign_in(headers: &HeaderMap, method: &Method, uri: &Uri) -> Response {
+    let is_form = method != Method::GET;
+    let came_from = text(headers, &REFERER)
+        .and_then(|it| it.split_once("://")?.1.split_once('/'))
+        .map_or_else(|| "/".to_owned(), |(_, path)| format!("/{path}"));
+    let next = if is_form { came_from } else { uri.to_string() };
+    let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+    let why = match (cookie(headers).is_some(), is_form) {
+        (true, false) => "error=ended&",
+        (_, true) => "error=unsent&",
+        (false, false) => "",
+    };
+    Redirect::to(&format!("/sign-in?{why}next={next}")).into_response()
+}
+
+/// An error in the shape that whoever asked can read.
+pub(crate) fn refused(error: ApiError, headers: &HeaderMap, path: &str) -> Response {
+    if wants_page(headers, path) {
+        PageError::from(error).into_response()
+    } else {
+        error.into_response()
     }
 }
 
@@ -274,12 +296,23 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| given.trim())
 }
 
+/// Browsers keep cookies by host and not by port: with the port in its name, two servers on one
+/// host do not sign each other out. It is the port that the browser sees.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = text(headers, &HOST).unwrap_or_default();
+    match split_port(host).1 {
+        Some(port) => format!("{COOKIE_NAME}_{port}"),
+        None => COOKIE_NAME.to_owned(),
+    }
+}
+
 fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let own = cookie_name(headers);
     let all = headers.get_all(COOKIE).iter();
     all.filter_map(|it| it.to_str().ok())
         .flat_map(|it| it.split(';'))
         .filter_map(|it| it.trim().split_once('='))
-        .find(|(name, _)| *name == COOKIE_NAME)
+        .find(|(name, _)| *name == own)
         .map(|(_, value)| value)
 }
 
@@ -337,12 +370,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_among_others() {
+    fn a_server_s_own_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
         headers.append(
             COOKIE,
-            HeaderValue::from_static("a=b; assize_session=xyz; c"),
+            HeaderValue::from_static("a=b; assize_session=xyz; assize_session_4658=abc; c"),
         );
         assert_eq!(cookie(&headers), Some("xyz"));
+        headers.insert(HOST, HeaderValue::from_static("[::1]:4658"));
+        assert_eq!(cookie(&headers), Some("abc"));
+        headers.insert(HOST, HeaderValue::from_static("localhost:4659"));
+        assert_eq!(cookie(&headers), None);
     }
 }

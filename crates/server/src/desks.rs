@@ -9,38 +9,37 @@
 //! guard them.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use assize_domain::anchor::Anchors;
 use assize_domain::judge::Judge;
 use assize_domain::judge_file::Case;
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_domain::verdict::Verdict;
-use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::queue::{Accepted, Finished, LEASE_MS, Progress, SitOptions};
 use assize_pipeline::judge::seat::{self, Seat};
 use assize_pipeline::{Now, PipelineError, Result};
 use assize_store::Tracking;
+use assize_store::embedded::EmbeddedStore;
+
+use crate::Config;
 
 /// The kind of everybody who sits here.
 const KIND: &str = "human";
 
-/// What every seat needs.
-pub(crate) struct Bench {
-    pub store: Arc<assize_store::embedded::EmbeddedStore>,
-    /// Where this machine's locks are.
-    pub locks: PathBuf,
-    pub anchors: Anchors,
-    pub clock: fn() -> Now,
-    pub entropy: Entropy,
+/// Hears of every sitting that ends here. Nobody waits for it: it must not block.
+pub struct EndObserver(Box<dyn Fn(&Finished) + Send + Sync>);
+
+impl EndObserver {
+    pub fn new(observe: impl Fn(&Finished) + Send + Sync + 'static) -> Self {
+        Self(Box::new(observe))
+    }
 }
 
-impl std::fmt::Debug for Bench {
+impl std::fmt::Debug for EndObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bench").finish_non_exhaustive()
+        f.write_str("EndObserver")
     }
 }
 
@@ -95,7 +94,8 @@ type Seats = HashMap<(Sitter, String), Arc<Mutex<Place>>>;
 /// All seats.
 #[derive(Debug)]
 pub(crate) struct Desks {
-    bench: Bench,
+    store: Arc<EmbeddedStore>,
+    config: Arc<Config>,
     seats: Mutex<Seats>,
 }
 
@@ -116,19 +116,20 @@ const PAUSE_MS: i64 = 3 * 60 * 1000;
 const FEWEST: u32 = 3;
 
 impl Desks {
-    pub fn new(bench: Bench) -> Self {
+    pub fn new(store: Arc<EmbeddedStore>, config: Arc<Config>) -> Self {
         Self {
-            bench,
+            store,
+            config,
             seats: Mutex::default(),
         }
     }
 
     fn store(&self) -> Arc<dyn Tracking> {
-        Arc::<assize_store::embedded::EmbeddedStore>::clone(&self.bench.store)
+        Arc::<EmbeddedStore>::clone(&self.store)
     }
 
     fn now(&self) -> Now {
-        (self.bench.clock)()
+        (self.config.clock)()
     }
 
     fn place(&self, sitter: &Sitter, experiment: &str) -> Arc<Mutex<Place>> {
@@ -156,11 +157,11 @@ impl Desks {
                 desk: None,
                 seed: None,
                 double: false,
-                anchors: self.bench.anchors.clone(),
+                anchors: self.config.anchors.clone(),
                 lease_ms: LEASE_MS,
-                entropy: self.bench.entropy,
+                entropy: self.config.entropy,
             };
-            let seat = seat::take(&self.store(), options, &self.bench.locks, &now)?;
+            let seat = seat::take(&self.store(), options, &self.config.locks, &now)?;
             *place = Place {
                 seat,
                 last_ms: now.ms,
@@ -246,17 +247,19 @@ impl Desks {
         let Some(seat) = lock(&place).seat.take() else {
             return Err(no_seat(experiment));
         };
-        seat.queue.finish(&self.now())
+        let finished = seat.queue.finish(&self.now())?;
+        (self.config.ended.0)(&finished);
+        Ok(finished)
     }
 
     /// Whether this judge has a sitting open, over anything, at whatever door.
     pub fn has_open(&self, sitter: &Sitter) -> Result<bool> {
-        Ok(self.bench.store.judge_sits(&sitter.name)?)
+        Ok(self.store.judge_sits(&sitter.name)?)
     }
 
     /// Whether this judge has a sitting open over an experiment.
     fn left_open(&self, judge: &Judge, experiment: &str) -> Result<bool> {
-        let records = self.bench.store.sitting_list(experiment)?;
+        let records = self.store.sitting_list(experiment)?;
         let sits = |it: &assize_store::queue::SittingRecord| {
             it.state == SittingState::Open && it.judge.as_ref() == Some(judge)
         };

@@ -42,6 +42,8 @@ pub(crate) struct Jobs {
     state: Arc<State>,
     config: Arc<Config>,
     watched: Mutex<HashMap<String, Watched>>,
+    /// Who resumes looks first, and nobody else meanwhile.
+    resuming: Mutex<()>,
     stopping: watch_channel::Sender<bool>,
 }
 
@@ -60,6 +62,7 @@ impl Jobs {
             state,
             config,
             watched: Mutex::default(),
+            resuming: Mutex::default(),
             stopping: watch_channel::Sender::new(false),
         });
         for job in jobs.state.job_unfinished()? {
@@ -130,7 +133,8 @@ impl Jobs {
         Ok(job)
     }
 
-    /// The same job once more: what was done is skipped, what is missing is done.
+    /// The same job once more: what was done is skipped, what is missing is done. Where it is
+    /// queued or runs again already, that is the answer.
     pub fn resume(&self, id: &str, by: &str) -> Answer<JobRecord> {
         let old = self.get(id)?;
         if !old.status.is_over() {
@@ -138,6 +142,12 @@ impl Jobs {
                 "job {id} is {}: only a job that is over can be resumed",
                 old.status.as_str()
             )));
+        }
+        let _turn = self.resuming.lock().unwrap_or_else(PoisonError::into_inner);
+        let unfinished = self.state.job_unfinished()?;
+        let mut same = unfinished.into_iter();
+        if let Some(job) = same.find(|it| (&it.kind, &it.request) == (&old.kind, &old.request)) {
+            return Ok(job);
         }
         // What the server allows may have changed.
         let fields = serde_json::from_str(&old.request).unwrap_or_default();

@@ -44,6 +44,7 @@ mod mlflow;
 mod panel;
 mod router;
 
+pub use desks::EndObserver;
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 
 /// How long threads that may block have to come to an end.
@@ -94,6 +95,7 @@ pub struct Config {
     pub clock: fn() -> Now,
     pub entropy: Entropy,
     pub plan: Planner,
+    pub ended: EndObserver,
 }
 
 impl Config {
@@ -173,13 +175,7 @@ pub fn run(
         let stop = StopSignals::catch()?;
         let config = Arc::new(config);
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
-        let desks = desks::Desks::new(desks::Bench {
-            store: Arc::clone(&store),
-            locks: config.locks.clone(),
-            anchors: config.anchors.clone(),
-            clock: config.clock,
-            entropy: config.entropy,
-        });
+        let desks = desks::Desks::new(Arc::clone(&store), Arc::clone(&config));
         let app = App {
             store,
             boards: Arc::default(),

@@ -26,6 +26,7 @@ mod experiment;
 mod experiments;
 mod fields;
 mod jobs;
+mod models;
 mod new_run;
 pub(crate) mod page;
 mod promotions;
@@ -77,6 +78,10 @@ pub(crate) fn reads() -> Router<App> {
 pub(crate) fn writes() -> Router<App> {
     Router::new()
         .route("/run/new", get(new_run::page).post(new_run::start))
+        .route(
+            "/judges/{name}/auto",
+            get(experiment::auto_judge::page).post(experiment::auto_judge::start),
+        )
         .route("/jobs/{id}/cancel", post(jobs::cancel))
         .route("/jobs/{id}/resume", post(jobs::resume))
         .route("/promotions/promote", post(promotions::promote))

@@ -1,7 +1,10 @@
 //! All routes, on one page.
 
 use axum::Router;
+use axum::extract::OriginalUri;
+use axum::http::{HeaderMap, Method};
 use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing;
 
 use crate::access::{self, Right, sign_in};
@@ -42,11 +45,25 @@ pub(crate) fn router(app: App) -> Router {
         let route = Router::new().route(operation.path, (operation.route)());
         all = all.merge(needs(operation.right, route));
     }
-    all.fallback(missing::not_found)
-        .method_not_allowed_fallback(missing::wrong_method)
+    all.fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::check_host))
         .layer(from_fn_with_state(app.clone(), log::request))
         .with_state(app)
+}
+
+async fn not_found(method: Method, OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
+    let error = missing::not_found(&method, uri.path());
+    access::refused(error, &headers, uri.path())
+}
+
+async fn wrong_method(
+    method: Method,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Response {
+    let error = missing::wrong_method(&method, uri.path());
+    access::refused(error, &headers, uri.path())
 }
 
 /// MLflow answers the same under `/api` and, for its own pages, under `/ajax-api`.

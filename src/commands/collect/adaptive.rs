@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
 use crate::Exit;
-use crate::cli::{Collect, SpendingFlags};
+use crate::cli::{AutoFlags, Collect};
 use crate::commands::judge;
 use crate::output::safe;
 use crate::session::{self, Session};
@@ -36,7 +36,7 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
             judge,
             // Rounds only nominate; the gate decides on what is judged afterwards.
             Anchors::default(),
-            &SpendingFlags::default(),
+            &AutoFlags::default(),
             &args.provider,
             &stop,
         )?;

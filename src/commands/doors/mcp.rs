@@ -1,6 +1,6 @@
 //! `assize mcp`: the queue for an agent session, over stdio.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use assize_domain::scenario::Split;
 use assize_mcp::Bench;
@@ -8,7 +8,7 @@ use assize_pipeline::compare::{CompareOptions, compare};
 use assize_store::Tracking;
 use serde_json::Value;
 
-use super::{anchors, checked_judge, locks, tell};
+use super::{Teller, anchors, checked_judge, locks};
 use crate::Exit;
 use crate::cli::Mcp;
 use crate::environment;
@@ -20,9 +20,8 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     let kind = args.judge_kind.as_deref().unwrap_or("agent");
     checked_judge(kind, name.as_deref())?;
     let session = Arc::new(session.clone());
-    let telling = Arc::new(Mutex::new(Vec::new()));
-    let (for_store, for_end) = (Arc::clone(&session), Arc::clone(&session));
-    let threads = Arc::clone(&telling);
+    let teller = Teller::new(&session);
+    let for_store = Arc::clone(&session);
     let bench = Bench {
         // Opened when it is first needed: an agent may connect before anything was collected.
         open_store: Box::new(move || for_store.store(true).map_err(|error| format!("{error:#}"))),
@@ -34,22 +33,10 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
         anchors: anchors(&session),
         lease_ms: i64::from(args.lease) * 1000,
         board,
-        // The agent does not wait for the webhook; the process does.
-        ended: Box::new(move |finished| {
-            let (session, finished) = (Arc::clone(&for_end), finished.clone());
-            let thread = std::thread::spawn(move || tell(&session, &finished));
-            if let Ok(mut threads) = threads.lock() {
-                threads.push(thread);
-            }
-        }),
+        ended: Box::new(teller.observer()),
     };
     let served = assize_mcp::serve(bench, env!("CARGO_PKG_VERSION"));
-    let threads = telling
-        .lock()
-        .map(|mut threads| std::mem::take(&mut *threads));
-    for thread in threads.unwrap_or_default() {
-        let _ = thread.join();
-    }
+    teller.wait();
     served?;
     Ok(Exit::Done)
 }

@@ -8,9 +8,10 @@ use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
 use assize_pipeline::{PipelineError, Result as PipelineResult, count, gate};
+use serde_json::json;
 
 use crate::Exit;
-use crate::cli::{ProviderFlags, SpendingFlags};
+use crate::cli::{AutoFlags, ProviderFlags};
 use crate::environment;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
@@ -27,11 +28,11 @@ pub fn run(
     experiment: &str,
     judge: &str,
     anchors: Anchors,
-    spending: &SpendingFlags,
-    flags: &ProviderFlags,
+    flags: &AutoFlags,
+    provider: &ProviderFlags,
 ) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, anchors, spending, flags, &stop)?;
+    let summary = judge_automatically(session, experiment, judge, anchors, flags, provider, &stop)?;
     if session.output.json {
         session.output.json_line(&summary)?;
     }
@@ -118,21 +119,21 @@ pub fn judge_automatically(
     experiment: &str,
     judge: &str,
     anchors: Anchors,
-    spending: &SpendingFlags,
-    flags: &ProviderFlags,
+    flags: &AutoFlags,
+    provider: &ProviderFlags,
     stop: &AtomicBool,
 ) -> anyhow::Result<AutoSummary> {
     let mut layers = session.layers(&TaskDefaults::default())?;
-    session::apply_provider_flags(&mut layers, flags);
-    layers.flag("max_cost", spending.max_cost);
-    layers.flag("price_per_mtok", spending.price_per_mtok.clone());
+    session::apply_provider_flags(&mut layers, provider);
+    layers.flag("max_cost", flags.max_cost);
+    layers.flag("price_per_mtok", flags.price_per_mtok.clone());
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
-    check_spending(&id, spending, settings.prices().is_some())?;
+    check_spending(&id, flags.max_cost, &settings)?;
     let store = session.store(true)?;
     let mut providers = session.providers(&settings);
     let model = describe_judge(&mut providers, &id, &settings)?;
-    let guard = session.guard(flags.evict)?;
+    let guard = session.guard(provider.evict)?;
     let judge = AutoJudge {
         store: store.as_ref(),
         experiment,
@@ -143,6 +144,7 @@ pub fn judge_automatically(
         num_ctx: settings.num_ctx.max(LEAST_CONTEXT),
         max_tokens: MAX_TOKENS,
         seed: settings.seed,
+        limit: Some(flags.limit as usize).filter(|it| *it > 0),
         max_cost_usd: Some(settings.max_cost).filter(|cap| *cap > 0.0),
         prices: settings.prices().map(|(input_usd, output_usd)| Prices {
             input_usd,
@@ -156,6 +158,13 @@ pub fn judge_automatically(
     let summary = judge.run(&|now| {
         let cost = now.cost_usd.map(|cost| format!("${cost:.4}"));
         progress.set_with(now.done, now.total, cost.as_deref());
+        if session.output.json && flags.events {
+            let (done, total, cost_usd) = (now.done, now.total, now.cost_usd);
+            let event =
+                json!({"event": "progress", "done": done, "total": total, "cost_usd": cost_usd});
+            // Who stopped reading misses it; how judging ends is told again at the end.
+            let _ = session.output.json_line(&event);
+        }
     });
     progress.finish();
     Ok(summary?)
@@ -163,9 +172,13 @@ pub fn judge_automatically(
 
 /// A cap on what costs nothing would be a promise without a meaning. One in `assize.toml` is for
 /// whichever judge costs something.
-fn check_spending(id: &ModelId, spending: &SpendingFlags, has_prices: bool) -> PipelineResult<()> {
+pub fn check_spending(
+    id: &ModelId,
+    max_cost: Option<f64>,
+    settings: &Settings,
+) -> PipelineResult<()> {
     let is_free = matches!(id.provider, ProviderKind::Ollama | ProviderKind::Embedded);
-    if spending.max_cost.is_some() && is_free && !has_prices {
+    if max_cost.is_some() && is_free && settings.prices().is_none() {
         return Err(PipelineError::Invalid(format!(
             "{id} runs here and costs nothing, so --max-cost would never stop it: leave it out, or \
              name a price with --price-per-mtok IN,OUT"

@@ -11,6 +11,7 @@ use assize_pipeline::task_files;
 use assize_server::{FieldProblem, Plan, Planner};
 use serde_json::{Map, Value};
 
+use crate::commands::judge::auto::check_spending;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -43,10 +44,11 @@ const COLLECT: [&str; 22] = [
     "assume_size",
 ];
 /// Fields of an automatic judge.
-const JUDGE: [&str; 11] = [
+const JUDGE: [&str; 12] = [
     "experiment",
     "judge",
     "task",
+    "limit",
     "max_cost",
     "max_model_b",
     "ollama_url",
@@ -57,7 +59,7 @@ const JUDGE: [&str; 11] = [
     "retries",
 ];
 /// Fields that are no settings.
-const NO_SETTINGS: [&str; 3] = ["task", "mlflow_url", "judge"];
+const NO_SETTINGS: [&str; 4] = ["task", "mlflow_url", "judge", "limit"];
 
 /// Checks requests by the server's own settings.
 pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> Planner {
@@ -132,13 +134,31 @@ impl Checker {
         match judge.map(str::parse::<ModelId>) {
             None => problems.push(problem("judge", "is missing: name a model, as in models")),
             Some(Err(error)) => problems.push(problem("judge", format!("has a mistake: {error}"))),
-            Some(Ok(_)) => {}
+            Some(Ok(id)) => {
+                let cap = fields.get("max_cost").and_then(Value::as_f64);
+                let checked = settings
+                    .as_ref()
+                    .map_or(Ok(()), |it| check_spending(&id, cap, it));
+                if let Err(error) = checked {
+                    problems.push(problem("max_cost", format!("cannot be kept: {error}")));
+                }
+            }
+        }
+        let limit = fields.get("limit").filter(|it| !it.is_null());
+        let limit = limit.map(|it| it.as_u64().and_then(|it| u32::try_from(it).ok()));
+        if limit == Some(None) {
+            problems.push(problem(
+                "limit",
+                "must be a whole number of cases, 0 for all",
+            ));
         }
         let (Some(settings), Some(judge), true) = (settings, judge, problems.is_empty()) else {
             return Err(problems);
         };
         let mut words = self.words(&["judge", "auto"], fields);
+        words.push("--events".to_owned());
         words.push(format!("--judge={judge}"));
+        words.extend(limit.flatten().map(|it| format!("--limit={it}")));
         words.extend(flags(fields, &NO_SETTINGS));
         Ok(Plan {
             kind: "judge",

@@ -56,6 +56,8 @@ pub struct AutoJudge<'a> {
     pub num_ctx: u32,
     pub max_tokens: u32,
     pub seed: u64,
+    /// Cases to judge at most, rounded up to whole scenarios.
+    pub limit: Option<usize>,
     /// The most that this sitting may cost, in US dollars.
     pub max_cost_usd: Option<f64>,
     /// What tokens cost, where the provider does not say.
@@ -156,7 +158,7 @@ impl AutoJudge<'_> {
         rubric: &assize_domain::rubric::Rubric,
         progress: Progress<'_>,
     ) -> Result<AutoSummary> {
-        let first = self.lease(sitting, self.cases_at_once())?;
+        let first = self.lease(sitting, self.portion(0))?;
         if first.runs.is_empty() {
             return Ok(AutoSummary::default());
         }
@@ -220,6 +222,16 @@ impl AutoJudge<'_> {
 
     fn cases_at_once(&self) -> usize {
         (self.jobs.max(1) as usize * self.batch() * 4).max(64)
+    }
+
+    /// Cases up to the limit, where so many were taken.
+    fn remaining(&self, taken: usize) -> usize {
+        self.limit.map_or(usize::MAX, |it| it.saturating_sub(taken))
+    }
+
+    /// How many cases to take next.
+    fn portion(&self, taken: usize) -> usize {
+        self.cases_at_once().min(self.remaining(taken))
     }
 
     fn lease(&self, sitting: &Sitting, cases: usize) -> Result<Leased> {

@@ -1,4 +1,9 @@
 //! Signing in with a browser, and out again.
+//!
+//! Wrong tokens are counted by address, and beyond a limit they are answered as such. A right
+//! one always gets in, so that people behind one proxy do not lock each other out. That tells a
+//! guesser nothing that a request with the token would not tell, and with 256 random bits
+//! guessing leads nowhere at any pace.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,13 +16,13 @@ use axum::http::header::{HeaderMap, SET_COOKIE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 
-use super::{COOKIE_NAME, cookie, digest, forbidden, is_own_origin};
+use super::{cookie, cookie_name, digest, forbidden, is_own_origin, refused};
 use crate::App;
 use crate::error::{Answer, ApiError};
 
 /// A browser that signed in stays so for a fortnight.
 const SESSION_MS: i64 = 14 * 24 * 60 * 60 * 1000;
-/// So many wrong tokens from one address are read in so long a time.
+/// So many wrong tokens from one address are no matter in so long a time.
 const ATTEMPTS: u32 = 10;
 const WINDOW_MS: i64 = 60_000;
 /// A form with a token is short.
@@ -32,19 +37,16 @@ const MOST_ADDRESSES: usize = 10_000;
 pub(crate) struct Attempts(Mutex<HashMap<IpAddr, (i64, u32)>>);
 
 impl Attempts {
-    /// Whether one more may be read.
-    fn may_try(&self, address: IpAddr, now_ms: i64) -> bool {
+    /// One more; answers whether that is too many.
+    fn was_wrong(&self, address: IpAddr, now_ms: i64) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (since, _)| now_ms - *since < WINDOW_MS);
-        known.len() < MOST_ADDRESSES
-            && known
-                .get(&address)
-                .is_none_or(|(_, count)| *count < ATTEMPTS)
-    }
-
-    fn was_wrong(&self, address: IpAddr, now_ms: i64) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(address).or_insert((now_ms, 0)).1 += 1;
+        if known.len() >= MOST_ADDRESSES && !known.contains_key(&address) {
+            return true;
+        }
+        let (_, count) = known.entry(address).or_insert((now_ms, 0));
+        *count = count.saturating_add(1);
+        *count > ATTEMPTS
     }
 }
 
@@ -75,56 +77,61 @@ pub(crate) async fn enter(
         };
         let secret = field("token").unwrap_or_default();
         let next = field("next").filter(|it| is_own_path(it));
-        tokio::task::spawn_blocking(move || sign_in(&app, address.ip(), &secret, next.as_deref()))
+        let cookie = cookie_name(&headers);
+        let work = move || sign_in(&app, address.ip(), (&secret, &cookie), next.as_deref());
+        tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
     };
-    outcome.await.unwrap_or_else(ApiError::into_response)
+    let outcome = outcome.await;
+    outcome.unwrap_or_else(|error| refused(error, &headers, "/sign-in"))
 }
 
-fn sign_in(app: &App, address: IpAddr, secret: &str, next: Option<&str>) -> Answer<Response> {
+fn sign_in(
+    app: &App,
+    address: IpAddr,
+    (secret, cookie): (&str, &str),
+    next: Option<&str>,
+) -> Answer<Response> {
     let now_ms = (app.config.clock)().ms;
     let again = |why: &str| {
         let next: String =
             form_urlencoded::byte_serialize(next.unwrap_or("/").as_bytes()).collect();
         Redirect::to(&format!("/sign-in?error={why}&next={next}")).into_response()
     };
-    if !app.attempts.may_try(address, now_ms) {
-        return Ok(again("limited"));
-    }
     let Some(token) = app.state.token_find(&digest(secret))? else {
-        app.attempts.was_wrong(address, now_ms);
-        return Ok(again("wrong"));
+        let is_limited = app.attempts.was_wrong(address, now_ms);
+        return Ok(again(if is_limited { "limited" } else { "wrong" }));
     };
     let session = app.config.secret()?;
     let times = (now_ms, now_ms + SESSION_MS);
     app.state
         .session_open(&digest(&session), &token.id, times)?;
     let mut response = Redirect::to(next.unwrap_or("/")).into_response();
-    put_cookie(&mut response, &session, SESSION_MS / 1000);
+    put_cookie(&mut response, (cookie, &session), SESSION_MS / 1000);
     Ok(response)
 }
 
 /// `POST /sign-out`.
 pub(crate) async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
     if !is_own_origin(&headers) {
-        return forbidden("sign out from a page of this server").into_response();
+        let error = forbidden("sign out from a page of this server");
+        return refused(error, &headers, "/sign-out");
     }
     if let Some(secret) = cookie(&headers) {
         let secret = digest(secret);
         let closed = tokio::task::spawn_blocking(move || app.state.session_close(&secret)).await;
         if let Ok(Err(error)) = closed {
-            return ApiError::from(error).into_response();
+            return refused(error.into(), &headers, "/sign-out");
         }
     }
     let mut response = Redirect::to("/sign-in").into_response();
-    put_cookie(&mut response, "", 0);
+    put_cookie(&mut response, (&cookie_name(&headers), ""), 0);
     response
 }
 
-fn put_cookie(response: &mut Response, value: &str, max_age_s: i64) {
-    let cookie =
-        format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}");
+fn put_cookie(response: &mut Response, (name, value): (&str, &str), max_age_s: i64) {
+    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
@@ -147,12 +154,11 @@ mod tests {
         let attempts = Attempts::default();
         let (one, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         for _ in 0..ATTEMPTS {
-            assert!(attempts.may_try(one, 5));
-            attempts.was_wrong(one, 5);
+            assert!(!attempts.was_wrong(one, 5));
         }
-        assert!(!attempts.may_try(one, 6));
-        assert!(attempts.may_try(other, 6));
-        assert!(attempts.may_try(one, 5 + WINDOW_MS));
+        assert!(attempts.was_wrong(one, 6));
+        assert!(!attempts.was_wrong(other, 6));
+        assert!(!attempts.was_wrong(one, 5 + WINDOW_MS));
     }
 
     #[test]

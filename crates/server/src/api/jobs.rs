@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use assize_store::state::jobs::{JobRecord, JobStatus};
+use assize_store::{RunQuery, Tracking as _};
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -23,6 +24,7 @@ use crate::App;
 use crate::access::{Caller, still_reads};
 use crate::error::{Answer, ApiError};
 use crate::jobs::events::{News, Tail};
+use crate::jobs::plan::{FieldProblem, Plan};
 use crate::mlflow::fields::Nothing;
 
 /// How many jobs a list shows.
@@ -51,12 +53,48 @@ pub(crate) fn submit(
     kind: &str,
     ask: &Map<String, Value>,
 ) -> Answer<Reply> {
-    let plan = app.config.plan.plan(kind, ask).map_err(ApiError::fields)?;
+    let plan = plan(app, kind, ask).map_err(ApiError::fields)?;
     let request = Value::Object(ask.clone()).to_string();
     let job = app.jobs.submit(plan, request, &caller.name)?;
     Ok(Reply::accepted(
         json!({"job_id": job.id, "status": job.status, "experiment": job.experiment}),
     ))
+}
+
+/// What a request comes to, or every bad field of it. Only a collection makes its experiment.
+pub(crate) fn plan(
+    app: &App,
+    kind: &str,
+    ask: &Map<String, Value>,
+) -> Result<Plan, Vec<FieldProblem>> {
+    let named = ask.get("experiment").and_then(Value::as_str);
+    let missing = named
+        .filter(|_| kind == "judge")
+        .and_then(|name| no_runs(app, name));
+    match (app.config.plan.plan(kind, ask), missing) {
+        (Ok(plan), None) => Ok(plan),
+        (planned, missing) => {
+            let mut problems = planned.err().unwrap_or_default();
+            problems.extend(missing.map(|message| FieldProblem {
+                field: "experiment".to_owned(),
+                message,
+            }));
+            Err(problems)
+        }
+    }
+}
+
+/// Why an experiment cannot be judged, if so.
+fn no_runs(app: &App, experiment: &str) -> Option<String> {
+    let one = RunQuery {
+        max_results: 1,
+        ..RunQuery::default()
+    };
+    match app.store.run_list(experiment, &one) {
+        Ok(page) if page.runs.is_empty() => Some(format!("has '{experiment}', which has no runs")),
+        Ok(_) => None,
+        Err(error) => Some(format!("cannot be judged: {error}")),
+    }
 }
 
 #[derive(Debug, Deserialize)]

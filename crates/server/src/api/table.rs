@@ -132,6 +132,12 @@ const JUDGE: &[(&str, &str, bool, &str)] = &[
         "The task, for its calibration cases",
     ),
     (
+        "limit",
+        "integer",
+        false,
+        "Cases to judge at most, rounded up to whole scenarios; 0 for all",
+    ),
+    (
         "max_cost",
         "number",
         false,

@@ -16,18 +16,18 @@ pub(crate) async fn spans() -> ApiError {
     ApiError::not_served("REST OTLP span logging is not supported")
 }
 
-pub(crate) async fn not_found(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+pub(crate) fn not_found(method: &Method, path: &str) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
         "ENDPOINT_NOT_FOUND",
-        format!("there is no {method} {}", uri.path()),
+        format!("there is no {method} {path}"),
     )
 }
 
-pub(crate) async fn wrong_method(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+pub(crate) fn wrong_method(method: &Method, path: &str) -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "ENDPOINT_NOT_FOUND",
-        format!("{} does not answer to {method}", uri.path()),
+        format!("{path} does not answer to {method}"),
     )
 }

@@ -5,7 +5,7 @@
 //! prompt until the sitting is over.
 
 use askama::Template;
-use assize_domain::judge_file::Case;
+use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
 use assize_domain::submission::Submission;
 use assize_domain::verdict::Verdict;
@@ -295,6 +295,9 @@ pub(crate) async fn submit(
     blocking(&app, move |app| take(app, &visit, &experiment, &fields)).await
 }
 
+/// The longest reason for a verdict.
+const LONGEST_REASON: usize = 4000;
+
 fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     let sitter = visit.sitter();
     // A form from before the end of a sitting must not begin another.
@@ -311,19 +314,17 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
         scores: sheet.scores.clone(),
         rationale: Some(sheet.reason.clone()).filter(|it| !it.is_empty()),
     };
-    let problems = match app
-        .desks
-        .submit(&sitter, experiment, std::slice::from_ref(&submission))
-    {
-        Ok(_) => return Ok(desk(experiment).into_response()),
-        Err(PipelineError::JudgeFile { problems, .. }) => problems,
-        Err(error) => return Err(error.into()),
+    let problems = match too_long(&sheet.reason) {
+        Some(problem) => vec![problem],
+        None => match app
+            .desks
+            .submit(&sitter, experiment, std::slice::from_ref(&submission))
+        {
+            Ok(_) => return Ok(desk(experiment).into_response()),
+            Err(PipelineError::JudgeFile { problems, .. }) => named(&problems),
+            Err(error) => return Err(error.into()),
+        },
     };
-    let named = |pointer: &str| pointer.rsplit('/').next().unwrap_or_default().to_owned();
-    let problems: Vec<String> = problems
-        .iter()
-        .map(|it| format!("{} {}", named(&it.pointer), it.message))
-        .collect();
     let mut cases = hand.cases.into_iter();
     let held = cases.find(|it| it.case == submission.case);
     let scored = || app.desks.scored(&sitter, experiment, &submission.case);
@@ -340,6 +341,24 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
             ..page
         },
     )
+}
+
+fn too_long(reason: &str) -> Option<String> {
+    let length = reason.chars().count();
+    (length > LONGEST_REASON).then(|| {
+        format!(
+            "the reason has {length} characters, and at most {LONGEST_REASON} are kept: shorten it"
+        )
+    })
+}
+
+/// Problems with the field that each is about.
+fn named(problems: &[FileProblem]) -> Vec<String> {
+    let field = |pointer: &str| pointer.rsplit('/').next().unwrap_or_default().to_owned();
+    let words = problems
+        .iter()
+        .map(|it| format!("{} {}", field(&it.pointer), it.message));
+    words.collect()
 }
 
 /// Ends the sitting.

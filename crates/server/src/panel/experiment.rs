@@ -1,5 +1,7 @@
 //! What the tabs of an experiment share: the decision on top, and the way to each tab.
 
+use std::sync::Arc;
+
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::scenario::Split;
@@ -9,8 +11,9 @@ use assize_report::words;
 use super::fields::{Fields, query};
 use super::page::PageError;
 use crate::App;
-use crate::boards::{Boards, usual};
+use crate::boards::{Boards, CachedBoard, usual};
 
+pub(crate) mod auto_judge;
 pub(crate) mod board;
 pub(crate) mod grid;
 pub(crate) mod history;
@@ -32,8 +35,23 @@ pub(crate) struct Top {
     pub kept: String,
 }
 
+/// The board that a tab shows, with what stands above it and the split it is of.
+pub(crate) async fn board_of(
+    app: &App,
+    experiment: &str,
+    fields: &Fields,
+    tab: &'static str,
+) -> Result<(Arc<CachedBoard>, Top, Split), PageError> {
+    let options = asked(experiment, fields)?;
+    let pending = pending(app, experiment).await?;
+    let (kept, split) = (kept(&options), options.split);
+    let cached = Boards::get(app, options).await?;
+    let top = Top::of(&cached.board, tab, pending, kept);
+    Ok((cached, top, split))
+}
+
 /// Which board is looked at.
-pub(crate) fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
+fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
     let split: Option<Split> = fields.read("split")?;
     Ok(CompareOptions {
         tier: fields.read::<Tier>("tier")?,
@@ -44,7 +62,7 @@ pub(crate) fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions,
 }
 
 /// The query that asks for the same again.
-pub(crate) fn kept(options: &CompareOptions) -> String {
+fn kept(options: &CompareOptions) -> String {
     let split = Some(options.split.as_str()).filter(|_| options.split != Split::Selection);
     query(&[
         ("tier", options.tier.map(Tier::as_str)),
@@ -93,7 +111,7 @@ impl Top {
 }
 
 /// Runs of an experiment that wait for an expert. An unknown experiment is an error.
-pub(crate) async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
+async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
     let list = Boards::experiments(app).await?;
     let found = list.iter().find(|it| it.name == experiment);
     found.map(|it| it.pending).ok_or_else(|| {

@@ -50,7 +50,8 @@ struct JobPage {
     status: &'static str,
     is_over: bool,
     headline: String,
-    left: String,
+    pace: String,
+    noun: &'static str,
     created: When,
     rows: Vec<GridRow>,
     failures: Vec<(String, String)>,
@@ -106,7 +107,8 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path<String>, visit: 
             status: job.status.as_str(),
             is_over,
             headline: headline(&job),
-            left: left(&job, visit.now_ms),
+            pace: pace(&job, visit.now_ms),
+            noun: noun(&job),
             created: When::of_ms(job.created_ms, visit.now_ms),
             rows: grid(&job, &events),
             failures: failures(&events),
@@ -127,8 +129,10 @@ fn headline(job: &JobRecord) -> String {
         JobStatus::Running => format!("{what} of {} runs", job.experiment),
         JobStatus::Done if job.failed > 0 => {
             format!(
-                "{what} of {} is done; {} cells failed",
-                job.experiment, job.failed
+                "{what} of {} is done; {} {} failed",
+                job.experiment,
+                job.failed,
+                noun(job)
             )
         }
         JobStatus::Done => format!("{what} of {} is done", job.experiment),
@@ -137,11 +141,26 @@ fn headline(job: &JobRecord) -> String {
     }
 }
 
-fn left(job: &JobRecord, now_ms: i64) -> String {
-    match eta_seconds(job, now_ms) {
-        Some(seconds) => format!("about {} left", span(seconds as f64)),
-        None => String::new(),
+/// What a job counts.
+fn noun(job: &JobRecord) -> &'static str {
+    match job.kind.as_str() {
+        "judge" => "cases",
+        _ => "cells",
     }
+}
+
+/// How fast it goes, and how long the rest takes; as the script writes it.
+fn pace(job: &JobRecord, now_ms: i64) -> String {
+    let (Some(seconds), Some(started)) = (eta_seconds(job, now_ms), job.started_ms) else {
+        return String::new();
+    };
+    let per_second = f64::from(job.done) * 1000.0 / (now_ms - started).max(1) as f64;
+    let rate = if per_second < 1.0 {
+        format!("{:.0} {} a minute", per_second * 60.0, noun(job))
+    } else {
+        format!("{per_second:.1} {} a second", noun(job))
+    };
+    format!("{rate}, about {} left", span(seconds as f64))
 }
 
 /// What the job has printed so far; lines that are no objects are left out.

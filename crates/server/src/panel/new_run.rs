@@ -1,11 +1,7 @@
 //! A new run: choose from what is really there, see what it comes to, start it.
 //!
-//! What models there are and what a collection would do is asked of this very program as a
-//! subprocess, as a job would ask it, so that the page never says something else than the job
-//! does. Without JavaScript the preview is a button; with it, it follows every change.
-
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+//! What a collection would do is asked of this very program ([`super::models`]), so that the
+//! page never says something else than the job does. Without JavaScript the preview is a button; with it, it follows every change.
 
 use askama::Template;
 use assize_domain::scenario::Split;
@@ -17,32 +13,20 @@ use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Form, Query};
+use super::models::{Found, ask_program};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
 use super::when::span;
 use crate::App;
-
-/// A list of models or a dry run that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Template)]
 #[template(path = "new_run.html")]
 struct NewRunPage {
     frame: Frame,
-    models: Vec<Model>,
-    unreachable: Vec<String>,
-    max_model_b: String,
+    found: Found,
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
     sheet: Sheet,
     preview: Preview,
-}
-
-struct Model {
-    name: String,
-    size: String,
-    /// Why the size gate does not admit it.
-    rejected: Option<String>,
-    chosen: bool,
 }
 
 /// What is filled in besides the ticks.
@@ -150,9 +134,7 @@ fn form(
     preview: Preview,
 ) -> Result<NewRunPage, PageError> {
     let task: Task = task_files::load(&app.config.task)?;
-    let listed = ask_program(app, &["models".into(), "list".into(), "--json".into()]);
-    let listed = listed.unwrap_or_else(|error| json!({"unreachable": [error]}));
-    let picked = fields.all("model");
+    let found = Found::look(app, &fields.all("model"));
     let prompts = fields.all("prompt");
     let split = fields.get("split").unwrap_or("selection");
     let text =
@@ -161,9 +143,7 @@ fn form(
     let scenarios = |it: Split| task.scenarios.iter().filter(|s| s.split == it).count();
     Ok(NewRunPage {
         frame: Frame::new("experiments", visit),
-        models: models(&listed, &picked),
-        unreachable: texts(&listed["unreachable"]),
-        max_model_b: listed["max_model_b"].to_string(),
+        found,
         prompts: task
             .prompts
             .iter()
@@ -187,36 +167,6 @@ fn form(
         },
         preview,
     })
-}
-
-fn models(listed: &Value, picked: &[&str]) -> Vec<Model> {
-    let list = listed["models"].as_array().cloned().unwrap_or_default();
-    let most = listed["max_model_b"].as_f64().unwrap_or(f64::INFINITY);
-    list.iter()
-        .filter_map(|it| {
-            let name = it["model"].as_str().or_else(|| it["name"].as_str())?;
-            let size = it["parameter_count"].as_f64().map(|it| it / 1e9);
-            let rejected = match it["rejected"].as_str() {
-                Some(why) => Some(why.to_owned()),
-                None => size
-                    .filter(|it| *it > most)
-                    .map(|_| format!("larger than {most} B")),
-            };
-            Some(Model {
-                chosen: picked.contains(&name),
-                name: name.to_owned(),
-                size: size.map_or_else(|| "size unknown".to_owned(), |it| format!("{it:.1} B")),
-                rejected,
-            })
-        })
-        .collect()
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    let list = value.as_array().cloned().unwrap_or_default();
-    list.iter()
-        .map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned))
-        .collect()
 }
 
 fn preview(app: &App, fields: &Fields) -> Preview {
@@ -291,30 +241,4 @@ fn estimate(app: &App, experiment: &str, dry: &Value) -> Option<f64> {
         seconds += missing * took as f64 / 1000.0;
     }
     (seconds >= 1.0).then_some(seconds)
-}
-
-/// Runs this program and reads the JSON that it prints.
-fn ask_program(app: &App, words: &[String]) -> Result<Value, String> {
-    let failed = |error: std::io::Error| format!("this program could not be asked: {error}");
-    let mut child = Command::new(&app.config.program)
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let since = Instant::now();
-    while child.try_wait().map_err(failed)?.is_none() {
-        if since.elapsed() > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err("no answer within 20 seconds: is a model host asleep?".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    serde_json::from_slice(&output.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        said.trim().trim_start_matches("error: ").to_owned()
-    })
 }

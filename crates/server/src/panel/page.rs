@@ -209,6 +209,13 @@ impl IntoResponse for PageError {
                 "Not with this token",
                 "Ask whoever runs this server for a token with another role.",
             ),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                ("That is too much at once", "Go back, and send less of it.")
+            }
+            StatusCode::METHOD_NOT_ALLOWED => (
+                "This address is no page",
+                "A form leads here; open the page that it is on.",
+            ),
             StatusCode::CONFLICT => (
                 "Somebody was faster",
                 "Look at what changed, then decide again.",

@@ -6,7 +6,7 @@ use askama::Template;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
 use assize_domain::task::Task;
-use assize_pipeline::promote::{self, Assessment, PromoteOptions, Signature};
+use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
 use assize_report::gate::{command_line, ended, numbers, sentence};
 use assize_store::{RunQuery, Tracking as _};
@@ -206,12 +206,19 @@ fn entry(it: &Promotion, visit: &Visit) -> Entry {
     }
 }
 
-fn signature(app: &App, visit: &Visit, fields: &Fields) -> Signature {
-    Signature {
+fn signature(app: &App, visit: &Visit, fields: &Fields) -> Result<Signature, PageError> {
+    let note = fields.owned("note");
+    let length = note.as_ref().map_or(0, |it| it.chars().count());
+    if length > LONGEST_NOTE {
+        let message =
+            format!("The note has {length} characters, and at most {LONGEST_NOTE} are kept.");
+        return Err(PageError::invalid(message));
+    }
+    Ok(Signature {
         by: visit.name.clone(),
         at: (app.config.clock)().rfc3339,
-        note: fields.owned("note"),
-    }
+        note,
+    })
 }
 
 /// Runs the gate once more, and promotes whom the page showed; somebody else who leads by now
@@ -228,7 +235,7 @@ pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): 
             );
             return Err(PageError::new(StatusCode::CONFLICT, message));
         }
-        let by = signature(app, &visit, &fields);
+        let by = signature(app, &visit, &fields)?;
         let promoted = promote::promote(app.store.as_ref(), &assessment, by)?;
         let mut back = vec![("experiment", Some(experiment.as_str()))];
         if promoted.is_some() {
@@ -248,7 +255,7 @@ pub(crate) async fn rollback(State(app): State<App>, visit: Visit, Form(fields):
             let message = "The champion is another one than when this form was shown.";
             return Err(PageError::new(StatusCode::CONFLICT, message));
         }
-        let by = signature(app, &visit, &fields);
+        let by = signature(app, &visit, &fields)?;
         promote::rollback(app.store.as_ref(), &task, by)?;
         Ok(Redirect::to("/promotions?done=rolled-back").into_response())
     })

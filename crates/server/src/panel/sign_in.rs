@@ -19,6 +19,10 @@ pub(crate) async fn page(Query(fields): Query) -> Paged {
         Some("limited") => {
             Some("Too many wrong tokens came from this address. Wait a minute, then try again.")
         }
+        Some("ended") => Some("You are not signed in any more. Sign in again to go on."),
+        Some("unsent") => Some(
+            "You were not signed in, so the form was not taken. Sign in, and send it once more.",
+        ),
         Some(_) => {
             Some("This token is not known, or was revoked. Check that all of it was copied.")
         }

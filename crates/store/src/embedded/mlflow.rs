@@ -31,6 +31,7 @@ mod model_verbs;
 mod names;
 mod orders;
 mod place;
+mod ranked;
 mod read;
 mod registry;
 mod runs;
@@ -205,17 +206,22 @@ impl Mlflow<'_> {
         search: &RunSearch,
         visit: &mut dyn FnMut(LoggedRun) -> bool,
     ) -> Result<Option<String>> {
-        let missing = self.store.read(|conn| search::missing(conn, search))?;
-        if !missing.is_empty() {
-            self.store
-                .writer
-                .write(move |session| indexes::make(session, &missing))?;
-        }
+        self.make_indexes(search)?;
         self.store.read(|conn| {
             let found = search::runs(conn, search)?;
             read::runs_each(conn, &found.ids, visit)?;
             Ok(found.next)
         })
+    }
+
+    fn make_indexes(self, search: &RunSearch) -> Result<()> {
+        let missing = self.store.read(|conn| search::missing(conn, search))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.store
+            .writer
+            .write(move |session| indexes::make(session, &missing))
     }
 
     /// What a folder of artifacts holds; the empty path is the root. The owner of artifacts is

@@ -50,6 +50,9 @@ struct Desk {
     runs: HashMap<Arc<str>, OpenRun>,
     complete: Vec<(Arc<str>, OpenRun)>,
     in_flight: usize,
+    /// Cases that were taken from the queue.
+    taken: usize,
+    /// Cases that wait there and are to be judged now.
     left: u64,
     progress: AutoProgress,
     summary: AutoSummary,
@@ -138,9 +141,8 @@ impl<'a> Bench<'a> {
             }
             let enough = self.judge.jobs.max(1) as usize * 2;
             if desk.in_flight < enough && desk.left > 0 && !self.stopped() {
-                let more = self
-                    .judge
-                    .lease(self.asker.sitting, self.judge.cases_at_once())?;
+                let portion = self.judge.portion(desk.taken);
+                let more = self.judge.lease(self.asker.sitting, portion)?;
                 self.hand_out(more, &work, &mut desk)?;
             }
         }
@@ -167,7 +169,7 @@ impl<'a> Bench<'a> {
 
     /// Gives the workers what was leased.
     fn hand_out(&self, leased: Leased, work: &Sender<Vec<Pending>>, desk: &mut Desk) -> Result<()> {
-        desk.left = if leased.runs.is_empty() {
+        let left = if leased.runs.is_empty() {
             0
         } else {
             leased.left
@@ -176,6 +178,8 @@ impl<'a> Bench<'a> {
         for run in leased.runs {
             waiting.extend(pending_of(run)?);
         }
+        desk.taken += waiting.len();
+        desk.left = left.min(self.judge.remaining(desk.taken) as u64);
         self.give(waiting, work, desk);
         Ok(())
     }
@@ -325,6 +329,7 @@ impl Desk {
             runs: HashMap::new(),
             complete: Vec::new(),
             in_flight: 0,
+            taken: 0,
             left: 0,
             progress: AutoProgress::default(),
             summary: AutoSummary::default(),

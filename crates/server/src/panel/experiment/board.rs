@@ -1,14 +1,14 @@
 //! The board: a table whose rows are the forest plot, and the charts.
 
 use askama::Template;
-use assize_domain::leaderboard::{Leaderboard, Row, Scores};
+use assize_domain::leaderboard::{Leaderboard, Row};
 use assize_domain::scenario::Split;
+use assize_report::columns::{self, Column};
 use assize_report::{axis, figure, svg, words};
 use axum::extract::{Path, State};
 
-use super::{Top, asked, kept, pending, runs_of};
+use super::{Top, board_of, runs_of};
 use crate::App;
-use crate::boards::Boards;
 use crate::panel::fields::Query;
 use crate::panel::page::{Frame, Paged, Visit, show};
 
@@ -56,95 +56,27 @@ pub(crate) async fn page(
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {
-    let options = asked(&experiment, &fields)?;
-    let pending = pending(&app, &experiment).await?;
-    let kept = kept(&options);
-    let cached = Boards::get(&app, options.clone()).await?;
+    let (cached, top, split) = board_of(&app, &experiment, &fields, "board").await?;
     let board = &cached.board;
     show(&BoardPage {
         frame: Frame::new("experiments", &visit),
-        split: options.split.as_str(),
+        split: split.as_str(),
         tier: board.tier.as_str(),
         splits: [Split::Selection, Split::Feedback, Split::Confirmation].map(Split::as_str),
         head: format!("composite{}", words::of_maximum(board)),
         is_measured: axis::is_measured(board),
-        main: table(board, main_columns(board)),
-        details: table(board, detail_columns(board)),
+        main: table(board, &columns::deciding(board)),
+        details: table(board, &columns::explaining(board)),
         axis: svg::forest_axis(board),
         variance: svg::variance(board),
         sources: words::sources_line(board),
         scatter: svg::scatter(board),
         rubric: board.rubric.as_ref().map(|it| it.id.clone()),
-        top: Top::of(board, "board", pending, kept),
+        top,
     })
 }
 
-/// A column of figures: its head and what stands in a row.
-struct Column<'a> {
-    head: String,
-    cell: Box<dyn Fn(&Row) -> String + 'a>,
-}
-
-impl<'a> Column<'a> {
-    fn new(head: &str, cell: impl Fn(&Row) -> String + 'a) -> Self {
-        Self {
-            head: head.to_owned(),
-            cell: Box::new(cell),
-        }
-    }
-}
-
-/// What decides.
-fn main_columns(board: &Leaderboard) -> Vec<Column<'_>> {
-    let adjusted = |row: &Row| row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted);
-    vec![
-        Column::new("vs incumbent", |row| {
-            words::versus(board, row, figure::half)
-        }),
-        Column::new("p adj", move |row| figure::p_value(adjusted(row))),
-        Column::new("p best", |row| {
-            figure::optional(row.p_best, figure::percent)
-        }),
-    ]
-}
-
-/// What explains.
-fn detail_columns(board: &Leaderboard) -> Vec<Column<'_>> {
-    let mut columns = scores(board, |row| &row.criteria, figure::plain);
-    columns.extend(scores(board, |row| &row.flags, figure::percent));
-    columns.extend([
-        Column::new("latency", |row| {
-            figure::optional(row.latency_ms, figure::latency)
-        }),
-        Column::new("tok/s", |row| {
-            figure::optional(row.tokens_per_s, figure::speed)
-        }),
-        Column::new("scenarios", |row| row.scenarios.to_string()),
-        Column::new("candidates", |row| row.candidates.to_string()),
-    ]);
-    columns
-}
-
-fn scores(
-    board: &Leaderboard,
-    of: fn(&Row) -> &Scores,
-    write: fn(f64) -> String,
-) -> Vec<Column<'_>> {
-    let names = words::score_names(board, of).into_iter();
-    let column = |name: &'_ str| {
-        let name = name.to_owned();
-        Column::new(&name.clone(), move |row| {
-            figure::optional(of(row).get(&name).copied(), write)
-        })
-    };
-    names.map(column).collect()
-}
-
-fn table(board: &Leaderboard, mut columns: Vec<Column<'_>>) -> Table {
-    columns.retain(|column| {
-        let mut rows = board.rows.iter();
-        rows.any(|row| (column.cell)(row) != figure::NONE)
-    });
+fn table(board: &Leaderboard, columns: &[Column<'_>]) -> Table {
     let line = |row: &Row| Line {
         rank: row.rank,
         model: row.model.clone(),
@@ -154,7 +86,7 @@ fn table(board: &Leaderboard, mut columns: Vec<Column<'_>>) -> Table {
         mean: figure::plain(row.composite.mean),
         half: axis::interval(row).map(figure::half).unwrap_or_default(),
         plot: svg::forest_cell(board, row),
-        cells: columns.iter().map(|column| (column.cell)(row)).collect(),
+        cells: columns.iter().map(|column| column.cell(row)).collect(),
     };
     Table {
         rows: board.rows.iter().map(line).collect(),

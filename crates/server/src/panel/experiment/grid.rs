@@ -5,9 +5,8 @@ use assize_pipeline::compare::Cells;
 use assize_report::{figure, svg};
 use axum::extract::{Path, State};
 
-use super::{Top, asked, kept, pending};
+use super::{Top, board_of};
 use crate::App;
-use crate::boards::Boards;
 use crate::panel::fields::Query;
 use crate::panel::page::{Frame, Paged, Visit, show};
 
@@ -47,10 +46,7 @@ pub(crate) async fn page(
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {
-    let options = asked(&experiment, &fields)?;
-    let pending = pending(&app, &experiment).await?;
-    let kept = kept(&options);
-    let cached = Boards::get(&app, options).await?;
+    let (cached, top, _) = board_of(&app, &experiment, &fields, "grid").await?;
     let cells = &cached.cells;
     let pages = cells.scenarios.len().div_ceil(SHOWN).max(1);
     let page = fields.read::<usize>("page")?.unwrap_or(1).clamp(1, pages);
@@ -69,7 +65,7 @@ pub(crate) async fn page(
         scenarios: cells.scenarios.len(),
         page,
         pages,
-        top: Top::of(&cached.board, "grid", pending, kept),
+        top,
     })
 }
 

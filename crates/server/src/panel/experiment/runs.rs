@@ -29,6 +29,8 @@ struct RunsPage {
     older: Option<String>,
     /// Where the list starts.
     first: Option<String>,
+    /// The columns that sort: composite, latency, age.
+    heads: [Head; 3],
 }
 
 /// What was asked for, as it was typed.
@@ -46,6 +48,98 @@ impl Filter {
         [&self.model, &self.prompt, &self.scenario, &self.state]
             .iter()
             .any(|it| !it.is_empty())
+    }
+}
+
+/// What runs are ordered by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Newest,
+    Oldest,
+    Best,
+    Worst,
+    Fastest,
+    Slowest,
+}
+
+impl Order {
+    const ALL: [Self; 6] = [
+        Self::Newest,
+        Self::Oldest,
+        Self::Best,
+        Self::Worst,
+        Self::Fastest,
+        Self::Slowest,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Newest => "newest",
+            Self::Oldest => "oldest",
+            Self::Best => "best",
+            Self::Worst => "worst",
+            Self::Fastest => "fastest",
+            Self::Slowest => "slowest",
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, PageError> {
+        if text.is_empty() {
+            return Ok(Self::Newest);
+        }
+        let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        found.ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            PageError::invalid(format!("“{text}” is no order: choose one of {known}"))
+        })
+    }
+
+    /// The metric, and whether the largest comes first; age is no metric.
+    const fn metric(self) -> Option<(&'static str, bool)> {
+        match self {
+            Self::Newest | Self::Oldest => None,
+            Self::Best => Some((metric::COMPOSITE, true)),
+            Self::Worst => Some((metric::COMPOSITE, false)),
+            Self::Fastest => Some((metric::LATENCY_MS, false)),
+            Self::Slowest => Some((metric::LATENCY_MS, true)),
+        }
+    }
+}
+
+/// A column that sorts: its name, the order of a first click, that of a second.
+struct Sorted(&'static str, Order, Order);
+
+/// As they stand in the table.
+const HEADS: [Sorted; 3] = [
+    Sorted("composite", Order::Best, Order::Worst),
+    Sorted("latency", Order::Fastest, Order::Slowest),
+    Sorted("collected", Order::Newest, Order::Oldest),
+];
+
+struct Head {
+    name: &'static str,
+    /// Where a click leads, and in which order.
+    link: String,
+    order: &'static str,
+    /// As `aria-sort` says it; empty where the list is not sorted by this.
+    sorted: &'static str,
+}
+
+impl Sorted {
+    fn head(&self, by: Order, address: &impl Fn(&str, Option<&str>) -> String) -> Head {
+        let Self(name, first, second) = *self;
+        let next = if by == first { second } else { first };
+        let is_descending = by.metric().map_or(by == Order::Newest, |(_, it)| it);
+        Head {
+            name,
+            link: address(next.as_str(), None),
+            order: next.as_str(),
+            sorted: match (by == first || by == second, is_descending) {
+                (false, _) => "",
+                (true, true) => "descending",
+                (true, false) => "ascending",
+            },
+        }
     }
 }
 
@@ -72,14 +166,21 @@ pub(crate) async fn page(
     let filter = read(&fields);
     let wanted = wanted(&filter, fields.owned("page_token"))?;
     let name = experiment.clone();
-    let found = blocking(&app, move |app| Ok(app.store.run_list(&name, &wanted)?)).await?;
-    let address = |token: Option<&str>| {
+    let by = Order::read(&filter.order)?;
+    let found = blocking(&app, move |app| {
+        Ok(match by.metric() {
+            Some(by) => app.store.mlflow().run_list_by(&name, &wanted, by)?,
+            None => app.store.run_list(&name, &wanted)?,
+        })
+    })
+    .await?;
+    let address = |order: &str, token: Option<&str>| {
         let fields = [
             ("model", Some(filter.model.as_str())),
             ("prompt", Some(filter.prompt.as_str())),
             ("scenario", Some(filter.scenario.as_str())),
             ("state", Some(filter.state.as_str())),
-            ("order", Some(filter.order.as_str())),
+            ("order", Some(order)),
             ("page_token", token),
         ];
         format!("{}/runs{}", path(&experiment), query(&fields))
@@ -87,8 +188,14 @@ pub(crate) async fn page(
     show(&RunsPage {
         frame: Frame::new("experiments", &visit),
         suggestions: suggestions(&app, &experiment),
-        older: found.next_page_token.as_deref().map(|it| address(Some(it))),
-        first: fields.get("page_token").map(|_| address(None)),
+        older: found
+            .next_page_token
+            .as_deref()
+            .map(|it| address(&filter.order, Some(it))),
+        first: fields
+            .get("page_token")
+            .map(|_| address(&filter.order, None)),
+        heads: HEADS.map(|it| it.head(by, &address)),
         runs: found.runs.iter().map(|it| line(it, &visit)).collect(),
         filter,
         top,

@@ -1,0 +1,91 @@
+//! The columns of a board's two tables on a page: what decides, and what explains.
+//!
+//! The report in one file and the panel show the same ones. A column in which nothing stands is
+//! left out.
+
+use assize_domain::leaderboard::{Leaderboard, Row, Scores};
+
+use crate::{figure, words};
+
+/// A column of figures: its head and what stands in a row.
+pub struct Column<'a> {
+    pub head: String,
+    cell: Box<dyn Fn(&Row) -> String + 'a>,
+}
+
+impl std::fmt::Debug for Column<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Column").field(&self.head).finish()
+    }
+}
+
+impl<'a> Column<'a> {
+    fn new(head: &str, cell: impl Fn(&Row) -> String + 'a) -> Self {
+        Self {
+            head: head.to_owned(),
+            cell: Box::new(cell),
+        }
+    }
+
+    pub fn cell(&self, row: &Row) -> String {
+        (self.cell)(row)
+    }
+}
+
+/// What decides.
+pub fn deciding(board: &Leaderboard) -> Vec<Column<'_>> {
+    let columns = vec![
+        Column::new("vs incumbent", |row| {
+            words::versus(board, row, figure::half)
+        }),
+        Column::new("p adj", |row| {
+            figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
+        }),
+        Column::new("p best", |row| {
+            figure::optional(row.p_best, figure::percent)
+        }),
+    ];
+    filled(board, columns)
+}
+
+/// What explains.
+pub fn explaining(board: &Leaderboard) -> Vec<Column<'_>> {
+    let mut columns = scores(board, |row| &row.criteria, figure::plain);
+    columns.extend(scores(board, |row| &row.flags, figure::percent));
+    columns.extend([
+        Column::new("latency", |row| {
+            figure::optional(row.latency_ms, figure::latency)
+        }),
+        Column::new("tok/s", |row| {
+            figure::optional(row.tokens_per_s, figure::speed)
+        }),
+        Column::new("scenarios", |row| row.scenarios.to_string()),
+        Column::new("candidates", |row| row.candidates.to_string()),
+    ]);
+    filled(board, columns)
+}
+
+fn scores(
+    board: &Leaderboard,
+    of: fn(&Row) -> &Scores,
+    write: fn(f64) -> String,
+) -> Vec<Column<'_>> {
+    let names = words::score_names(board, of).into_iter();
+    names
+        .map(|name| {
+            Column::new(name, move |row| {
+                figure::optional(of(row).get(name).copied(), write)
+            })
+        })
+        .collect()
+}
+
+fn filled<'a>(board: &Leaderboard, mut columns: Vec<Column<'a>>) -> Vec<Column<'a>> {
+    columns.retain(|column| {
+        board
+            .rows
+            .iter()
+            .any(|row| column.cell(row) != figure::NONE)
+    });
+    columns
+}

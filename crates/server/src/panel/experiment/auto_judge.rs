@@ -1,0 +1,129 @@
+//! An automatic judge over what waits: which model, how many cases, for how much; then its job.
+
+use askama::Template;
+use assize_store::{JudgingCounts, Tracking as _};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Redirect};
+use serde_json::{Map, Value, json};
+
+use super::Top;
+use crate::App;
+use crate::api::jobs::plan;
+use crate::panel::fields::{Fields, Form};
+use crate::panel::models::Found;
+use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, with_status};
+
+#[derive(Template)]
+#[template(path = "auto_judge.html")]
+struct AutoJudgePage {
+    frame: Frame,
+    top: Top,
+    /// Cells that no automatic judge has scored.
+    waiting: u64,
+    found: Found,
+    other: String,
+    limit: String,
+    max_cost: String,
+    script: String,
+    problems: Vec<String>,
+}
+
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    visit: Visit,
+) -> Paged {
+    form(&app, experiment, visit, Fields::default(), Vec::new()).await
+}
+
+/// Queues the judge, and goes to its live page.
+pub(crate) async fn start(
+    State(app): State<App>,
+    Path(experiment): Path<String>,
+    visit: Visit,
+    Form(fields): Form,
+) -> Paged {
+    let ask = request(&experiment, &fields);
+    let by = visit.name.clone();
+    let queued = blocking(&app, move |app| match plan(app, "judge", &ask) {
+        Err(problems) => Ok(Err(problems)),
+        Ok(plan) => {
+            let request = Value::Object(ask).to_string();
+            Ok(Ok(app.jobs.submit(plan, request, &by)?))
+        }
+    })
+    .await?;
+    match queued {
+        Ok(job) => Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
+        Err(problems) => {
+            let problems = problems
+                .iter()
+                .map(|it| format!("{} {}", it.field, it.message));
+            let problems = problems.collect();
+            form(&app, experiment, visit, fields, problems).await
+        }
+    }
+}
+
+/// The form as a request of the API: what is blank is left to the defaults.
+fn request(experiment: &str, fields: &Fields) -> Map<String, Value> {
+    let mut ask = Map::new();
+    ask.insert("experiment".to_owned(), json!(experiment));
+    if let Some(judge) = fields.get("other").or_else(|| fields.get("judge")) {
+        ask.insert("judge".to_owned(), json!(judge));
+    }
+    if let Some(script) = fields.get("script") {
+        ask.insert("script".to_owned(), json!(script));
+    }
+    // What is no number is refused by name.
+    if let Some(text) = fields.get("limit") {
+        let limit = text
+            .parse::<u64>()
+            .map_or_else(|_| json!(text), Value::from);
+        ask.insert("limit".to_owned(), limit);
+    }
+    if let Some(text) = fields.get("max_cost") {
+        let cap = text
+            .parse::<f64>()
+            .map_or_else(|_| json!(text), Value::from);
+        ask.insert("max_cost".to_owned(), cap);
+    }
+    ask
+}
+
+async fn form(
+    app: &App,
+    experiment: String,
+    visit: Visit,
+    fields: Fields,
+    problems: Vec<String>,
+) -> Paged {
+    let top = Top::at_a_glance(app, &experiment, "judges").await?;
+    let picked = fields.owned("judge").unwrap_or_default();
+    let (found, counts) = blocking(app, move |app| {
+        let counts: JudgingCounts = app.store.judging_counts(&experiment)?;
+        Ok::<_, PageError>((Found::look(app, &[&picked]), counts))
+    })
+    .await?;
+    let text = |name| fields.owned(name).unwrap_or_default();
+    let status = if problems.is_empty() {
+        StatusCode::OK
+    } else {
+        StatusCode::BAD_REQUEST
+    };
+    with_status(
+        status,
+        &AutoJudgePage {
+            frame: Frame::new("experiments", &visit),
+            top,
+            waiting: counts.auto_pending,
+            found,
+            other: text("other"),
+            limit: text("limit"),
+            max_cost: text("max_cost"),
+            script: text("script"),
+            problems,
+        },
+    )
+}

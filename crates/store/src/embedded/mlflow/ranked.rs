@@ -1,0 +1,80 @@
+//! Runs of an experiment by one of their metrics, a page at a time.
+//!
+//! This is MLflow's search ([`super::search`]) in our own words: it makes the index over the
+//! metric when it is first needed, and a page starts behind the one before. Runs without the
+//! metric come last, whichever way.
+
+use assize_domain::run::{RunStatus, param, tag};
+
+use super::{Mlflow, search};
+use crate::embedded::experiments::experiment_need;
+use crate::embedded::rows::run_read;
+use crate::mlflow::RunSearch;
+use crate::sqlite::Attempt;
+use crate::{Result, RunPage, RunQuery, StoreError};
+
+impl Mlflow<'_> {
+    /// What [`crate::Tracking::run_list`] finds, ordered by a metric. Page tokens belong to the
+    /// same query and order.
+    pub fn run_list_by(
+        &self,
+        experiment: &str,
+        query: &RunQuery,
+        (metric, descending): (&str, bool),
+    ) -> Result<RunPage> {
+        let direction = if descending { "DESC" } else { "ASC" };
+        let number = self.store.read(|conn| experiment_need(conn, experiment))?;
+        let wanted = RunSearch {
+            experiment_ids: vec![number.to_string()],
+            filter: filter(query)?,
+            order_by: vec![format!("metrics.`{metric}` {direction}")],
+            max_results: query.max_results,
+            after: query.page_token.clone(),
+            ..RunSearch::default()
+        };
+        self.make_indexes(&wanted)?;
+        self.store.read(|conn| {
+            let found = search::runs(conn, &wanted)?;
+            let runs = found.ids.iter().map(|id| run_read(conn, *id));
+            Ok(RunPage {
+                runs: runs.collect::<Attempt<_>>()?,
+                next_page_token: found.next,
+            })
+        })
+    }
+}
+
+/// The conditions in MLflow's grammar.
+fn filter(query: &RunQuery) -> Result<String> {
+    let named = [
+        (param::MODEL, &query.model),
+        (param::PROMPT, &query.prompt),
+        (param::SCENARIO, &query.scenario),
+    ];
+    let mut conditions = Vec::new();
+    for (key, value) in named {
+        if let Some(value) = value {
+            conditions.push(format!("params.{key} = {}", quoted(value)?));
+        }
+    }
+    if let Some(pending) = query.pending {
+        conditions.push(format!("tags.{} = '{pending}'", tag::JUDGE_PENDING));
+    }
+    let status = query
+        .status
+        .or_else(|| query.pending.filter(|it| *it).map(|_| RunStatus::Finished));
+    if let Some(status) = status {
+        conditions.push(format!("attributes.status = '{}'", status.as_str()));
+    }
+    Ok(conditions.join(" AND "))
+}
+
+/// The grammar has no escapes, but two kinds of quotes.
+fn quoted(value: &str) -> Result<String> {
+    let quote = ['\'', '"'].into_iter().find(|it| !value.contains(*it));
+    quote.map(|it| format!("{it}{value}{it}")).ok_or_else(|| {
+        StoreError::Invalid(format!(
+            "'{value}' has both kinds of quotes, and no search can name it: look for something else"
+        ))
+    })
+}
