@@ -30,7 +30,7 @@ fn place(reply: &Reply) -> &str {
     let mut lines = reply.head.lines();
     lines
         .find_map(|it| it.strip_prefix("location: "))
-        .unwrap_or_else(|| panic!("no location: {reply:?}"))
+        .expect("a location")
 }
 
 fn serve(scratch: &Scratch) -> (Served, String) {
@@ -231,13 +231,13 @@ fn texts_that_are_too_long_are_refused_with_what_was_filled_in() {
     let page = text(&long);
     assert!(page.contains("the reason has 4001 characters"), "{page}");
     assert!(page.contains(&"x".repeat(4001)) && page.contains("value=\"3\" required checked"));
-    let taken = browse(
+    let accepted = browse(
         &served,
         "POST /desk/e",
         &[&token],
         &sheet(&"x".repeat(4000)),
     );
-    assert_eq!(taken.status, 303, "{taken:?}");
+    assert_eq!(accepted.status, 303, "{accepted:?}");
 
     let note = format!("task=small&number=1&note={}", "x".repeat(2001));
     let rollback = browse(&served, "POST /promotions/rollback", &[&token], &note);

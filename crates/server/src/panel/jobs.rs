@@ -37,6 +37,7 @@ struct Line {
     experiment: String,
     status: &'static str,
     done: u32,
+    failed: u32,
     total: u32,
     by: String,
     when: When,
@@ -84,6 +85,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
             kind: it.kind,
             experiment: it.experiment,
             done: it.done,
+            failed: it.failed,
             total: it.total,
             by: it.by,
         };

@@ -181,8 +181,15 @@ impl From<PipelineError> for PageError {
 
 impl From<ApiError> for PageError {
     fn from(error: ApiError) -> Self {
-        Self::new(error.status, error.message)
+        Self::new(error.status, sentence(&error.message))
     }
+}
+
+/// Messages for programs start small.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 #[derive(Template)]
@@ -206,8 +213,8 @@ impl IntoResponse for PageError {
                 "Go back, change what the message names, and try again.",
             ),
             StatusCode::FORBIDDEN => (
-                "Not with this token",
-                "Ask whoever runs this server for a token with another role.",
+                "This is not open to you now",
+                "Where the message names something to do, do that first; else ask whoever runs this server for a token with another role.",
             ),
             StatusCode::PAYLOAD_TOO_LARGE => {
                 ("That is too much at once", "Go back, and send less of it.")

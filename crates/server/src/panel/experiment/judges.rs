@@ -135,11 +135,11 @@ fn pair(it: &PairAgreement) -> PairTable {
             figure::optional(it.kappa_quadratic, figure::plain),
             figure::optional(it.alpha_ordinal, figure::plain),
             match it.bias_p {
-                Some(p) => format!(
-                    "{} (p = {})",
-                    figure::signed(it.bias),
-                    figure::p_value(Some(p))
-                ),
+                Some(p) => {
+                    let p = figure::p_value(Some(p));
+                    let sign = if p.starts_with('<') { "" } else { "= " };
+                    format!("{} (p {sign}{p})", figure::signed(it.bias))
+                }
                 None => figure::signed(it.bias),
             },
         ];
