@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use assize_domain::run::{CellRecord, RunStatus};
-use assize_store::Tracking as _;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
+use assize_store::{RunQuery, Tracking as _};
 use serde_json::{Value, json};
 
 mod support;
@@ -234,4 +234,47 @@ fn a_token_of_another_search_is_refused() {
     assert_eq!(search(json!({"order_by": many})).status, 400);
     let long = vec!["tags.a = ''"; 300].join(" AND ");
     assert_eq!(search(json!({"filter": long})).status, 400);
+}
+
+/// All pages of the panel's list by a metric, as ids.
+fn ranked(store: &EmbeddedStore, descending: bool) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut query = RunQuery {
+        max_results: 700,
+        ..RunQuery::default()
+    };
+    loop {
+        let page = store
+            .mlflow()
+            .run_list_by("big", &query, ("m", descending))
+            .expect("sound");
+        ids.extend(page.runs.into_iter().map(|it| it.run_id));
+        query.page_token = page.next_page_token;
+        if query.page_token.is_none() {
+            return ids;
+        }
+    }
+}
+
+#[test]
+fn the_panel_s_list_by_a_metric_has_every_run_once_and_equal_ones_by_their_numbers() {
+    let scratch = Scratch::new();
+    let runs = fill(&scratch);
+    let path = scratch.path().join(".assize/assize.db");
+    let store = EmbeddedStore::open(&path, || 0, random_run_id).expect("sound");
+    for descending in [true, false] {
+        let mut wanted: Vec<(usize, &Known)> = runs.iter().enumerate().collect();
+        wanted.sort_by(|(i, a), (j, b)| {
+            let rank = |it: &Known| match it.metric {
+                None => 2,
+                Some(value) => i32::from(value.is_nan()),
+            };
+            let value = |it: &Known| it.metric.filter(|it| !it.is_nan()).unwrap_or(0.0);
+            let by = value(a).total_cmp(&value(b)).then(i.cmp(j));
+            let by = if descending { by.reverse() } else { by };
+            rank(a).cmp(&rank(b)).then(by)
+        });
+        let wanted: Vec<&str> = wanted.iter().map(|(_, it)| it.run_id.as_str()).collect();
+        assert!(ranked(&store, descending) == wanted, "{descending}");
+    }
 }

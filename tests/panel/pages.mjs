@@ -21,7 +21,8 @@ await run(async () => {
       "/", "/experiments/before", "/experiments/before/grid", "/experiments/before/runs",
       "/judges/before", "/experiments/before/history", `/runs/${ids[0]}`,
       `/compare-runs?run=${ids[0]}&run=${ids.at(-1)}`, "/promotions?experiment=before", "/run/new",
-      "/jobs", "/tokens", "/desk", "/desk/before", "/experiments/nowhere",
+      "/jobs", "/tokens", "/desk", "/desk/before", "/experiments/nowhere", "/nowhere",
+      "/judges/before/auto", "/experiments/before/runs?order=best",
     ];
     for (const path of paths) {
       await page.goto(base + path);

@@ -223,6 +223,9 @@ fn said(
                 };
                 (name.clone(), text)
             };
+            let mut scores: Vec<_> = verdict.scores.iter().collect();
+            // Criteria, then flags.
+            scores.sort_by_key(|(_, value)| value.is_boolean());
             all.push(Said {
                 judge: if file.judge.name == file.judge.kind {
                     file.judge.name.clone()
@@ -231,7 +234,7 @@ fn said(
                 },
                 tier: file.tier.as_str(),
                 composite: figure::plain(verdict.composite),
-                scores: verdict.scores.iter().map(score).collect(),
+                scores: scores.into_iter().map(score).collect(),
                 reason: verdict.rationale.clone().unwrap_or_default(),
                 at: When::of_text(&file.judged_at, now_ms),
                 counts,

@@ -42,6 +42,8 @@ mod verbs;
 mod versions;
 mod ways;
 
+use orders::Ties;
+
 pub(super) use schema::{V4, V5};
 
 /// The store by MLflow's verbs.
@@ -208,7 +210,7 @@ impl Mlflow<'_> {
     ) -> Result<Option<String>> {
         self.make_indexes(search)?;
         self.store.read(|conn| {
-            let found = search::runs(conn, search)?;
+            let found = search::runs(conn, search, Ties::Later)?;
             read::runs_each(conn, &found.ids, visit)?;
             Ok(found.next)
         })

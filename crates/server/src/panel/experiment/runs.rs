@@ -167,8 +167,10 @@ pub(crate) async fn page(
     let wanted = wanted(&filter, fields.owned("page_token"))?;
     let name = experiment.clone();
     let by = Order::read(&filter.order)?;
+    // What failed has no figures to sort by.
+    let metric = by.metric().filter(|_| filter.state != "failed");
     let found = blocking(&app, move |app| {
-        Ok(match by.metric() {
+        Ok(match metric {
             Some(by) => app.store.mlflow().run_list_by(&name, &wanted, by)?,
             None => app.store.run_list(&name, &wanted)?,
         })

@@ -14,6 +14,16 @@ use crate::mlflow::filter::{Field, Subject, parse_order};
 use crate::mlflow::{RUN_NAME_TAG, limits};
 use crate::sqlite::Attempt;
 
+/// Which of two runs comes first that are equal by all that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// The later one, and then by id, as MLflow has it.
+    Later,
+    /// By their numbers, in the direction of the first order: as an index over a metric has them,
+    /// so that nothing is sorted however many are equal.
+    Number,
+}
+
 /// What runs are ordered by, one after the other.
 pub(super) struct Orders {
     /// What goes behind FROM, for each order by a key.
@@ -21,6 +31,7 @@ pub(super) struct Orders {
     terms: Vec<Term>,
     /// The metric that comes first, and whether it descends.
     pub first_metric: Option<(i64, bool)>,
+    ties: Ties,
 }
 
 struct Term {
@@ -29,14 +40,14 @@ struct Term {
 }
 
 impl Orders {
-    /// Reads the clauses; ties go to the later run, and then by id.
-    pub fn read(conn: &Connection, clauses: &[String]) -> Attempt<Self> {
+    pub fn read(conn: &Connection, clauses: &[String], ties: Ties) -> Attempt<Self> {
         // Each may need a join, and SQLite joins 64 tables at most.
         limits::list("order_by", clauses.len(), limits::ORDERS)?;
         let mut orders = Self {
             joins: Vec::new(),
             terms: Vec::new(),
             first_metric: None,
+            ties,
         };
         let mut seen = HashSet::new();
         for (position, clause) in clauses.iter().enumerate() {
@@ -61,6 +72,11 @@ impl Orders {
                 ))
                 .into());
             }
+        }
+        if ties == Ties::Number {
+            let descending = orders.first_metric.is_none_or(|(_, it)| it);
+            orders.term("r.id", descending);
+            return Ok(orders);
         }
         if !seen.contains(&Field::Number("start_time")) {
             orders.term("r.start_time", true);
@@ -132,6 +148,15 @@ impl Orders {
             format!("{}{direction}", it.sql)
         });
         terms.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What goes behind ORDER BY where the index over the first metric, `o0`, is followed.
+    pub fn terms_along(&self, descending: bool) -> String {
+        let direction = if descending { " DESC" } else { "" };
+        match self.ties {
+            Ties::Later => format!("o0.value{direction}, {}", self.terms(2)),
+            Ties::Number => format!("o0.value{direction}, o0.run{direction}"),
+        }
     }
 
     /// Whether runs of one experiment are in this order by their start.

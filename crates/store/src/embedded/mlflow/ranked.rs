@@ -1,11 +1,13 @@
 //! Runs of an experiment by one of their metrics, a page at a time.
 //!
 //! This is MLflow's search ([`super::search`]) in our own words: it makes the index over the
-//! metric when it is first needed, and a page starts behind the one before. Runs without the
-//! metric come last, whichever way.
+//! metric when it is first needed, and a page starts behind the one before. Equal runs follow
+//! each other as in that index, because scores are often equal and sorting thousands of them for
+//! a page of fifty would be felt. Runs without the metric come last, whichever way.
 
 use assize_domain::run::{RunStatus, param, tag};
 
+use super::orders::Ties;
 use super::{Mlflow, search};
 use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::run_read;
@@ -34,7 +36,7 @@ impl Mlflow<'_> {
         };
         self.make_indexes(&wanted)?;
         self.store.read(|conn| {
-            let found = search::runs(conn, &wanted)?;
+            let found = search::runs(conn, &wanted, Ties::Number)?;
             let runs = found.ids.iter().map(|id| run_read(conn, *id));
             Ok(RunPage {
                 runs: runs.collect::<Attempt<_>>()?,

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use super::conditions::{Sql, run_condition};
 use super::experiments::number;
 use super::indexes::{Index, MANY_RUNS, Made};
-use super::orders::Orders;
+use super::orders::{Orders, Ties};
 use super::place::{self, Place};
 use super::ways::{Way, ways};
 use crate::mlflow::filter::{Compared, Condition, Field, Operator, Subject, parse};
@@ -37,7 +37,7 @@ struct Asked {
     limit: i64,
 }
 
-fn read(conn: &Connection, search: &RunSearch) -> Attempt<Asked> {
+fn read(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<Asked> {
     let mut experiments = search
         .experiment_ids
         .iter()
@@ -58,7 +58,7 @@ fn read(conn: &Connection, search: &RunSearch) -> Attempt<Asked> {
         experiments,
         view: search.view,
         conditions,
-        orders: Orders::read(conn, &search.order_by)?,
+        orders: Orders::read(conn, &search.order_by, ties)?,
         after,
         offset,
         limit: offset.saturating_add(i64::from(search.max_results) + 1),
@@ -77,7 +77,7 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
     if runs_in_all(conn)? < MANY_RUNS {
         return Ok(Vec::new());
     }
-    let asked = read(conn, search)?;
+    let asked = read(conn, search, Ties::Later)?;
     let made = Made::read(conn)?;
     let mut wanted = ways(conn, &asked.conditions)?
         .into_iter()
@@ -101,11 +101,11 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
 const MAPPED: i64 = 1 << 30;
 
 /// The runs of these experiments that a filter lets pass.
-pub(super) fn runs(conn: &Connection, search: &RunSearch) -> Attempt<Found> {
+pub(super) fn runs(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<Found> {
     // Searches touch pages all over the file; a map of it saves a call and a copy for each.
     // Other readers go through the file once, and a map would only make them look large.
     conn.pragma_update(None, "mmap_size", MAPPED)?;
-    let asked = read(conn, search)?;
+    let asked = read(conn, search, ties)?;
     let mut ids = asked.find(conn)?;
     let skipped = usize::try_from(asked.offset).unwrap_or(usize::MAX);
     ids.drain(..skipped.min(ids.len()));
@@ -272,8 +272,7 @@ impl Asked {
                 let (condition, values) = self.orders.after(place, 1 + usize::from(phase == 1))?;
                 sql.push(condition, values);
             }
-            let direction = if descending { " DESC" } else { "" };
-            let order = format!("o0.value{direction}, {}", self.orders.terms(2));
+            let order = self.orders.terms_along(descending);
             ids.extend(select(conn, (&from, &joins), sql, &order, left)?);
         }
         let left = self.limit - i64::try_from(ids.len()).unwrap_or(0);
