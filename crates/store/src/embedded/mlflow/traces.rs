@@ -97,10 +97,15 @@ pub(super) fn list(conn: &Connection, ask: &TraceList<'_>) -> Attempt<Vec<(i64, 
         "SELECT request_time, trace_id FROM traces WHERE experiment = ?1
          ORDER BY request_time {direction}, trace_id {direction} LIMIT ?2"
     ))?;
+    // Two texts, so that one run is found by its index.
+    let of_run = match ask.run_id {
+        Some(_) => "r.run_id = ?3",
+        None => "?3 IS NULL",
+    };
     let mut collected = conn.prepare_cached(&format!(
         "SELECT r.start_time, 'tr-' || lower(hex(r.run_id)) FROM runs r
          WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active'
-           AND (?3 IS NULL OR r.run_id = ?3)
+           AND {of_run}
            AND EXISTS (SELECT 1 FROM artifacts a
                        WHERE a.run = r.id AND a.path = {ARTIFACT_CANDIDATES})
            AND NOT EXISTS (SELECT 1 FROM traces t
