@@ -12,6 +12,7 @@ use crate::composite::Composite;
 use crate::front_matter;
 use crate::hash::sha256_hex;
 use crate::problem::{Problem, line_of};
+use crate::run::metric;
 
 /// A rubric that has been read and found sound.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,10 +157,10 @@ fn check_names(head: &Head, say: &mut impl FnMut(&str, String)) {
                 format!("'{name}' is not a score's name: use letters, digits and _"),
             );
         }
-        if name == "composite" {
+        if metric::TAKEN.contains(&name) {
             say(
                 name,
-                "a score cannot be named 'composite': that is the sum's own name".to_owned(),
+                format!("a score cannot be named '{name}': every run has a metric of that name"),
             );
         }
         if seen.contains(&name) {

@@ -57,6 +57,20 @@ pub mod metric {
     pub const DIVERSITY: &str = "diversity";
     pub const COST_USD: &str = "cost_usd";
     pub const COMPOSITE: &str = "composite";
+
+    /// What no score of a rubric may be called, because scores become metrics too.
+    pub const TAKEN: [&str; 10] = [
+        N_CANDIDATES,
+        N_FAILED,
+        LATENCY_MS,
+        LOAD_MS,
+        PROMPT_TOKENS,
+        COMPLETION_TOKENS,
+        TOKENS_PER_S,
+        DIVERSITY,
+        COST_USD,
+        COMPOSITE,
+    ];
 }
 
 /// The paths of a run's artifacts.

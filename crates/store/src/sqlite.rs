@@ -223,6 +223,11 @@ fn version_of(conn: &Connection) -> Attempt<usize> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
+/// Whether a newer Assize has changed the file's layout since this one opened it.
+pub(crate) fn is_newer(conn: &Connection, layout: &Layout) -> Attempt<bool> {
+    Ok(version_of(conn)? > layout.migrations.len())
+}
+
 fn migrate(conn: &mut Connection, path: &Path, layout: &Layout) -> Result<(), StoreError> {
     let wanted = layout.migrations.len();
     let found = apply_missing(conn, layout).map_err(|fault| fault.at(path))?;

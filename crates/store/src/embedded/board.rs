@@ -11,7 +11,7 @@ use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanFile, RubricRef};
 
 use self::gather::{Batch, Facts, gather};
-pub(crate) use self::line::{line_add, line_drop, line_outdate, line_write};
+pub(crate) use self::line::{line_add, line_outdate, line_write};
 use super::EmbeddedStore;
 use crate::{BoardRun, Result, StoreError};
 
@@ -33,10 +33,12 @@ pub(crate) fn board_each(
         let gathering = scope.spawn(move || {
             store.read(|conn| {
                 // A visitor that has had enough takes no more batches.
-                gather(conn, experiment, &mut |batch| batches.send(batch).is_ok())
+                gather(conn, experiment, split, &mut |batch| {
+                    batches.send(batch).is_ok()
+                })
             })
         });
-        let visited = visit_all(&gathered, split, visit);
+        let visited = visit_all(&gathered, visit);
         drop(gathered);
         let gathered = gathering.join().unwrap_or_else(|_| {
             Err(StoreError::Unusable {
@@ -55,17 +57,13 @@ pub(crate) fn board_latest(store: &EmbeddedStore) -> Result<Option<String>> {
 
 fn visit_all(
     batches: &Receiver<Batch>,
-    split: Split,
     visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut texts: Vec<Box<str>> = Vec::new();
     for mut batch in batches {
         texts.append(&mut batch.texts);
         for run in &batch.runs {
-            let own = run.split.map_or(Split::Selection.as_str(), |it| &texts[it]);
-            if own == split.as_str() {
-                visit(shown(run, &texts, &batch, &hex(&run.run_id))?)?;
-            }
+            visit(shown(run, &texts, &batch, &hex(&run.run_id))?)?;
         }
     }
     Ok(())

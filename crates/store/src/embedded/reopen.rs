@@ -6,7 +6,7 @@ use assize_domain::run::{artifact, tag};
 use sha2::{Digest, Sha256};
 
 use super::aside::aside_keep;
-use super::board::line_drop;
+use super::board::line_write;
 use super::rows::{RunKey, entry, run_find, set_aside, verdicts_counting};
 use super::schema::known;
 use super::session::Session;
@@ -63,5 +63,5 @@ fn rubric_change(session: &mut Session, run: &RunKey, rubric: &Rubric) -> Attemp
              ON CONFLICT (run, path) DO UPDATE SET blob = excluded.blob",
         )?
         .execute((run.id, path, blob))?;
-    line_drop(&session.conn, run.id)
+    line_write(&session.conn, run.id)
 }

@@ -10,7 +10,7 @@ use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use rusqlite::Connection;
 
-use super::board::line_add;
+use super::board::{line_add, line_outdate};
 use super::cells::metric_columns;
 use super::records::anchor_verdicts;
 use super::rows::{RunKey, corrupt, judgeable_read, run_find, set_aside, verdicts_read};
@@ -215,6 +215,7 @@ pub(crate) fn summary_keep(
     let mut fresh = Vec::with_capacity(summary.metrics.len());
     for (name, value) in &summary.metrics {
         let key = session.text(name)?;
+        line_outdate(&session.conn, run, key)?;
         if known.contains(&key) {
             metric_log(&session.conn, run, key, *value, now_ms)?;
         } else {

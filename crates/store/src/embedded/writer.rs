@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use super::schema::LAYOUT;
 use super::session::Session;
-use crate::sqlite::{Attempt, Fault, explain};
+use crate::sqlite::{Attempt, Fault, explain, is_newer};
 use crate::{Result, StoreError};
 
 /// Jobs that share a commit at most, so that the first does not wait for ever.
@@ -137,6 +138,16 @@ fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
         }
         if let Err(error) = session.conn.execute_batch("BEGIN IMMEDIATE") {
             let refused = first(Err(explain(path, error)));
+            (refused.acknowledge)(None);
+            continue;
+        }
+        // What this program does not know of it could not keep true.
+        if is_newer(&session.conn, &LAYOUT).unwrap_or(false) {
+            roll_back(&mut session);
+            let refused = first(Err(stopped(
+                path,
+                "a newer Assize uses this file now, and this program is too old to write to it",
+            )));
             (refused.acknowledge)(None);
             continue;
         }

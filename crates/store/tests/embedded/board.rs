@@ -55,7 +55,7 @@ fn the_board_sees_every_run_with_its_files() {
     assert_eq!(
         seen(Split::Selection),
         [
-            "m1 s1 FINISHED n=2 Some(40.0) Some(88.5) s-1+a-1",
+            "m1 s1 FINISHED n=2 Some(40.0) Some(88.5) a-1+s-1",
             "m2 s1 FINISHED n=2 Some(40.0) Some(88.5) s-1",
             "m3 s1 FAILED n=1 Some(40.0) Some(88.5) ",
             "m8 s8 FINISHED n=2 Some(40.0) Some(88.5) ",

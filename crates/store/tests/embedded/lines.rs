@@ -110,7 +110,7 @@ fn what_is_set_aside_reopened_or_deleted_shows_on_boards() {
     let text = rubric().text.replace("Prose.", "Other prose.");
     let other = Rubric::parse("rubric.md", &text).unwrap();
     desk.store.runs_reopen(&reopening(Some(other), 1)).unwrap();
-    assert_eq!(lines_checked(&desk.store), 2);
+    assert_eq!(lines_checked(&desk.store), 3);
     desk.store.run_delete(&desk.runs[..1]).unwrap();
     assert_eq!(seen(&desk.store).len(), 2);
     lines_checked(&desk.store);
@@ -174,4 +174,42 @@ fn copied_runs_have_true_lines() {
         .unwrap();
     copy();
     assert_eq!(lines_checked(&there), 3);
+}
+
+#[test]
+fn lines_of_another_form_are_as_good_as_none_and_verdicts_bring_them_back() {
+    let desk = judged();
+    let before = seen(&desk.store);
+    let conn = rusqlite::Connection::open(path_of(&desk.store)).unwrap();
+    conn.execute_batch("UPDATE board SET line = x'00'; DELETE FROM board WHERE run = 2")
+        .unwrap();
+    assert_eq!(before, seen(&desk.store));
+    desk.commit(&[(1, verdicts("s-4", "human", &[(0, 2)]))])
+        .unwrap();
+    assert_ne!(before, seen(&desk.store));
+    assert_eq!(lines_checked(&desk.store), 3);
+}
+
+#[test]
+fn the_order_of_sittings_does_not_depend_on_who_came_first() {
+    let desk = desk();
+    let (early, late) = (("s-1", 1), ("s-2", 3));
+    for (run, order) in [(0, [early, late]), (1, [late, early])] {
+        for (sitting, tone) in order {
+            desk.commit(&[(run, verdicts(sitting, "human", &[(0, tone)]))])
+                .unwrap();
+        }
+    }
+    assert_eq!(lines_checked(&desk.store), 3);
+}
+
+#[test]
+fn a_program_that_is_too_old_does_not_write() {
+    let desk = desk();
+    let conn = rusqlite::Connection::open(path_of(&desk.store)).unwrap();
+    conn.pragma_update(None, "user_version", 999).unwrap();
+    let refused = desk.commit(&[(0, verdicts("s-1", "human", &[(0, 1)]))]);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("a newer Assize"), "{error}");
+    assert!(desk.store.verdicts_get(&desk.runs[0]).unwrap().is_empty());
 }

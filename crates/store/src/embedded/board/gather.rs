@@ -1,4 +1,4 @@
-//! Gathering what a board needs of an experiment's runs, in batches.
+//! Gathering what a board needs of the runs of a split, in batches.
 //!
 //! Two statements walk side by side: the ids of the experiment's runs, and their lines
 //! ([`line`](super::line)). For a run without one it is made.
@@ -8,13 +8,15 @@ use std::ops::Range;
 
 use assize_domain::hash::hex;
 use assize_domain::run::RunStatus;
+use assize_domain::scenario::Split;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, Rows};
 
-use super::line::{Line, Text, line_anew, unreadable};
+use super::line::{Line, Text, line_anew};
 use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
+use crate::embedded::session::text_find;
 use crate::sqlite::Attempt;
 
 /// Runs that travel together: so few that their memory is passed on, and not returned to the
@@ -42,7 +44,6 @@ pub(super) struct Facts {
     pub model: TextNumber,
     pub prompt: TextNumber,
     pub scenario: TextNumber,
-    pub split: Option<TextNumber>,
     /// From `rubric` to `settings`, in the order of [`known`].
     pub tags: [Option<TextNumber>; 6],
     pub n_candidates: u32,
@@ -54,11 +55,12 @@ pub(super) struct Facts {
     pub set_aside: Option<Box<str>>,
 }
 
-/// Hands on the runs of all splits, oldest first, until `take` wants no more. What is not a run
+/// Hands on the runs of a split, oldest first, until `take` wants no more. What is not a run
 /// of a model with a prompt on a scenario is left out.
 pub(super) fn gather(
     conn: &Connection,
     experiment: &str,
+    split: Split,
     take: &mut dyn FnMut(Batch) -> bool,
 ) -> Attempt<()> {
     let experiment = experiment_need(conn, experiment)?;
@@ -70,6 +72,7 @@ pub(super) fn gather(
     let mut lines = conn.prepare_cached(
         "SELECT run, line FROM board
          WHERE run >= (SELECT min(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
+             AND run <= (SELECT max(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
              AND experiment = ?1
          ORDER BY run",
     )?;
@@ -79,14 +82,19 @@ pub(super) fn gather(
         set_aside: set_aside(conn)?,
         texts: Texts::new(conn),
     };
+    let split_id = text_find(conn, split.as_str())?;
     let mut ids = ids.query([experiment])?;
     let mut batch = Batch::default();
     while let Some(row) = ids.next()? {
         let run: i64 = row.get(0)?;
-        if let Some(line) = lines.of(run)? {
-            reader.add(run, line, &mut batch)?;
-        } else if let Some((_, line)) = line_anew(conn, run)? {
-            reader.add(run, &line, &mut batch)?;
+        if let Some((line, files)) = lines.of(run)?.and_then(Line::read) {
+            if line.is_of(split, split_id) {
+                reader.add(run, &line, files, &mut batch)?;
+            }
+        } else if let Some((_, line)) = line_anew(conn, run, |it| it.is_of(split, split_id))?
+            && let Some((line, files)) = Line::read(&line)
+        {
+            reader.add(run, &line, files, &mut batch)?;
         }
         if batch.runs.len() == BATCH && !take(std::mem::take(&mut batch)) {
             return Ok(());
@@ -151,19 +159,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds a run to the batch, if it belongs there.
-    fn add(&mut self, run: i64, line: &[u8], batch: &mut Batch) -> Attempt<()> {
-        let (line, files): (Line<'_>, _) = postcard::take_from_bytes(line)
-            .map_err(|error| unreadable(&format!("number {run}"), &error))?;
+    /// Adds a run to the batch, if it is a cell.
+    fn add(&mut self, run: i64, line: &Line<'_>, files: &[u8], batch: &mut Batch) -> Attempt<()> {
         let texts = &mut self.texts;
         let mut number = |text: Text<'_>| texts.number(text, &mut batch.texts);
-        let [model, prompt, scenario, split] = line.params;
+        let [model, prompt, scenario, _] = line.params;
         let (Some(model), Some(prompt), Some(scenario)) =
             (number(model)?, number(prompt)?, number(scenario)?)
         else {
             return Ok(());
         };
-        let split = number(split)?;
         let mut tags = [None; 6];
         for (known, text) in tags.iter_mut().zip(line.tags) {
             *known = number(text)?;
@@ -175,7 +180,6 @@ impl Reader<'_> {
             model,
             prompt,
             scenario,
-            split,
             tags,
             n_candidates: match line.n_candidates {
                 Some(count) => whole(count),
@@ -196,6 +200,7 @@ struct Texts<'a> {
     conn: &'a Connection,
     met: TextNumber,
     numbers: HashMap<i64, TextNumber>,
+    long: HashMap<Box<str>, TextNumber>,
     recent: [Option<(i64, TextNumber)>; RECENT],
 }
 
@@ -205,6 +210,7 @@ impl<'a> Texts<'a> {
             conn,
             met: 0,
             numbers: HashMap::new(),
+            long: HashMap::new(),
             recent: [None; RECENT],
         }
     }
@@ -214,8 +220,18 @@ impl<'a> Texts<'a> {
         Ok(match text {
             Text::None => None,
             Text::Id(id) => Some(self.of_id(id, new)?),
-            Text::Own(text) => Some(self.add(text.into(), new)),
+            Text::Own(text) => Some(self.own(text, new)),
         })
+    }
+
+    /// A long value; runs that follow each other mostly have the same.
+    fn own(&mut self, text: &str, new: &mut Vec<Box<str>>) -> TextNumber {
+        if let Some(number) = self.long.get(text) {
+            return *number;
+        }
+        let number = self.add(text.into(), new);
+        self.long.insert(text.into(), number);
+        number
     }
 
     fn add(&mut self, text: Box<str>, new: &mut Vec<Box<str>>) -> TextNumber {

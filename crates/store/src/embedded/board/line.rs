@@ -7,9 +7,11 @@
 //! aside and what is deleted is not in a line.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
+use assize_domain::scenario::Split;
 use assize_domain::verdict::{
     Amends, LeanFile, LeanScores, RubricRef, Verdict, VerdictFile, as_number,
 };
@@ -20,11 +22,16 @@ use serde::{Deserialize, Serialize};
 use crate::StoreError;
 use crate::embedded::rows::{RunKey, verdicts_read};
 use crate::embedded::schema::known;
-use crate::sqlite::Attempt;
+use crate::sqlite::{Attempt, Fault};
+
+/// How lines are written today. Whoever changes [`Line`] or [`FileInLine`] counts on: a line of
+/// another form is as good as none.
+const FORM: u8 = 1;
 
 /// A line before its verdict files.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Line<'a> {
+    form: u8,
     pub run_id: [u8; 16],
     pub status: i64,
     /// `model`, `prompt`, `scenario` and `split`.
@@ -48,9 +55,26 @@ pub(super) enum Text<'a> {
     Own(&'a str),
 }
 
+impl<'a> Line<'a> {
+    /// A line and its files; `None` where it cannot be read.
+    pub fn read(line: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let read: Option<(Self, _)> = postcard::take_from_bytes(line).ok();
+        read.filter(|(line, _)| line.form == FORM)
+    }
+
+    /// The id of a split's name is `split_id`, if the name is known at all.
+    pub fn is_of(&self, split: Split, split_id: Option<i64>) -> bool {
+        match self.params[3] {
+            Text::None => split == Split::Selection,
+            Text::Id(id) => Some(id) == split_id,
+            Text::Own(name) => name == split.as_str(),
+        }
+    }
+}
+
 /// What a line is made of: a row for the run `?1`, or none where the run is no cell, which its
 /// missing model tells.
-fn columns() -> String {
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let value = |table: &str, key: i64| {
         format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
     };
@@ -70,17 +94,22 @@ fn columns() -> String {
         columns.join(", "),
         known::MODEL
     )
-}
+});
 
 /// The experiment of a run and its line with its files, from where they are said first; `None`
-/// where the run is no cell.
-pub(super) fn line_anew(conn: &Connection, run: i64) -> Attempt<Option<(i64, Vec<u8>)>> {
-    let mut find = conn.prepare_cached(&columns())?;
+/// where the run is no cell, or not wanted.
+pub(super) fn line_anew(
+    conn: &Connection,
+    run: i64,
+    is_wanted: impl FnOnce(&Line<'_>) -> bool,
+) -> Attempt<Option<(i64, Vec<u8>)>> {
+    let mut find = conn.prepare_cached(&COLUMNS)?;
     let mut rows = find.query([run])?;
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
     let mut line = Line {
+        form: FORM,
         run_id: row.get(1)?,
         status: row.get(2)?,
         params: [Text::None; 4],
@@ -95,6 +124,9 @@ pub(super) fn line_anew(conn: &Connection, run: i64) -> Attempt<Option<(i64, Vec
             ValueRef::Integer(id) => Text::Id(id),
             other => Text::Own(other.as_str().map_err(rusqlite::Error::from)?),
         };
+    }
+    if !is_wanted(&line) {
+        return Ok(None);
     }
     let key = RunKey {
         id: run,
@@ -111,15 +143,20 @@ pub(super) fn line_anew(conn: &Connection, run: i64) -> Attempt<Option<(i64, Vec
 /// The experiment of the latest line.
 pub(super) fn latest(conn: &Connection) -> Attempt<Option<String>> {
     let mut find = conn.prepare_cached(
-        "SELECT e.name FROM (SELECT experiment FROM board ORDER BY run DESC LIMIT 1) b
-         JOIN experiments e ON e.experiment_id = b.experiment AND e.lifecycle_stage = 'active'",
+        "SELECT e.name FROM board b JOIN experiments e ON e.experiment_id = b.experiment
+         WHERE e.lifecycle_stage = 'active' ORDER BY b.run DESC LIMIT 1",
     )?;
     Ok(find.query_row([], |row| row.get(0)).optional()?)
 }
 
 /// Writes the line of a run anew.
 pub(crate) fn line_write(conn: &Connection, run: i64) -> Attempt<()> {
-    let Some((experiment, line)) = line_anew(conn, run)? else {
+    let line = match line_anew(conn, run, |_| true) {
+        // Boards say it when they come to it; it is no reason not to write.
+        Err(Fault::Store(StoreError::Corrupt { .. })) => None,
+        line => line?,
+    };
+    let Some((experiment, line)) = line else {
         return line_drop(conn, run);
     };
     conn.prepare_cached(
@@ -144,18 +181,22 @@ pub(crate) fn line_outdate(conn: &Connection, run: i64, key: i64) -> Attempt<()>
 }
 
 /// A run's line is not true any more.
-pub(crate) fn line_drop(conn: &Connection, run: i64) -> Attempt<()> {
+fn line_drop(conn: &Connection, run: i64) -> Attempt<()> {
     conn.prepare_cached("DELETE FROM board WHERE run = ?1")?
         .execute([run])?;
     Ok(())
 }
 
-/// A verdict file was added to a run.
+/// A verdict file has been added to a run.
 pub(crate) fn line_add(conn: &Connection, run: &RunKey, file: &VerdictFile) -> Attempt<()> {
     let more = encode(file, Vec::new()).map_err(|error| unreadable(&run.run_id, &error))?;
     // SQLite calls what it puts together a text, whatever it was before.
-    conn.prepare_cached("UPDATE board SET line = CAST(line || ?2 AS BLOB) WHERE run = ?1")?
+    let added = conn
+        .prepare_cached("UPDATE board SET line = CAST(line || ?2 AS BLOB) WHERE run = ?1")?
         .execute((run.id, more))?;
+    if added == 0 {
+        line_write(conn, run.id)?;
+    }
     Ok(())
 }
 
@@ -237,7 +278,7 @@ fn encode(file: &VerdictFile, line: Vec<u8>) -> postcard::Result<Vec<u8>> {
     postcard::to_extend(&file, line)
 }
 
-/// The verdict files of a line.
+/// The verdict files of a line, in the order in which they were judged.
 pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
     let mut decoded = Vec::new();
     while !files.is_empty() {
@@ -266,5 +307,7 @@ pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
             }),
         });
     }
+    // Stores that were copied together have them in any order.
+    decoded.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
     Ok(decoded)
 }

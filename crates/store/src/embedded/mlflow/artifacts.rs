@@ -175,16 +175,13 @@ pub(super) fn write(
         .into());
     }
     let old = blob_of(&session.conn, &home, path)?;
+    let mut verdicts = None;
     if home.holds_verdicts(path) {
         let file = verdicts_check(content, path)?;
         if let Some(old) = old {
             return verdicts_same(session, old, content, path);
         }
-        let run = RunKey {
-            id: home.id,
-            run_id: owner.to_owned(),
-        };
-        line_add(&session.conn, &run, &file)?;
+        verdicts = Some(file);
     }
     let blob = session
         .conn
@@ -206,6 +203,13 @@ pub(super) fn write(
             column = home.column
         ))?
         .execute((home.id, number, blob))?;
+    if let Some(file) = verdicts {
+        let run = RunKey {
+            id: home.id,
+            run_id: owner.to_owned(),
+        };
+        line_add(&session.conn, &run, &file)?;
+    }
     forget_blob(session, old)
 }
 
