@@ -242,11 +242,11 @@ fn again(error: &rusqlite::Error) -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::{random_run_id, schema, tune_writer};
+    use crate::embedded::{random_run_id, tune_writer};
     use crate::sqlite;
 
     fn writer(path: &Path) -> Writer {
-        let conn = sqlite::open(path, &schema::LAYOUT).unwrap();
+        let conn = sqlite::open(path, &LAYOUT).unwrap();
         tune_writer(&conn).unwrap();
         let session = Session::new(
             path.to_owned(),
