@@ -115,7 +115,9 @@ def measure(url, pid):
     command_s, _ = assize("compare", "--experiment", "big", "--json")
     print(f"leaderboard, first answer after the start: {first_ms:.0f} ms (target <= 300); "
           f"assize compare {command_s * 1000:.0f} ms, ratio {first_ms / command_s / 1000:.2f}")
-    changed_ms = sorted(after_change(url, board_url, n) for n in range(5))[2]
+    _, listed = assize("runs", "list", "--experiment", "big", "--limit", "1", "--json")
+    run = json.loads(listed)["runs"][0]["run_id"]
+    changed_ms = sorted(after_change(url, board_url, run, n) for n in range(5))[2]
     print(f"leaderboard, first answer after a change: {changed_ms:.0f} ms, median of 5 "
           f"(target <= 300); ratio {changed_ms / command_s / 1000:.2f}")
     warm = rate(board_url)
@@ -131,12 +133,8 @@ def measure(url, pid):
     print(f"memory: {quiet:.0f} MB, with 500 watchers {memory_mb(pid):.0f} MB (target < 100)")
 
 
-def after_change(url, board_url, n):
-    api = f"{url}/api/2.0/mlflow"
-    experiment = json.loads(get(f"{api}/experiments/get-by-name?experiment_name=big")[1])
-    search = {"experiment_ids": [experiment["experiment"]["experiment_id"]], "max_results": 1}
-    run = json.loads(post(f"{api}/runs/search", search))["runs"][0]["info"]["run_id"]
-    post(f"{api}/runs/set-tag", {"run_id": run, "key": "note", "value": str(n)})
+def after_change(url, board_url, run, n):
+    post(f"{url}/api/2.0/mlflow/runs/set-tag", {"run_id": run, "key": "note", "value": str(n)})
     return get(board_url)[0]
 
 
