@@ -1,6 +1,8 @@
 //! From HTTP to fields and back: the query of a GET, the JSON body of everything else, and the
 //! parts of the path, as one object.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap};
@@ -72,11 +74,10 @@ where
 {
     let outcome = async {
         let fields = read(request).await?;
-        blocking(app, move |mlflow| {
+        in_place(&app, |mlflow| {
             let answer = work(mlflow, fields)?;
             serde_json::to_vec(&answer).map_err(|error| ApiError::internal(error.to_string()))
         })
-        .await
     };
     match outcome.await {
         Ok(body) => json(body),
@@ -90,6 +91,15 @@ fn json(body: Vec<u8>) -> Response {
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Runs store verbs where the request is; other requests move to another thread meanwhile. A
+/// client that logs waits for every answer, and the way to another thread and back takes as long
+/// as the work itself.
+fn in_place<R>(app: &App, work: impl FnOnce(Mlflow<'_>) -> Answer<R>) -> Answer<R> {
+    let work = AssertUnwindSafe(|| work(app.store.mlflow()));
+    tokio::task::block_in_place(|| catch_unwind(work))
+        .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
 }
 
 /// Runs store verbs on a thread that may block.
