@@ -84,7 +84,14 @@ impl Boards {
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
-            let Compared { board, cells } = compare_cells(app.store.as_ref(), options)?;
+            // A thread that ends leaves its memory to the next one; those of the pool, which
+            // live on, would each keep as much as a board takes.
+            let computed = std::thread::scope(|scope| {
+                let thread = scope.spawn(|| compare_cells(app.store.as_ref(), options));
+                thread.join()
+            });
+            let gave_up = |_| PipelineError::Invalid("the board was given up halfway".to_owned());
+            let Compared { board, cells } = computed.map_err(gave_up)??;
             let json = serde_json::to_vec(&board)
                 .map_err(|error| PipelineError::Invalid(error.to_string()))?;
             Ok(CachedBoard {
