@@ -5,22 +5,13 @@ mod support;
 #[path = "support/queue.rs"]
 mod desk;
 
-use std::collections::BTreeMap;
-
 use assize_domain::builtin;
 use assize_domain::sitting::SittingState;
 use assize_domain::task::Task;
 use assize_pipeline::judge::queue::SitOptions;
-use desk::{at, open, scored, sit, submission};
+use desk::{at, known, open, scored, sit, submission};
 use serde_json::{Value, json};
 use support::{Scratch, score_all, script};
-
-/// The known scores of the built-in anchors, by their texts.
-fn known() -> BTreeMap<String, BTreeMap<String, Value>> {
-    let task = Task::parse(&builtin::files("tip").expect("built in")).expect("sound");
-    let cases = task.anchors.cases.into_iter();
-    cases.map(|it| (it.candidate, it.scores)).collect()
-}
 
 /// Scores anchors as they were meant plus a shift, within the scale, and everything else 3.
 fn score_with_shift(case: &mut Value, shift: i64) {

@@ -2,13 +2,16 @@
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;
+use assize_domain::builtin;
 use assize_domain::judge::Judge;
 use assize_domain::judge_file::Case;
 use assize_domain::submission::Submission;
+use assize_domain::task::Task;
 use assize_pipeline::Now;
 use assize_pipeline::judge::queue::{Queue, SitOptions};
 use assize_store::Tracking;
@@ -64,6 +67,13 @@ impl Scratch {
 pub fn open_store(path: &Path) -> Arc<dyn Tracking> {
     let store = EmbeddedStore::open(path, || START_MS, random_run_id).expect("a store");
     Arc::new(store)
+}
+
+/// The known scores of the built-in anchors, by their texts.
+pub fn known() -> BTreeMap<String, BTreeMap<String, Value>> {
+    let task = Task::parse(&builtin::files("tip").expect("built in")).expect("sound");
+    let cases = task.anchors.cases.into_iter();
+    cases.map(|it| (it.candidate, it.scores)).collect()
 }
 
 /// A person of this name at the queue of the experiment `e`.

@@ -80,14 +80,13 @@ pub fn compare_cells(store: &dyn Tracking, options: &CompareOptions) -> Result<C
 }
 
 fn cells(scores: &read::Scores, tier: Tier) -> Result<Cells> {
-    let pairs = scores.pairs();
     let nothing = read::TierScores::default();
     let judged = scores.tier(tier).unwrap_or(&nothing);
-    let table = rank::table(judged, pairs.len(), scores.scenarios.len(), |arm| arm)?;
+    let table = rank::table(scores, judged)?;
     Ok(Cells {
         means: table.means(),
         scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
-        pairs,
+        pairs: scores.pairs(),
     })
 }
 

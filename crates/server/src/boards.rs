@@ -3,7 +3,10 @@
 //! The JSON API and the panel show the same boards from here. A board of a hundred thousand runs
 //! takes a part of a second; asking for it again takes microseconds, until something is written.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::scenario::Split;
@@ -37,16 +40,7 @@ pub(crate) struct Boards {
     computed: Fresh<CompareOptions, CachedBoard>,
     experiments: Fresh<(), Vec<ExperimentSummary>>,
     statuses: Fresh<String, Status>,
-}
-
-impl Default for Boards {
-    fn default() -> Self {
-        Self {
-            computed: Fresh::new(MOST),
-            experiments: Fresh::new(1),
-            statuses: Fresh::new(MOST),
-        }
-    }
+    worker: Worker,
 }
 
 /// What is asked for where nobody says otherwise.
@@ -61,6 +55,16 @@ pub(crate) fn usual(experiment: &str) -> CompareOptions {
 }
 
 impl Boards {
+    /// Starts the thread that computes.
+    pub fn start() -> io::Result<Self> {
+        Ok(Self {
+            computed: Fresh::new(MOST),
+            experiments: Fresh::new(1),
+            statuses: Fresh::new(MOST),
+            worker: Worker::start()?,
+        })
+    }
+
     /// The board. Answers at once where it is known, else computes it on a thread that may block.
     pub async fn get(
         app: &App,
@@ -84,14 +88,9 @@ impl Boards {
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
-            // A thread that ends leaves its memory to the next one; those of the pool, which
-            // live on, would each keep as much as a board takes.
-            let computed = std::thread::scope(|scope| {
-                let thread = scope.spawn(|| compare_cells(app.store.as_ref(), options));
-                thread.join()
-            });
-            let gave_up = |_| PipelineError::Invalid("the board was given up halfway".to_owned());
-            let Compared { board, cells } = computed.map_err(gave_up)??;
+            let (asked, options) = (Arc::clone(&app.store), options.clone());
+            let work = move || compare_cells(asked.as_ref(), &options);
+            let Compared { board, cells } = app.boards.worker.run(work)??;
             let json = serde_json::to_vec(&board)
                 .map_err(|error| PipelineError::Invalid(error.to_string()))?;
             Ok(CachedBoard {
@@ -160,7 +159,11 @@ impl Boards {
     pub async fn status(app: &App, experiment: &str) -> Result<Arc<Status>, PipelineError> {
         let (app, experiment) = (app.clone(), experiment.to_owned());
         let computed = tokio::task::spawn_blocking(move || {
-            let compute = || status(app.store.as_ref(), &experiment, DELTA);
+            let compute = || {
+                let (asked, experiment) = (Arc::clone(&app.store), experiment.clone());
+                let work = move || status(asked.as_ref(), &experiment, DELTA);
+                app.boards.worker.run(work)?
+            };
             app.boards
                 .statuses
                 .get(&experiment, || Ok(app.store.changes()?), compute)
@@ -168,6 +171,40 @@ impl Boards {
         computed.await.unwrap_or_else(|_| {
             let message = "judging was given up halfway: ask again".to_owned();
             Err(PipelineError::Invalid(message))
+        })
+    }
+}
+
+/// The one thread that reads whole experiments, one after the other. What it needed for one it
+/// has at hand for the next; each thread of a pool would keep as much for itself.
+#[derive(Debug)]
+struct Worker(Sender<Box<dyn FnOnce() + Send>>);
+
+impl Worker {
+    fn start() -> io::Result<Self> {
+        let (work, waiting) = channel::<Box<dyn FnOnce() + Send>>();
+        let thread = std::thread::Builder::new().name("assize-boards".to_owned());
+        thread.spawn(move || {
+            for work in waiting {
+                // Whoever waits for it learns that there is no answer.
+                let _ = catch_unwind(AssertUnwindSafe(work));
+            }
+        })?;
+        Ok(Self(work))
+    }
+
+    /// Has work done, and waits for it.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PipelineError> {
+        let (answer, answered) = channel();
+        let work = Box::new(move || {
+            let _ = answer.send(work());
+        });
+        let sent = self.0.send(work).ok();
+        sent.and_then(|()| answered.recv().ok()).ok_or_else(|| {
+            PipelineError::Invalid("the work was given up halfway: ask again".to_owned())
         })
     }
 }

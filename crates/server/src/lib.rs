@@ -178,7 +178,7 @@ pub fn run(
         let desks = desks::Desks::new(Arc::clone(&store), Arc::clone(&config));
         let app = App {
             store,
-            boards: Arc::default(),
+            boards: Arc::new(boards::Boards::start()?),
             desks: Arc::new(desks),
             state,
             config,

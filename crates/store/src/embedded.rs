@@ -172,7 +172,7 @@ fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
 fn reader(path: &Path) -> Attempt<Connection> {
     let conn = sqlite::connect(path)?;
     conn.pragma_update(None, "query_only", "ON")?;
-    conn.pragma_update(None, "cache_size", -8_192)?;
+    conn.pragma_update(None, "cache_size", -2_048)?;
     Ok(conn)
 }
 

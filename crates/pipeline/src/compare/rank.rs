@@ -6,7 +6,7 @@ use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
     Estimate, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
 };
-use assize_stats::table::Table;
+use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, arm, best, variance};
 
 use super::family::{self, ends};
@@ -28,7 +28,7 @@ pub fn rank(
     let empty = TierScores::default();
     let judged = scores.tier(tier).unwrap_or(&empty);
     let blocks = scores.scenarios.len();
-    let table = table(judged, pairs.len(), blocks, |arm| arm)?;
+    let table = table(scores, judged)?;
     let means = table.means();
     let incumbent = incumbent.filter(|arm| means[*arm].iter().any(Option::is_some));
     let versus = family::against(&means, incumbent, options.seed);
@@ -83,23 +83,10 @@ pub fn rank(
     Ok(board)
 }
 
-/// The scores of all pairs × scenarios, with the pairs in the order that `place` gives.
-pub fn table(
-    judged: &TierScores,
-    arms: usize,
-    blocks: usize,
-    place: impl Fn(usize) -> usize,
-) -> Result<Table> {
-    let rows: Vec<assize_stats::table::Row> = judged
-        .rows
-        .iter()
-        .map(|&(arm, block, value)| assize_stats::table::Row {
-            arm: place(arm),
-            block,
-            value,
-        })
-        .collect();
-    Table::from_rows(arms, blocks, &rows).map_err(|error| PipelineError::Invalid(error.to_string()))
+/// The scores of all pairs × scenarios.
+pub fn table(scores: &Scores, judged: &TierScores) -> Result<Table> {
+    Table::from_rows(scores.arms(), scores.scenarios.len(), &judged.rows)
+        .map_err(|error| PipelineError::Invalid(error.to_string()))
 }
 
 fn row(
@@ -123,13 +110,12 @@ fn row(
     let criteria: Vec<&str> = rubric.criteria.iter().map(|it| it.name.as_str()).collect();
     let flags = rubric.flags.iter().map(|it| it.name.as_str()).collect();
     let offset = criteria.len();
-    let candidates = judged.cells_of(arm).map(|(_, cell)| cell.count).sum();
     Some(Row {
         rank: 0,
         model: pair.model.clone(),
         prompt: pair.prompt.clone(),
         scenarios: u32::try_from(score.blocks).unwrap_or(u32::MAX),
-        candidates,
+        candidates: judged.candidates_of(arm),
         composite: Estimate {
             mean: score.mean,
             se: score.se,
@@ -147,10 +133,7 @@ fn row(
 /// The mean over scenarios of one score's cell means, summed in the order of the scenarios, so
 /// that the same board has the same last digits every time.
 pub fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
-    let cells = judged.cells_of(arm).filter(|(_, cell)| cell.count > 0);
-    let means: Vec<f64> = cells
-        .filter_map(|(_, cell)| Some(cell.sums.get(score)? / f64::from(cell.count)))
-        .collect();
+    let means: Vec<f64> = judged.means_of(arm, score).collect();
     assize_stats::describe::mean(&means)
 }
 
@@ -199,7 +182,12 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
         model * prompts.len() + prompt
     };
     let places: Vec<usize> = pairs.iter().map(place_of).collect();
-    let ordered = table(judged, pairs.len(), blocks, |arm| places[arm]).ok()?;
+    let ordered = judged.rows.iter().map(|row| table::Row {
+        arm: places[row.arm],
+        ..*row
+    });
+    let ordered: Vec<table::Row> = ordered.collect();
+    let ordered = Table::from_rows(pairs.len(), blocks, &ordered).ok()?;
     let found = variance::decompose(&ordered, models.len(), prompts.len()).ok()?;
     let shares = found.shares()?;
     Some(Variance {

@@ -9,6 +9,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{ADAPTIVE_SETTING, RunStatus, param};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
+use assize_stats::table::Row;
 use assize_store::{BoardRun, Tracking};
 
 use crate::judge::rubric_of;
@@ -56,13 +57,18 @@ pub struct Scores {
     pub params: Vec<(String, String)>,
 }
 
-/// One tier's verdicts.
+/// One tier's verdicts. All lies in few long rows: boards of a hundred thousand runs are made
+/// again and again, and small pieces would leave holes in the memory of a server.
 #[derive(Debug, Default)]
 pub struct TierScores {
-    /// (arm, scenario, composite), one a candidate.
-    pub rows: Vec<(usize, usize, f64)>,
-    /// By arm: the judged cells, by scenario.
-    cells: Vec<BTreeMap<usize, CellSums>>,
+    /// The composites, one a candidate.
+    pub rows: Vec<Row>,
+    /// By arm, then by scenario; without candidates where nothing is judged.
+    cells: Vec<Vec<CellSums>>,
+    /// By arm: the sums of every score in its first cell, then in its second.
+    sums: Vec<Vec<f64>>,
+    /// The number of scores.
+    width: usize,
     /// Runs of which every candidate is judged.
     pub judged: u32,
     /// Runs of which some candidates are judged and some are not.
@@ -71,25 +77,58 @@ pub struct TierScores {
 }
 
 impl TierScores {
-    /// The judged cells of an arm with their scenarios, in order.
-    pub fn cells_of(&self, arm: usize) -> impl Iterator<Item = (usize, &CellSums)> {
-        let cells = self.cells.get(arm).into_iter().flatten();
-        cells.map(|(scenario, cell)| (*scenario, cell))
+    fn new(width: usize) -> Self {
+        Self {
+            width,
+            ..Self::default()
+        }
     }
 
+    /// The cell of an arm in a scenario, if anything in it is judged.
     pub fn cell(&self, arm: usize, scenario: usize) -> Option<&CellSums> {
-        self.cells.get(arm)?.get(&scenario)
+        let cell = self.cells.get(arm)?.get(scenario)?;
+        (cell.candidates > 0).then_some(cell)
+    }
+
+    /// The judged candidates of an arm.
+    pub fn candidates_of(&self, arm: usize) -> u32 {
+        let cells = self.cells.get(arm).into_iter().flatten();
+        cells.map(|cell| cell.candidates).sum()
+    }
+
+    /// The means of one score in the judged cells of an arm, in the order of the scenarios.
+    pub fn means_of(&self, arm: usize, score: usize) -> impl Iterator<Item = f64> {
+        let cells = self.cells.get(arm).into_iter().flatten();
+        let sums = self.sums.get(arm).into_iter().flatten();
+        cells
+            .zip(sums.skip(score).step_by(self.width.max(1)))
+            .filter(|(cell, _)| cell.candidates > 0)
+            .map(|(cell, sum)| sum / f64::from(cell.candidates))
+    }
+
+    /// A cell and the sums of its scores, to be added to.
+    fn cell_mut(&mut self, arm: usize, scenario: usize) -> (&mut CellSums, &mut [f64]) {
+        if self.cells.len() <= arm {
+            self.cells.resize_with(arm + 1, Vec::new);
+            self.sums.resize_with(arm + 1, Vec::new);
+        }
+        let (cells, sums) = (&mut self.cells[arm], &mut self.sums[arm]);
+        if cells.len() <= scenario {
+            cells.resize(scenario + 1, CellSums::default());
+            sums.resize((scenario + 1) * self.width, 0.0);
+        }
+        let first = scenario * self.width;
+        (&mut cells[scenario], &mut sums[first..first + self.width])
     }
 }
 
 /// Sums over the judged candidates of one cell.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct CellSums {
     /// Runs of which every candidate is judged.
-    pub complete: usize,
-    pub count: u32,
+    pub complete: u32,
+    pub candidates: u32,
     pub composite: f64,
-    pub sums: Vec<f64>,
 }
 
 /// Latency and speed of an arm, summed over its runs.
@@ -242,24 +281,28 @@ impl Scores {
         if verdicts.is_empty() {
             return;
         }
-        let scores = self.tiers.entry(tier).or_default();
+        let scores = self
+            .tiers
+            .entry(tier)
+            .or_insert_with(|| TierScores::new(names.len()));
         let complete = verdicts.len() >= run.n_candidates as usize;
         scores.judged += u32::from(complete);
         scores.partly += u32::from(!complete);
         scores.candidates += verdicts.len() as u64;
-        if scores.cells.len() <= arm {
-            scores.cells.resize_with(arm + 1, BTreeMap::new);
-        }
-        let cell = scores.cells[arm].entry(scenario).or_default();
-        cell.complete += usize::from(complete);
-        cell.sums.resize(names.len(), 0.0);
+        let composites = verdicts.values().map(|verdict| Row {
+            arm,
+            block: scenario,
+            value: verdict.composite,
+        });
+        scores.rows.extend(composites);
+        let (cell, sums) = scores.cell_mut(arm, scenario);
+        cell.complete += u32::from(complete);
         for verdict in verdicts.values() {
-            scores.rows.push((arm, scenario, verdict.composite));
-            cell.count += 1;
+            cell.candidates += 1;
             cell.composite += verdict.composite;
             for (name, value) in &verdict.scores.0 {
                 if let Some(position) = names.iter().position(|known| known == name) {
-                    cell.sums[position] += value;
+                    sums[position] += value;
                 }
             }
         }
@@ -311,6 +354,11 @@ impl Scores {
 
     pub fn tier(&self, tier: Tier) -> Option<&TierScores> {
         self.tiers.get(&tier)
+    }
+
+    /// The number of pairs.
+    pub fn arms(&self) -> usize {
+        self.arms.len()
     }
 
     /// All pairs. Where a prompt's name has had two contents they are two (`v1@3fa2c1`), and so

@@ -95,7 +95,6 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
 
 /// Every tier's means; the rest of its evidence depends on who is compared.
 fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
-    let (arms, scenarios) = (scores.pairs().len(), scores.scenarios.len());
     let judged = Tier::ALL
         .into_iter()
         .filter_map(|tier| Some((tier, scores.tier(tier)?)));
@@ -103,7 +102,7 @@ fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
         .map(|(tier, judged)| {
             Ok(TierEvidence {
                 tier,
-                means: rank::table(judged, arms, scenarios, |arm| arm)?.means(),
+                means: rank::table(scores, judged)?.means(),
                 flags: Vec::new(),
                 missing_cells: 0,
             })
@@ -247,7 +246,9 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
         .collect();
     let lacking = |arm: usize, scenario: usize| {
         let runs = scores.runs_of(arm).iter().filter(|it| **it == scenario);
-        let complete = judged.cell(arm, scenario).map_or(0, |it| it.complete);
+        let complete = judged
+            .cell(arm, scenario)
+            .map_or(0, |it| it.complete as usize);
         runs.count().max(1).saturating_sub(complete)
     };
     let cells = scenarios
@@ -285,7 +286,7 @@ fn confirmation(
         let cell = |scenario: &(String, String)| {
             let scenario = scores.scenarios.iter().position(|it| it == scenario)?;
             let cell = judged?.cell(place?, scenario)?;
-            (cell.complete > 0).then(|| cell.composite / f64::from(cell.count))
+            (cell.complete > 0).then(|| cell.composite / f64::from(cell.candidates))
         };
         wanted.iter().map(cell).collect()
     };

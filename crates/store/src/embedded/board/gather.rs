@@ -19,11 +19,11 @@ use crate::embedded::schema::known;
 use crate::embedded::session::text_find;
 use crate::sqlite::Attempt;
 
-/// Runs that travel together: so few that their memory is passed on, and not returned to the
-/// system and asked for again with every batch.
+/// Runs that travel together.
 const BATCH: usize = 64;
 /// Texts that are kept at hand.
 const RECENT: usize = 64;
+
 /// Some runs with their verdict files, in order.
 #[derive(Default)]
 pub(super) struct Batch {

@@ -1,7 +1,7 @@
 //! Lines: what boards need of a run, in one row of `board`.
 //!
-//! Everything in a line is said elsewhere too, in five tables. Reading it there takes ten times
-//! as long, and a board reads every run of an experiment. So whoever records a run writes its
+//! Everything in a line is said elsewhere too, in five tables. Reading it there takes several
+//! times as long, and a board reads every run of an experiment. So whoever records a run writes its
 //! line, whoever adds a verdict file appends to it, and whoever changes anything else that
 //! boards look at drops it: for a run without a line the line is made while reading. What is set
 //! aside and what is deleted is not in a line.
