@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use mlflow::{Mlflow, tag};
 use serde_json::{Value, json};
 use support::server::Served;
-use support::{Outcome, Scratch, mlflow_python, script};
+use support::{Outcome, Scratch, script};
 
 /// A collector's folder, with scripted models that take their time.
 fn collector(models: usize, latency_ms: u64) -> Scratch {
@@ -247,11 +247,9 @@ fn finished(server: &Mlflow) -> BTreeSet<String> {
 
 #[test]
 fn a_real_server_that_is_killed_and_restarted_gets_exactly_the_grid() {
-    let Some(python) = mlflow_python() else {
+    let Some(mut server) = Mlflow::usual() else {
         return;
     };
-    let words = "--artifacts-destination {folder}/artifacts";
-    let mut server = Mlflow::start(&python, "", words, &[]);
     let scratch = collector(2, 300);
     let line = collect(2, &server.url);
     let mut running = Running::start(&scratch, &line);

@@ -22,19 +22,13 @@ use assize_pipeline::judge::queue::SitOptions;
 use assize_store::{RunQuery, Tracking};
 use mlflow::{Mlflow, tag};
 use serde_json::{Value, json};
-use support::{mlflow_python, score_all, script};
+use support::{score_all, script};
 
 #[test]
 fn what_was_cut_off_is_mended() {
-    let Some(python) = mlflow_python() else {
+    let Some(server) = Mlflow::usual() else {
         return;
     };
-    let server = Mlflow::start(
-        &python,
-        "",
-        "--artifacts-destination {folder}/artifacts",
-        &[],
-    );
     a_cut_off_run_that_was_finished_since_is_left_alone(&server);
     a_cut_off_run_of_somebody_else_is_not_completed(&server);
     judged_runs_are_kept(&server);

@@ -24,7 +24,7 @@ use assize_mlflow::{Config, MlflowStore};
 use assize_store::{StoreError, Tracking};
 use mlflow::{Mlflow, tag};
 use serde_json::{Value, json};
-use support::{Scratch, cells, mlflow_python, script, write_small_task};
+use support::{Scratch, cells, script, write_small_task};
 
 const GRID: &str = "collect --models scripted:alpha,scripted:beta --prompts v1,v2-mentor --n-tips 2 \
     --script script.json --experiment grid --json";
@@ -66,15 +66,9 @@ fn board(scratch: &Scratch) -> String {
 
 #[test]
 fn the_whole_flow_on_a_real_server() {
-    let Some(python) = mlflow_python() else {
+    let Some(server) = Mlflow::usual() else {
         return;
     };
-    let server = Mlflow::start(
-        &python,
-        "",
-        "--artifacts-destination {folder}/artifacts",
-        &[],
-    );
     grid_is_as_in_the_embedded_store(&server);
     second_thoughts_over_the_wire(&server);
     long_values_come_back_whole(&server);

@@ -204,11 +204,9 @@ fn lean(mut runs: Vec<Value>) -> Vec<Value> {
 #[cfg(unix)]
 #[test]
 fn by_way_of_a_real_server_an_experiment_stays_the_same() {
-    let Some(python) = support::mlflow_python() else {
+    let Some(server) = mlflow::Mlflow::usual() else {
         return;
     };
-    let words = "--artifacts-destination {folder}/artifacts";
-    let server = mlflow::Mlflow::start(&python, "", words, &[]);
     let scratch = judged();
     // Cut off early, and then begun again.
     let line = format!("sync --from {HERE} --to {} --experiment e", server.url);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::Scratch;
+use crate::support::{Scratch, mlflow_python};
 
 /// A server that ends with the test.
 pub struct Mlflow {
@@ -26,6 +26,12 @@ pub struct Mlflow {
 }
 
 impl Mlflow {
+    /// A server that serves artifacts by itself, where MLflow can be had.
+    pub fn usual() -> Option<Self> {
+        let words = "--artifacts-destination {folder}/artifacts";
+        Some(Self::start(&mlflow_python()?, "", words, &[]))
+    }
+
     /// Starts `mlflow server` with more words; `{folder}` is a folder of its own.
     pub fn start(python: &str, prefix: &str, words: &str, variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");

@@ -4,18 +4,11 @@ use assize_domain::scenario::Split;
 use assize_store::{StoreError, Tracking};
 
 use crate::common::{cell, open, verdicts};
-use crate::judging::desk;
+use crate::judging::{desk, judged_desk};
 
 #[test]
 fn the_board_sees_every_run_with_its_files() {
-    let desk = desk();
-    desk.commit(&[
-        (0, verdicts("s-1", "human", &[(0, 1)])),
-        (1, verdicts("s-1", "human", &[(0, 3), (1, 3)])),
-    ])
-    .unwrap();
-    desk.commit(&[(0, verdicts("a-1", "haiku", &[(1, 2)]))])
-        .unwrap();
+    let desk = judged_desk();
     let mut confirmation = cell("k9", "m9", "s9");
     confirmation.params[4].1 = "confirmation".into();
     let mut unsplit = cell("k8", "m8", "s8");

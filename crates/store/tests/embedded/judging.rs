@@ -35,6 +35,20 @@ pub fn desk() -> Desk {
     }
 }
 
+/// The same; the first run has half a file of a person and one of a model, the second a whole
+/// one of the person.
+pub fn judged_desk() -> Desk {
+    let desk = desk();
+    desk.commit(&[
+        (0, verdicts("s-1", "human", &[(0, 1)])),
+        (1, verdicts("s-1", "human", &[(0, 3), (1, 3)])),
+    ])
+    .unwrap();
+    desk.commit(&[(0, verdicts("a-1", "haiku", &[(1, 2)]))])
+        .unwrap();
+    desk
+}
+
 impl Desk {
     pub fn commit(&self, files: &[(usize, VerdictFile)]) -> assize_store::Result<Committed> {
         let files: Vec<(String, VerdictFile)> = files

@@ -12,7 +12,7 @@ use assize_store::queue::Reopening;
 use assize_store::{ImportedRun, RunQuery, Tracking};
 
 use crate::common::{NOW_MS, cell, open, rubric, verdicts};
-use crate::judging::{Desk, desk};
+use crate::judging::{Desk, desk, judged_desk};
 
 /// Everything that boards see, in words.
 fn seen(store: &EmbeddedStore) -> Vec<String> {
@@ -72,14 +72,7 @@ fn latency(step: i64, value: f64) -> Batch {
 }
 
 fn judged() -> Desk {
-    let desk = desk();
-    desk.commit(&[
-        (0, verdicts("s-1", "human", &[(0, 1)])),
-        (1, verdicts("s-1", "human", &[(0, 3), (1, 3)])),
-    ])
-    .unwrap();
-    desk.commit(&[(0, verdicts("a-1", "haiku", &[(1, 2)]))])
-        .unwrap();
+    let desk = judged_desk();
     desk.commit(&[(0, verdicts("s-1", "human", &[(0, 1), (1, 2)]))])
         .unwrap();
     desk
