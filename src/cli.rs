@@ -189,6 +189,7 @@ pub struct ProviderFlags {
     pub seed: Option<u32>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
@@ -247,6 +248,9 @@ pub struct Collect {
     /// Show the grid, models, loads and an estimate; generate nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// With --json: first print how many cells there will be
+    #[arg(long, conflicts_with = "adaptive")]
+    pub events: bool,
     #[command(flatten)]
     pub provider: ProviderFlags,
 }

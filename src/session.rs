@@ -144,6 +144,13 @@ impl Session {
 
     /// The store in a file of ours, which can also be served.
     pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
+        if tracking::is_server(&self.tracking_uri) {
+            bail!(PipelineError::Invalid(
+                "assize serve serves a file of its own, and the tracking URI (--tracking-uri or \
+                 MLFLOW_TRACKING_URI) names a server: say --tracking-uri sqlite:PATH"
+                    .to_owned()
+            ));
+        }
         embedded_at(&self.tracking_uri, must_exist)
     }
 

@@ -111,6 +111,25 @@ fn every_bad_field_is_named_and_nothing_is_reached_that_is_not_allowed() {
     ] {
         assert!(named.contains(&field), "{field} is not named: {error}");
     }
+    // A value that cannot even be read hides no other.
+    let reply = run(
+        &served,
+        &json!({"split": "x", "n_tips": 0, "timeout": -1, "jobs": 0, "experiment": "",
+                "max_model_b": -3, "num_ctx": 0, "prompts": ["v9"]}),
+    );
+    let message = reply.json()["error"]["message"].to_string();
+    for part in [
+        "split is 'x': use one of ",
+        "timeout is -1: use a whole number from 0",
+        "n_tips is 0",
+        "jobs is 0",
+        "experiment must be",
+        "max_model_b is -3",
+        "num_ctx is 0",
+        "prompts has 'v9'",
+    ] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
     let reply = run(&served, &json!({"prompts": ["v9"]}));
     assert!(
         reply.json()["error"]["message"]
@@ -313,7 +332,9 @@ fn a_browser_signs_in_and_its_changes_must_come_from_our_pages() {
     for _ in 0..20 {
         sign_in("assize_wrong", &own);
     }
-    assert!(sign_in("assize_wrong", &own).head.contains("error=limited"));
+    let limited = sign_in("assize_wrong", &own);
+    assert_eq!(limited.status, 429, "{limited:?}");
+    assert!(limited.head.contains("retry-after: 60"), "{limited:?}");
     // People behind one proxy do not lock each other out.
     let right = sign_in(&served.token, &own);
     assert!(right.head.contains("location: /jobs"), "{right:?}");

@@ -1,5 +1,7 @@
 //! `assize serve`, byte by byte: who may come in, what is refused, and how.
 
+use std::io::{BufRead as _, Read as _, Write as _};
+
 use serde_json::{Value, json};
 
 mod support;
@@ -63,6 +65,88 @@ fn an_open_loopback_needs_no_token_and_still_no_foreign_page() {
     // What a form on another site could send without asking.
     assert_eq!(status("Content-Type: text/plain"), 400);
     assert_eq!(status("Content-Type: application/json"), 200);
+}
+
+#[test]
+fn the_first_token_is_shown_however_the_first_start_went() {
+    let scratch = Scratch::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let busy = scratch.fails(1, format!("serve --port {port} --json").as_str());
+    assert!(busy.stderr.contains(&port.to_string()), "{busy}");
+    // The admin's would have had this name.
+    scratch.ok("token create --role judge --name tester");
+    let served = Served::start(&scratch);
+    assert_eq!(served.get("/api/bench/jobs").status, 200);
+    let tokens = scratch.ok("token list --json").json();
+    let admins = tokens["tokens"].as_array().expect("tokens").iter();
+    let admins = admins.filter(|it| it["role"] == "admin").count();
+    assert_eq!(admins, 1, "{tokens}");
+}
+
+#[test]
+fn a_refusal_leaves_the_connection_as_it_was() {
+    let served = Served::start(&Scratch::new());
+    let mut stream = std::net::TcpStream::connect(served.authority()).expect("a connection");
+    let head = |line: &str, length: usize| {
+        format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {length}\r\n\r\n",
+            served.authority(),
+            served.token
+        )
+    };
+    let mut answers = std::io::BufReader::new(stream.try_clone().expect("a reader"));
+    for (line, status) in [
+        ("POST /v1/traces", "501"),
+        ("POST /nope", "404"),
+        ("PUT /health", "405"),
+        ("GET /api/bench/jobs", "200"),
+    ] {
+        stream.write_all(head(line, 9).as_bytes()).expect("sent");
+        // The body comes after the answer could have been given.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        stream.write_all(b"{\"a\": 1}\n").expect("sent");
+        let mut first = String::new();
+        answers.read_line(&mut first).expect("an answer");
+        assert!(first.contains(status), "{line}: {first}");
+        let mut length = 0;
+        loop {
+            let mut header = String::new();
+            answers.read_line(&mut header).expect("a header");
+            let header = header.trim().to_lowercase();
+            if let Some(value) = header.strip_prefix("content-length: ") {
+                length = value.parse().expect("a number");
+            }
+            if header.is_empty() {
+                break;
+            }
+        }
+        answers.read_exact(&mut vec![0; length]).expect("a body");
+    }
+}
+
+#[test]
+fn no_version_is_in_a_stage_that_nobody_moved_it_to() {
+    let served = Served::start(&Scratch::new());
+    let name = json!({"name": "m"});
+    assert_eq!(served.post("registered-models/create", &name).status, 200);
+    let source = json!({"name": "m", "source": "mlflow-artifacts:/x"});
+    assert_eq!(served.post("model-versions/create", &source).status, 200);
+    let latest = |stages: Value| {
+        let ask = json!({"name": "m", "stages": stages});
+        served.post("registered-models/get-latest-versions", &ask)
+    };
+    let count = |reply: Value| reply["model_versions"].as_array().map_or(0, Vec::len);
+    assert_eq!(count(latest(json!([])).json()), 1);
+    assert_eq!(count(latest(json!(["None"])).json()), 1);
+    assert_eq!(count(latest(json!(["Production"])).json()), 0);
+    assert_eq!(latest(json!(["Bogus"])).status, 400);
+}
+
+#[test]
+fn what_is_served_is_a_file() {
+    let outcome = Scratch::new().fails(2, "serve --tracking-uri http://127.0.0.1:9");
+    assert!(outcome.stderr.contains("sqlite:PATH"), "{outcome}");
 }
 
 #[test]

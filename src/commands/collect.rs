@@ -52,6 +52,12 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
         return dry_run::show(session, &plan);
     }
     let stop = session::stop_flag()?;
+    if args.events && session.output.json {
+        let grid = Grid::new(&plan.task, &plan.options)?;
+        let total: u64 = plan.admitted.iter().map(|it| grid.count(it)).sum();
+        let event = json!({"event": "progress", "done": 0, "total": total});
+        session.output.json_line(&event)?;
+    }
     let (summary, error) = execute(session, &plan, &stop)?;
     finish(session, &plan, &summary, error)
 }

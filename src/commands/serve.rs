@@ -9,7 +9,7 @@ use anyhow::bail;
 use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
-use assize_server::{Config, EndObserver};
+use assize_server::{Config, EndObserver, ServerError};
 use assize_store::state::State;
 use serde_json::json;
 
@@ -29,17 +29,20 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     start_log(&settings)?;
     let store = session.embedded_store(false)?;
     let state = Arc::new(State::open(Path::new(STATE_DIR))?);
-    let first = if is_open || has_token(&state)? {
-        None
-    } else {
-        let tools = (environment::now as fn() -> _, environment::entropy as _);
-        Some(assize_server::token_create(&state, Role::Admin, Some(&user(session)), tools)?.1)
+    // A token is shown once, so it is made when nothing can come between any more.
+    let announce = |address: SocketAddr| {
+        let first = if is_open {
+            None
+        } else {
+            first_token(session, &state)?
+        };
+        announce(session, address, (first.as_deref(), is_open)).map_err(ServerError::from)
     };
-    let announce = |address: SocketAddr| announce(session, address, first.as_deref());
     let teller = Teller::new(session);
     let ended = EndObserver::new(teller.observer());
     let config = config(session, args, &settings, ended)?;
-    let served = assize_server::run(store, state, config, (args.host, args.port), announce);
+    let place = (args.host, args.port);
+    let served = assize_server::run(store, Arc::clone(&state), config, place, announce);
     teller.wait();
     served?;
     Ok(Exit::Done)
@@ -61,10 +64,18 @@ fn check(args: &Serve, is_open: bool) -> anyhow::Result<()> {
     )))
 }
 
-fn has_token(state: &State) -> anyhow::Result<bool> {
-    let tokens = state.token_list()?;
-    let mut valid = tokens.iter().filter(|it| it.revoked_ms.is_none());
-    Ok(valid.any(|it| it.role == Role::Admin))
+/// Makes the first admin's token, where there is none.
+fn first_token(session: &Session, state: &State) -> Result<Option<String>, ServerError> {
+    let mut tokens = state.token_list()?;
+    tokens.retain(|it| it.revoked_ms.is_none());
+    if tokens.iter().any(|it| it.role == Role::Admin) {
+        return Ok(None);
+    }
+    let name = user(session);
+    let name = Some(name.as_str()).filter(|name| tokens.iter().all(|it| it.name != *name));
+    let tools = (environment::now as fn() -> _, environment::entropy as _);
+    let (_, secret) = assize_server::token_create(state, Role::Admin, name, tools)?;
+    Ok(Some(secret))
 }
 
 fn user(session: &Session) -> String {
@@ -74,7 +85,11 @@ fn user(session: &Session) -> String {
         .unwrap_or_else(|| "admin".to_owned())
 }
 
-fn announce(session: &Session, address: SocketAddr, token: Option<&str>) -> io::Result<()> {
+fn announce(
+    session: &Session,
+    address: SocketAddr,
+    (token, is_open): (Option<&str>, bool),
+) -> io::Result<()> {
     let url = format!("http://{address}");
     if session.output.json {
         let mut line = json!({"event": "serving", "url": url});
@@ -92,6 +107,8 @@ fn announce(session: &Session, address: SocketAddr, token: Option<&str>) -> io::
             "\nThe admin's token, shown this once (assize token create makes others):\n\n  {token}\n\n\
              Sign in with it at {url}, or: export MLFLOW_TRACKING_URI={url} MLFLOW_TRACKING_TOKEN={token}\n"
         ));
+    } else if !is_open {
+        text.push_str("Sign in with a token; assize token create --role admin makes another\n");
     }
     session.output.data(&text)
 }

@@ -20,11 +20,8 @@ pub struct Layers {
 impl Layers {
     /// Defaults, then the task's.
     pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
-        let values: Table = DEFAULTS
-            .parse()
-            .map_err(|error| BadSettings::one(format!("defaults: {error}")))?;
         let mut layers = Self {
-            values: flatten(values),
+            values: defaults()?,
             origins: BTreeMap::new(),
         };
         let proposed =
@@ -160,22 +157,57 @@ impl Layers {
     }
 
     /// Checks everything; every problem with its key.
-    pub fn check(self) -> Result<Settings, Vec<(String, String)>> {
-        let mut settings: Settings =
-            serde_path_to_error::deserialize(nest(self.values)).map_err(|error| {
-                let path = error.path().to_string();
-                let key = path.split('[').next().unwrap_or_default().to_owned();
-                let message = format!("cannot be read: {}", error.into_inner().message());
-                vec![(key, message)]
-            })?;
+    pub fn check(mut self) -> Result<Settings, Vec<(String, String)>> {
+        let mut problems = Vec::new();
+        let mut settings: Settings = loop {
+            let read = serde_path_to_error::deserialize(nest(self.values.clone()));
+            let error: serde_path_to_error::Error<toml::de::Error> = match read {
+                Ok(settings) => break settings,
+                Err(error) => error,
+            };
+            let path = error.path().to_string();
+            let key = path.split('[').next().unwrap_or_default().to_owned();
+            let bad = self.values.get(&key);
+            problems.push((key.clone(), unreadable(bad, error.into_inner().message())));
+            // With its default in this place, what else is wrong comes to light.
+            let known = defaults().ok().and_then(|mut it| it.remove(&key));
+            match known.filter(|known| bad != Some(known)) {
+                Some(known) => self.values.insert(key, known),
+                None => return Err(problems),
+            };
+        };
         dedupe(&mut settings.models);
         dedupe(&mut settings.prompts);
-        let problems = settings.problems();
+        problems.extend(settings.problems());
         if problems.is_empty() {
             Ok(settings)
         } else {
             Err(problems)
         }
+    }
+}
+
+fn defaults() -> Result<Table, BadSettings> {
+    let values = DEFAULTS.parse();
+    values
+        .map(flatten)
+        .map_err(|error| BadSettings::one(format!("defaults: {error}")))
+}
+
+/// Why a value cannot be taken, without the words of the language that this is written in.
+fn unreadable(value: Option<&Value>, reason: &str) -> String {
+    let expected = reason.rsplit_once("expected ").map(|(_, rest)| rest);
+    let (Some(value), Some(expected)) = (value, expected) else {
+        return format!("cannot be read: {reason}");
+    };
+    let expected = match expected {
+        "u32" => "a whole number from 0 to 4294967295".to_owned(),
+        "u64" | "usize" => "a whole number from 0".to_owned(),
+        other => other.replace('`', ""),
+    };
+    match value {
+        Value::String(text) => format!("is '{text}': use {expected}"),
+        value => format!("is {value}: use {expected}"),
     }
 }
 

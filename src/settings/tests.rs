@@ -39,7 +39,7 @@ fn wrong_types_are_named() {
     layers.set("n_tips", Value::from("many"), "assize.toml");
     let error = layers.finish().expect_err("a type");
     assert!(
-        error.0[0].starts_with("n_tips (from assize.toml) cannot be read: invalid type"),
+        error.0[0].starts_with("n_tips (from assize.toml) is 'many': use a whole number"),
         "{}",
         error.0[0]
     );

@@ -131,6 +131,9 @@ with mlflow.start_run() as run:
 
     dataset = mlflow.data.from_pandas(pandas.DataFrame({"a": [1, 2]}), name="small")
     mlflow.log_input(dataset, context="training")
+    # A second time is no other input, and the first stands.
+    mlflow.log_input(dataset, context="evaluation")
+    mlflow.log_metric("of_data", 1.0, dataset=dataset)
 run = mlflow.get_run(run.info.run_id)
 assert run.inputs.dataset_inputs[0].dataset.name == "small"
 assert run.inputs.dataset_inputs[0].dataset.digest == dataset.digest

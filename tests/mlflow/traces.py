@@ -1,9 +1,11 @@
 """Traces: what the client logs is read back identical; a judged run is a trace. Takes its id."""
 
+import os
 import sys
 
 import mlflow
-from mlflow.entities import AssessmentSource, SpanType
+import requests
+from mlflow.entities import AssessmentSource, Expectation, SpanType
 from mlflow.exceptions import MlflowException
 
 run_id = sys.argv[1]
@@ -118,6 +120,25 @@ mlflow.log_feedback(
     trace_id=hand, name="liked", value=True, source=AssessmentSource("HUMAN", "bob")
 )
 mlflow.log_expectation(trace_id=hand, name="says", value="!")
+# What would make a page of them unreadable is refused.
+liked = mlflow.log_feedback(trace_id=hand, name="odd", value=1)
+swapped = Expectation(name="odd", value="x")
+refused(lambda: mlflow.update_assessment(hand, liked.assessment_id, swapped), "INVALID_PARAMETER_VALUE")
+mlflow.delete_assessment(trace_id=hand, assessment_id=liked.assessment_id)
+refused(
+    lambda: mlflow.override_feedback(
+        trace_id=f"tr-{run_id}", assessment_id=scores[0].assessment_id, value=1
+    ),
+    "INVALID_PARAMETER_VALUE",
+)
+for odd in [{"metadata": {"a": 1}}, {"create_time": "garbage"}, {"rationale": 5}, {"valid": "no"}]:
+    assessment = {"assessment_name": "odd", "feedback": {"value": 1}, **odd}
+    answer = requests.post(
+        f"{mlflow.get_tracking_uri()}/api/3.0/mlflow/traces/{hand}/assessments",
+        json={"trace_id": hand, "assessment": assessment},
+        headers={"Authorization": f"Bearer {os.environ['MLFLOW_TRACKING_TOKEN']}"},
+    )
+    assert answer.status_code == 400, (odd, answer.text)
 ids = [it.info.trace_id for it in found(locations=[traced])]
 assert ids == [failed, hand, mine], ids
 for filter_string, expected in [

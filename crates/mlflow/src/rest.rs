@@ -3,7 +3,8 @@
 //! One agent keeps connections open, and a few requests at most are in flight at once. What
 //! passes by itself (a server that restarts, a full queue) is tried again with growing waits;
 //! after that the server is *away*, which callers may tell from a refusal. While it is away
-//! every request is tried once only, so that a long list of them does not wait for each.
+//! every request is tried once only, so that a long list of them does not wait for each. A
+//! server that takes a request and keeps silent is away too.
 //!
 //! An address that can never work is told from a server that is away ([`wrong`]), but only until
 //! the server has answered once: after that the same signs are a network's bad day.
@@ -18,9 +19,9 @@ use std::time::Duration;
 use assize_store::{Result, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::Agent;
-use ureq::http::{Request, header};
+use ureq::http::{Request, Response, header};
 use ureq::tls::TlsConfig;
+use ureq::{Agent, Body};
 
 pub use config::Config;
 pub(crate) use message::{Answer, Refusal};
@@ -36,6 +37,13 @@ mod wrong;
 /// A page of a thousand runs with long params is some megabytes; this is no page.
 const MAX_BODY_BYTES: u64 = 512 << 20;
 const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long a server may keep silent after it was asked, and how long while it is away.
+const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_WHILE_AWAY: Duration = Duration::from_secs(5);
+/// Searches in large experiments take minutes.
+const SEARCH_SILENCE: Duration = Duration::from_mins(2);
+/// Files of more bytes take the server a while to pass on.
+const LARGE_BODY: usize = 1 << 20;
 
 /// Why one try failed.
 enum Failure {
@@ -320,15 +328,16 @@ impl Rest {
         if let Some(kind) = sent.content_type {
             request = request.header(header::CONTENT_TYPE, kind);
         }
+        let silence = self.patience(sent);
         let answered = match &sent.body {
             Some(body) => request
                 .body(body.as_ref())
                 .map_err(ureq::Error::from)
-                .and_then(|request| self.agent.run(request)),
+                .and_then(|request| self.ask(request, silence)),
             None => request
                 .body(())
                 .map_err(ureq::Error::from)
-                .and_then(|request| self.agent.run(request)),
+                .and_then(|request| self.ask(request, silence)),
         };
         let mut response = answered.map_err(|error| self.transport(&error))?;
         let status = response.status().as_u16();
@@ -357,6 +366,31 @@ impl Rest {
         }
     }
 
+    /// How long the server may be silent after it was asked.
+    fn patience(&self, sent: &Sent<'_>) -> Option<Duration> {
+        let is_large = sent.body.as_ref().is_some_and(|it| it.len() > LARGE_BODY);
+        let is_known = self.is_known.load(Ordering::Relaxed);
+        if self.away.load(Ordering::Relaxed) {
+            Some(SILENCE_WHILE_AWAY)
+        } else if is_large {
+            None
+        } else if is_known && sent.path.ends_with("/search") {
+            Some(SEARCH_SILENCE)
+        } else {
+            Some(SILENCE)
+        }
+    }
+
+    fn ask<S: ureq::AsSendBody>(
+        &self,
+        request: Request<S>,
+        silence: Option<Duration>,
+    ) -> std::result::Result<Response<Body>, ureq::Error> {
+        let request = self.agent.configure_request(request);
+        self.agent
+            .run(request.timeout_recv_response(silence).build())
+    }
+
     fn transport(&self, error: &ureq::Error) -> Failure {
         if !self.is_known.load(Ordering::Relaxed)
             && let Some(reason) = wrong::connection(error, &self.address)
@@ -368,14 +402,19 @@ impl Rest {
             other => other.to_string(),
         };
         match error {
-            ureq::Error::Timeout(_)
-            | ureq::Error::Io(_)
-            | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed => Failure::Passing {
+            // Another try would take as long again.
+            ureq::Error::Timeout(_) => Failure::Passing {
                 reason,
-                asked_wait: None,
+                asked_wait: Some(Duration::MAX),
                 is_answer: false,
             },
+            ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+                Failure::Passing {
+                    reason,
+                    asked_wait: None,
+                    is_answer: false,
+                }
+            }
             _ => Failure::Lasting(self.unusable(format!("cannot be asked: {reason}"))),
         }
     }

@@ -210,7 +210,8 @@ impl Provider for OpenAiProvider {
         Ok(self.models()?.into_iter().map(|model| model.id).collect())
     }
 
-    /// Asks the server's list; a server that has none (404) is taken at the caller's word.
+    /// Asks the server's list. One that has none, or cannot give it, is taken at the caller's
+    /// word; one that wants a key is not.
     fn describe(&self, model: &str) -> Result<ModelInfo> {
         let listed = match self.models() {
             Ok(models) => {
@@ -222,8 +223,15 @@ impl Provider for OpenAiProvider {
                     remedy: format!("it lists {}", some_of(&names)),
                 })?
             }
-            Err(ProviderError::Refused { status: 404, .. }) => ListedModel::default(),
-            Err(error) => return Err(error),
+            Err(error) => match error {
+                ProviderError::Refused { status, .. } if !matches!(status, 401 | 403) => {
+                    ListedModel::default()
+                }
+                ProviderError::Busy { .. } | ProviderError::Malformed { .. } => {
+                    ListedModel::default()
+                }
+                error => return Err(error),
+            },
         };
         let meta = listed.meta.unwrap_or_default();
         let owner = listed.owned_by.as_deref().unwrap_or("an unnamed owner");

@@ -317,9 +317,11 @@ fn models_are_looked_up_and_servers_without_a_list_believed() {
     );
     assert!(error.to_string().contains("other, gpt-x"), "{error}");
 
-    let listless = Recorder::start(vec![(404, vec![], "404 page not found".to_owned())]);
-    let (provider, _) = listless.provider(None);
-    assert_eq!(provider.describe(MODEL).unwrap().parameter_count, None);
+    for status in [404, 405, 500, 501, 503] {
+        let listless = Recorder::start(vec![(status, vec![], "<p>no such page</p>".to_owned())]);
+        let (provider, _) = listless.provider(None);
+        assert_eq!(provider.describe(MODEL).unwrap().parameter_count, None);
+    }
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub fn run(
     state: Arc<State>,
     config: Config,
     (host, port): (IpAddr, u16),
-    announce: impl FnOnce(SocketAddr) -> io::Result<()>,
+    announce: impl FnOnce(SocketAddr) -> Result<(), ServerError>,
 ) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

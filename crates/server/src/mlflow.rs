@@ -8,6 +8,7 @@ pub(crate) mod artifacts;
 pub(crate) mod experiments;
 pub(crate) mod fields;
 pub(crate) mod logged_models;
+mod messages;
 pub(crate) mod missing;
 pub(crate) mod registry;
 pub(crate) mod request;

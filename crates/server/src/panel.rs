@@ -32,7 +32,7 @@ pub(crate) mod page;
 mod promotions;
 mod run;
 mod side;
-mod sign_in;
+pub(crate) mod sign_in;
 mod tokens;
 mod when;
 

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::OriginalUri;
 use axum::http::{HeaderMap, Method};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing;
 
@@ -13,7 +13,7 @@ use crate::mlflow::request::{delete, get, get_or_post, patch, post};
 use crate::mlflow::{
     artifacts, experiments, logged_models, missing, registry, runs, server, trace_search, traces,
 };
-use crate::{App, health, log, metrics, panel};
+use crate::{App, health, listen, log, metrics, panel};
 
 pub(crate) fn router(app: App) -> Router {
     let needs = |right: Right, routes: Router<App>| {
@@ -47,6 +47,7 @@ pub(crate) fn router(app: App) -> Router {
     }
     all.fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn(listen::read_small_body))
         .layer(from_fn_with_state(app.clone(), access::check_host))
         .layer(from_fn_with_state(app.clone(), log::request))
         .with_state(app)
@@ -202,6 +203,11 @@ fn mlflow_3() -> Router<App> {
         .route("/traces/batchGet", routing::any(missing::not_served))
         .route("/traces/batchGetInfos", get_or_post(traces::get_many))
         .route("/traces/metrics", routing::any(missing::not_served))
+        .route("/traces/delete-traces", routing::any(missing::not_served))
+        .route(
+            "/traces/calculate-filter-correlation",
+            routing::any(missing::not_served),
+        )
         .route("/traces/{trace_id}", get(traces::get))
         .route("/traces/{trace_id}/assessments", post(traces::assess))
         .route(

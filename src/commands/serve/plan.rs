@@ -97,20 +97,17 @@ impl Checker {
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
         let models = fields.get("models").map(places).unwrap_or_default();
         self.check_weights("models", models.into_iter(), &mut problems);
-        let prompts = settings.as_ref().map_or(&[][..], |it| &it.prompts);
-        for prompt in prompts {
-            if let Some(task) = &task
-                && !task.prompts.iter().any(|it| it.name == *prompt)
-            {
-                let known: Vec<&str> = task.prompts.iter().map(|it| it.name.as_str()).collect();
-                let message = format!("has '{prompt}': use {}", known.join(", "));
-                problems.push(problem("prompts", message));
-            }
-        }
+        let of_settings = || settings.iter().flat_map(|it| &it.prompts);
+        let prompts = match fields.get("prompts") {
+            Some(named) => places(named),
+            None => of_settings().map(String::as_str).collect(),
+        };
+        problems.extend(unknown_prompts(task.as_ref(), &prompts));
         let (Some(task), Some(settings), true) = (task, settings, problems.is_empty()) else {
             return Err(problems);
         };
         let mut words = self.words(&["collect"], fields);
+        words.push("--events".to_owned());
         words.extend(flags(fields, &NO_SETTINGS));
         Ok(Plan {
             kind: "collect",
@@ -293,6 +290,17 @@ impl Checker {
             }
         }
     }
+}
+
+fn unknown_prompts(task: Option<&Task>, prompts: &[&str]) -> Problems {
+    let Some(task) = task else {
+        return Problems::new();
+    };
+    let known: Vec<&str> = task.prompts.iter().map(|it| it.name.as_str()).collect();
+    let unknown = prompts.iter().filter(|it| !known.contains(it));
+    unknown
+        .map(|it| problem("prompts", format!("has '{it}': use {}", known.join(", "))))
+        .collect()
 }
 
 fn not_allowed(place: &str) -> String {

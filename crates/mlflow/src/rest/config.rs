@@ -18,7 +18,7 @@ pub struct Config {
     pub insecure_tls: bool,
     /// What to send as `Host`, where the server does not accept its own name.
     pub host: Option<String>,
-    /// The longest that one request may take. Searches in large experiments take minutes.
+    /// The longest that one request may take, with all that is sent and answered.
     pub timeout: Duration,
     pub retries: u32,
     /// The wait before the first retry; it doubles with each further one, and a random half of

@@ -17,8 +17,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::{cookie, cookie_name, digest, forbidden, is_own_origin, refused};
-use crate::App;
 use crate::error::{Answer, ApiError};
+use crate::{App, panel};
 
 /// A browser that signed in stays so for a fortnight.
 const SESSION_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -100,8 +100,10 @@ fn sign_in(
         Redirect::to(&format!("/sign-in?error={why}&next={next}")).into_response()
     };
     let Some(token) = app.state.token_find(&digest(secret))? else {
-        let is_limited = app.attempts.was_wrong(address, now_ms);
-        return Ok(again(if is_limited { "limited" } else { "wrong" }));
+        if app.attempts.was_wrong(address, now_ms) {
+            return Ok(panel::sign_in::too_many(next, WINDOW_MS / 1000));
+        }
+        return Ok(again("wrong"));
     };
     let session = app.config.secret()?;
     let times = (now_ms, now_ms + SESSION_MS);

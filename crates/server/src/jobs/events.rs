@@ -26,6 +26,8 @@ pub(crate) struct Progress {
     pub total: u32,
     /// The process said how it all came out.
     pub has_summary: bool,
+    /// What is not as it should be, by the summary.
+    pub remark: Option<String>,
 }
 
 impl Progress {
@@ -50,13 +52,51 @@ impl Progress {
             }
             Some("summary") => {
                 self.has_summary = true;
+                self.remark = of_collection(&event);
                 self.total = count("cells").unwrap_or(self.total);
             }
             // An automatic judge prints one object when it is done.
-            None if event.is_object() => self.has_summary = true,
+            None if event.is_object() => {
+                self.has_summary = true;
+                self.failed = count("left_pending").unwrap_or_default();
+                self.remark = of_judge(&event);
+            }
             _ => {}
         }
     }
+}
+
+fn of_collection(summary: &Value) -> Option<String> {
+    let mut remarks = Vec::new();
+    let (failed, cells) = (&summary["failed"], &summary["cells"]);
+    if failed.as_u64() > Some(0) {
+        remarks.push(format!("{failed} of {cells} cells failed"));
+    }
+    let waiting = &summary["undelivered"];
+    if waiting.as_u64() > Some(0) {
+        remarks.push(format!("{waiting} cells wait for the tracking server"));
+    }
+    let rejected = summary["rejections"].as_array().into_iter().flatten();
+    remarks.extend(rejected.filter_map(|it| {
+        let (model, reason) = (it["model"].as_str()?, it["reason"].as_str()?);
+        Some(format!("{model} was not admitted: {reason}"))
+    }));
+    (!remarks.is_empty()).then(|| remarks.join("; "))
+}
+
+fn of_judge(summary: &Value) -> Option<String> {
+    if summary["cap_reached"] == true {
+        return Some("the cap on spending was reached: the rest stays pending".to_owned());
+    }
+    if summary["drift"]["alarm"] == true {
+        let remark = "quarantined: the judge has drifted, and these verdicts do not count";
+        return Some(remark.to_owned());
+    }
+    let left = summary["left_pending"].as_u64().filter(|it| *it > 0)?;
+    let reason = summary["reasons"][0].as_str().unwrap_or("not known");
+    Some(format!(
+        "{left} runs are left pending; the first reason: {reason}"
+    ))
 }
 
 /// Reads a job's events from where it stopped before.
@@ -125,6 +165,29 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_says_what_is_not_as_it_should_be() {
+        let remark = |line: &str| {
+            let mut progress = Progress::default();
+            progress.take(line);
+            assert!(progress.has_summary);
+            progress.remark.unwrap_or_default()
+        };
+        let collected = r#"{"event":"summary","cells":8,"failed":0,"rejections":[]}"#;
+        assert_eq!(remark(collected), "");
+        let some = r#"{"event":"summary","cells":8,"failed":2,"undelivered":0,
+            "rejections":[{"model":"m","reason":"larger than 4.0B"}]}"#;
+        assert_eq!(
+            remark(some),
+            "2 of 8 cells failed; m was not admitted: larger than 4.0B"
+        );
+        let judged = r#"{"judged":3,"left_pending":0,"reasons":[]}"#;
+        assert_eq!(remark(judged), "");
+        let left = r#"{"judged":0,"left_pending":9,"reasons":["the answer is no JSON"]}"#;
+        let expected = "9 runs are left pending; the first reason: the answer is no JSON";
+        assert_eq!(remark(left), expected);
+    }
 
     #[test]
     fn half_a_line_waits_for_its_end() {

@@ -86,11 +86,12 @@ pub(super) fn verdict(
                 .map(str::to_owned)
         })
     };
+    let remark = || progress.remark.clone();
     match code {
-        Some(0) => (JobStatus::Done, None),
+        Some(0) => (JobStatus::Done, remark()),
         // Finished, and some cells failed or stay pending, or a threshold said no.
-        Some(3 | 4) => (JobStatus::Done, last_words()),
-        None if progress.has_summary => (JobStatus::Done, None),
+        Some(3 | 4) => (JobStatus::Done, remark().or_else(last_words)),
+        None if progress.has_summary => (JobStatus::Done, remark()),
         _ if is_cancelled => (
             JobStatus::Cancelled,
             Some("cancelled; what was done is kept".to_owned()),

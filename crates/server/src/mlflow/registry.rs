@@ -54,8 +54,32 @@ pub(crate) fn delete(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
     Ok(json!({}))
 }
 
-pub(crate) fn latest(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
-    let latest = mlflow.model_get(&ask.name)?.latest_versions;
+#[derive(Debug, Deserialize)]
+pub(crate) struct LatestAsk {
+    name: String,
+    #[serde(default)]
+    stages: OneOrMore,
+}
+
+/// Versions are never moved to another stage than the first, `None`.
+pub(crate) fn latest(mlflow: Mlflow<'_>, ask: LatestAsk) -> Answer<Value> {
+    let mut latest = mlflow.model_get(&ask.name)?.latest_versions;
+    let mut asks_for_first = ask.stages.0.is_empty();
+    for stage in &ask.stages.0 {
+        match stage.to_ascii_lowercase().as_str() {
+            "none" => asks_for_first = true,
+            "staging" | "production" | "archived" => {}
+            _ => {
+                return Err(ApiError::invalid(format!(
+                    "Invalid Model Version stage: {stage}. Value must be one of None, Staging, \
+                     Production, Archived."
+                )));
+            }
+        }
+    }
+    if !asks_for_first {
+        latest.clear();
+    }
     Ok(json!({"model_versions": latest}))
 }
 

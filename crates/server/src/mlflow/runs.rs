@@ -155,10 +155,6 @@ fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Answer<Batch> {
                 model_id,
                 run_id: run_id.to_owned(),
             });
-        } else if !dataset_name.is_empty() {
-            return Err(ApiError::not_served(
-                "metrics of datasets are not kept, unless they are of a logged model too,",
-            ));
         }
         batch.metrics.push(point);
     }

@@ -40,6 +40,11 @@ pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
     let experiment_ids: Vec<String> = ids
         .filter_map(|it| it.as_str().map(str::to_owned))
         .collect();
+    if ask.locations.is_empty() {
+        return Err(ApiError::invalid(
+            "name the experiments: locations is empty",
+        ));
+    }
     if experiment_ids.len() < ask.locations.len() {
         return Err(ApiError::not_served(
             "traces elsewhere than in experiments are not served",

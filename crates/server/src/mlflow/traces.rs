@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::fields::OneOrMore;
-use super::{Answer, ApiError, run_trace};
+use super::{Answer, ApiError, messages, run_trace};
 
 /// Says where the client puts a trace's spans.
 const LOCATION_TAG: &str = "mlflow.artifactLocation";
@@ -37,6 +37,7 @@ struct StartedTrace {
 
 pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
     let mut info = ask.trace.trace_info;
+    messages::check("trace_info", &info, messages::TRACE)?;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let trace_id = text(info.get("trace_id")).filter(|it| !it.is_empty());
     let trace_id = trace_id.ok_or_else(|| ApiError::invalid("a trace needs its trace_id"))?;
@@ -55,8 +56,6 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
         value: location(&experiment_id, &trace_id),
     });
     let assessments = assessments_of(info.remove("assessments"))?;
-    let metadata = info.get("trace_metadata").cloned();
-    tags_of(metadata)?;
     let record = Value::Object(info).to_string();
     let key = (trace_id.as_str(), time.as_millisecond());
     mlflow.trace_start(&experiment_id, key, &record, &tags)?;
@@ -188,11 +187,11 @@ pub(crate) struct Assess {
 
 pub(crate) fn assess(mlflow: Mlflow<'_>, ask: Assess) -> Answer<Value> {
     info_of(mlflow, &ask.trace_id)?;
+    let old = ask.assessment.get("overrides").and_then(Value::as_str);
+    let old = old.and_then(|old| assessment_find(mlflow, &ask.trace_id, old).ok());
+    old.as_ref().map_or(Ok(()), no_verdict)?;
     let kept = assessment_keep(mlflow, &ask.trace_id, ask.assessment)?;
-    if let Some(old) = kept["overrides"].as_str()
-        && let Ok(mut old) = assessment_find(mlflow, &ask.trace_id, old)
-        && !is_verdict(&old)
-    {
+    if let Some(mut old) = old {
         old["valid"] = false.into();
         put(mlflow, &ask.trace_id, &old)?;
     }
@@ -212,19 +211,12 @@ fn assessment_check(assessment: &Map<String, Value>) -> Answer<()> {
     {
         return Err(ApiError::invalid("an assessment needs its assessment_name"));
     }
-    if !(has("feedback") || has("expectation")) {
+    if has("feedback") == has("expectation") || has("issue") {
         return Err(ApiError::invalid(
-            "an assessment needs feedback or an expectation; issues are not kept",
+            "an assessment is either feedback or an expectation; issues are not kept",
         ));
     }
-    for field in ["feedback", "expectation", "source", "metadata"] {
-        if has(field) && !assessment.get(field).is_some_and(Value::is_object) {
-            return Err(ApiError::invalid(format!(
-                "the {field} of an assessment is an object"
-            )));
-        }
-    }
-    Ok(())
+    messages::check("assessment", assessment, messages::ASSESSMENT)
 }
 
 fn assessment_keep(
@@ -273,13 +265,9 @@ fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> Answer<Value
     })
 }
 
-fn is_verdict(assessment: &Value) -> bool {
-    let id = assessment["assessment_id"].as_str();
-    id.is_some_and(|id| id.starts_with("verdict-"))
-}
-
 fn no_verdict(assessment: &Value) -> Answer<()> {
-    if is_verdict(assessment) {
+    let id = assessment["assessment_id"].as_str();
+    if id.is_some_and(|id| id.starts_with("verdict-")) {
         return Err(ApiError::invalid(
             "verdicts are never changed or deleted: judge again instead",
         ));

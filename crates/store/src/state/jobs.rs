@@ -157,7 +157,7 @@ impl State {
 
     pub fn job_progress(&self, id: &str, (done, failed, total): (u32, u32, u32)) -> Result<()> {
         self.with(|conn| {
-            let sql = "UPDATE jobs SET done = ?2, failed = ?3, total = max(total, ?4)
+            let sql = "UPDATE jobs SET done = ?2, failed = ?3, total = ?4
                        WHERE id = ?1 AND finished_ms IS NULL";
             conn.prepare_cached(sql)?
                 .execute((id, done, failed, total))?;

@@ -375,3 +375,28 @@ fn a_sitting_is_kept_as_it_was_opened() {
     assert_eq!(desk.store.sitting_get("s-1").unwrap(), Some(sitting));
     assert_eq!(desk.store.sitting_get("s-2").unwrap(), None);
 }
+
+#[test]
+fn what_was_judged_stays_as_it_is() {
+    let desk = judged_desk();
+    let mlflow = desk.store.mlflow();
+    let write = |run: &str, text: &str| {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        mlflow.artifact_write(run, "candidates.json", file)
+    };
+    let run = desk.runs[0].as_str();
+    let kept = mlflow.artifact_text(run, "candidates.json").unwrap();
+    let kept = kept.expect("candidates");
+    write(run, &kept).expect("the same again");
+    let refused = write(run, "[]").unwrap_err().to_string();
+    assert!(refused.contains("was judged"), "{refused}");
+    let refused = mlflow.artifact_delete(run, "candidates.json").unwrap_err();
+    assert!(refused.to_string().contains("was judged"), "{refused}");
+    assert_eq!(
+        mlflow.artifact_text(run, "candidates.json").unwrap(),
+        Some(kept)
+    );
+    // Nobody has judged this one.
+    write(&desk.runs[2], "[]").expect("taken");
+}

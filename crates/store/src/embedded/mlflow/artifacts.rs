@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
 
-use assize_domain::run::artifact::VERDICTS;
+use assize_domain::run::artifact::{self, VERDICTS};
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
@@ -56,6 +56,19 @@ impl Home {
     /// Verdicts are those of a run.
     fn holds_verdicts(&self, path: &str) -> bool {
         self.column == "run" && path.starts_with(VERDICTS)
+    }
+
+    /// Whether judges have seen this file: verdicts are about what it says.
+    fn was_judged(&self, conn: &Connection, path: &str) -> Attempt<bool> {
+        let is_shown = [artifact::CANDIDATES, artifact::CONTEXT, artifact::RUBRIC].contains(&path);
+        if self.column != "run" || !is_shown {
+            return Ok(false);
+        }
+        let mut find = conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM artifacts a JOIN texts p ON p.id = a.path
+                            WHERE a.run = ?1 AND substr(p.text, 1, length(?2)) = ?2)",
+        )?;
+        Ok(find.query_row((self.id, VERDICTS), |row| row.get(0))?)
     }
 }
 
@@ -179,9 +192,14 @@ pub(super) fn write(
     if home.holds_verdicts(path) {
         let file = verdicts_check(content, path)?;
         if let Some(old) = old {
-            return verdicts_same(session, old, content, path);
+            return same(session, old, content, || verdicts_stay(path));
         }
         verdicts = Some(file);
+    }
+    if let Some(old) = old
+        && home.was_judged(&session.conn, path)?
+    {
+        return same(session, old, content, || judged_stays(path));
     }
     let blob = session
         .conn
@@ -243,7 +261,13 @@ fn verdicts_check(content: &mut File, path: &str) -> Attempt<VerdictFile> {
     })
 }
 
-fn verdicts_same(session: &Session, old: i64, content: &mut File, path: &str) -> Attempt<()> {
+/// Writing the same again is no change; anything else is refused.
+fn same(
+    session: &Session,
+    old: i64,
+    content: &mut File,
+    refusal: impl FnOnce() -> StoreError,
+) -> Attempt<()> {
     let same: bool = session
         .conn
         .prepare_cached("SELECT content = ?2 FROM blobs WHERE id = ?1")?
@@ -251,10 +275,17 @@ fn verdicts_same(session: &Session, old: i64, content: &mut File, path: &str) ->
     if same {
         return Ok(());
     }
-    Err(immutable(path).into())
+    Err(refusal().into())
 }
 
-fn immutable(path: &str) -> StoreError {
+fn judged_stays(path: &str) -> StoreError {
+    StoreError::Invalid(format!(
+        "'{}' was judged, so it stays as it is: verdicts are about what it says",
+        shown(path)
+    ))
+}
+
+fn verdicts_stay(path: &str) -> StoreError {
     StoreError::Invalid(format!(
         "'{}' holds verdicts, which are never changed or deleted: judge again instead",
         shown(path)
@@ -278,7 +309,10 @@ pub(super) fn delete(session: &Session, owner: &str, path: &str) -> Attempt<()> 
     }
     for (number, text, blob) in found {
         if home.holds_verdicts(&text) {
-            return Err(immutable(&text).into());
+            return Err(verdicts_stay(&text).into());
+        }
+        if home.was_judged(&session.conn, &text)? {
+            return Err(judged_stays(&text).into());
         }
         session
             .conn

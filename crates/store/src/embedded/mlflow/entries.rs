@@ -210,8 +210,7 @@ pub(super) fn inputs_log(
             .conn
             .prepare_cached(
                 "INSERT INTO inputs (run, name, digest, context, record) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (run, name, digest) DO UPDATE
-                 SET context = excluded.context, record = excluded.record",
+                 ON CONFLICT (run, name, digest) DO NOTHING",
             )?
             .execute((
                 run,

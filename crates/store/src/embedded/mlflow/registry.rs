@@ -56,6 +56,24 @@ fn unpromoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     Ok(())
 }
 
+/// The same, where an `assize promote` over this API keeps the history in a run that this tag
+/// names. It moves the alias by this API too, so that cannot be refused.
+fn unpromoted_anyhow(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
+    let promoted: bool = conn
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM registered_model_tags
+                            WHERE model = ?1 AND key = 'assize.history')",
+        )?
+        .query_row([model], |row| row.get(0))?;
+    if promoted {
+        return Err(StoreError::Invalid(format!(
+            "{what}, because its tag assize.history refers to promotions"
+        ))
+        .into());
+    }
+    unpromoted(conn, model, what)
+}
+
 pub(super) fn create(
     session: &Session,
     name: &str,
@@ -124,7 +142,7 @@ pub(super) fn update(session: &Session, name: &str, description: &str) -> Attemp
 
 pub(super) fn rename(session: &Session, name: &str, new_name: &str) -> Attempt<RegisteredModel> {
     let model = model_need(&session.conn, name)?;
-    unpromoted(&session.conn, model, "this prompt keeps its name")?;
+    unpromoted_anyhow(&session.conn, model, "this prompt keeps its name")?;
     let written = session
         .conn
         .prepare_cached("UPDATE OR IGNORE registered_models SET name = ?2 WHERE id = ?1")?
@@ -142,7 +160,7 @@ pub(super) fn rename(session: &Session, name: &str, new_name: &str) -> Attempt<R
 
 pub(super) fn delete(session: &Session, name: &str) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
-    unpromoted(&session.conn, model, "this prompt stays")?;
+    unpromoted_anyhow(&session.conn, model, "this prompt stays")?;
     for sql in [
         "DELETE FROM registered_model_aliases WHERE model = ?1",
         "DELETE FROM model_version_tags WHERE model = ?1",

@@ -1,0 +1,190 @@
+//! What MLflow's messages look like, as far as clients send them to be kept.
+//!
+//! A client reads a page of traces as one message: a single value of the wrong kind would make
+//! the whole page unreadable, for everybody and for good. So nothing of the kind is taken.
+
+use serde_json::{Map, Value};
+
+use super::{Answer, ApiError};
+
+/// What a field holds.
+pub(super) enum Kind {
+    Text,
+    Flag,
+    /// RFC 3339.
+    Time,
+    /// Such as `1.5s`.
+    Duration,
+    /// Texts by their keys.
+    Texts,
+    OneOf(&'static [&'static str]),
+    Message(&'static [Field]),
+    Anything,
+}
+
+pub(super) type Field = (&'static str, Kind);
+
+const ERROR: &[Field] = &[
+    ("error_code", Kind::Text),
+    ("error_message", Kind::Text),
+    ("stack_trace", Kind::Text),
+];
+const SOURCE: &[Field] = &[
+    (
+        "source_type",
+        Kind::OneOf(&["SOURCE_TYPE_UNSPECIFIED", "HUMAN", "LLM_JUDGE", "CODE"]),
+    ),
+    ("source_id", Kind::Text),
+];
+const FEEDBACK: &[Field] = &[("value", Kind::Anything), ("error", Kind::Message(ERROR))];
+const EXPECTATION: &[Field] = &[
+    ("value", Kind::Anything),
+    (
+        "serialized_value",
+        Kind::Message(&[("serialization_format", Kind::Text), ("value", Kind::Text)]),
+    ),
+];
+pub(super) const ASSESSMENT: &[Field] = &[
+    ("assessment_name", Kind::Text),
+    ("span_id", Kind::Text),
+    ("source", Kind::Message(SOURCE)),
+    ("create_time", Kind::Time),
+    ("last_update_time", Kind::Time),
+    ("feedback", Kind::Message(FEEDBACK)),
+    ("expectation", Kind::Message(EXPECTATION)),
+    ("rationale", Kind::Text),
+    ("error", Kind::Message(ERROR)),
+    ("metadata", Kind::Texts),
+    ("overrides", Kind::Text),
+    ("valid", Kind::Flag),
+];
+const LOCATION: &[Field] = &[
+    (
+        "type",
+        Kind::OneOf(&["TRACE_LOCATION_TYPE_UNSPECIFIED", "MLFLOW_EXPERIMENT"]),
+    ),
+    (
+        "mlflow_experiment",
+        Kind::Message(&[("experiment_id", Kind::Text)]),
+    ),
+];
+pub(super) const TRACE: &[Field] = &[
+    ("client_request_id", Kind::Text),
+    ("trace_location", Kind::Message(LOCATION)),
+    ("request", Kind::Text),
+    ("response", Kind::Text),
+    ("request_preview", Kind::Text),
+    ("response_preview", Kind::Text),
+    ("request_time", Kind::Time),
+    ("execution_duration", Kind::Duration),
+    (
+        "state",
+        Kind::OneOf(&["STATE_UNSPECIFIED", "OK", "ERROR", "IN_PROGRESS"]),
+    ),
+    ("trace_metadata", Kind::Texts),
+];
+
+/// Checks what is there of a message. Fields that clients do not know they pass over.
+pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) -> Answer<()> {
+    for (field, kind) in fields {
+        if let Some(value) = message.get(*field).filter(|it| !it.is_null()) {
+            check_field(&format!("{name}.{field}"), value, kind)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_field(name: &str, value: &Value, kind: &Kind) -> Answer<()> {
+    let text = value.as_str();
+    let wanted = match kind {
+        Kind::Message(fields) => match value {
+            Value::Object(message) => return check(name, message, fields),
+            _ => "an object".to_owned(),
+        },
+        Kind::Texts => match value {
+            Value::Object(texts) if texts.values().all(Value::is_string) => return Ok(()),
+            _ => "an object of texts".to_owned(),
+        },
+        Kind::Anything => return Ok(()),
+        Kind::Text if text.is_some() => return Ok(()),
+        Kind::Text => "a text".to_owned(),
+        Kind::Flag if value.is_boolean() => return Ok(()),
+        Kind::Flag => "true or false".to_owned(),
+        Kind::Time if text.is_some_and(is_time) => return Ok(()),
+        Kind::Time => "an RFC 3339 time".to_owned(),
+        Kind::Duration if text.is_some_and(is_duration) => return Ok(()),
+        Kind::Duration => "seconds such as \"1.5s\"".to_owned(),
+        Kind::OneOf(names) if text.is_some_and(|it| names.contains(&it)) => return Ok(()),
+        Kind::OneOf(names) => format!("one of {}", names.join(", ")),
+    };
+    Err(ApiError::invalid(format!(
+        "{name} is {value}, and has to be {wanted}"
+    )))
+}
+
+fn is_time(text: &str) -> bool {
+    text.parse::<jiff::Timestamp>().is_ok()
+}
+
+fn is_duration(text: &str) -> bool {
+    let Some(seconds) = text.strip_suffix('s') else {
+        return false;
+    };
+    let seconds = seconds.strip_prefix('-').unwrap_or(seconds);
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let is_number =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
+    is_number(whole) && whole.len() <= 11 && is_number(part) && part.len() <= 9
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(message: &Value, fields: &[Field]) -> bool {
+        check("it", message.as_object().unwrap(), fields).is_err()
+    }
+
+    #[test]
+    fn sound_messages_are_taken() {
+        let assessment = json!({
+            "assessment_name": "a", "source": {"source_type": "HUMAN", "source_id": "ann"},
+            "create_time": "2026-04-27T10:00:00.123Z", "feedback": {"value": {"any": [1, null]}},
+            "rationale": "r", "metadata": {"k": "v"}, "valid": true, "overrides": null,
+        });
+        assert!(!refused(&assessment, ASSESSMENT));
+        let trace = json!({
+            "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "1"}},
+            "execution_duration": "0.000123s", "state": "OK", "trace_metadata": {"k": "v"},
+        });
+        assert!(!refused(&trace, TRACE));
+    }
+
+    #[test]
+    fn what_clients_could_not_read_is_refused() {
+        for bad in [
+            json!({"metadata": {"a": 1}}),
+            json!({"create_time": "garbage"}),
+            json!({"rationale": 5}),
+            json!({"valid": "no"}),
+            json!({"source": {"source_type": "ROBOT"}}),
+            json!({"feedback": {"error": {"error_code": 1}}}),
+            json!({"expectation": 1}),
+        ] {
+            assert!(refused(&bad, ASSESSMENT), "{bad}");
+        }
+        for bad in [
+            json!({"execution_duration": "abc"}),
+            json!({"execution_duration": 3}),
+            json!({"execution_duration": ".5s"}),
+            json!({"state": 7}),
+            json!({"request_preview": 5}),
+            json!({"client_request_id": [1]}),
+            json!({"trace_location": {"type": "INFERENCE_TABLE"}}),
+        ] {
+            assert!(refused(&bad, TRACE), "{bad}");
+        }
+    }
+}
