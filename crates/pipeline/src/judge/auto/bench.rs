@@ -354,13 +354,11 @@ impl Desk {
 
 /// What people call a candidate.
 fn named(run_id: &str, candidate: u32) -> String {
-    match run_id {
-        ANCHORS => "a calibration case".to_owned(),
-        _ => {
-            let run = run_id.get(..8).unwrap_or(run_id);
-            format!("candidate {candidate} of run {run}")
-        }
+    if run_id == ANCHORS {
+        return "a calibration case".to_owned();
     }
+    let run = run_id.get(..8).unwrap_or(run_id);
+    format!("candidate {candidate} of run {run}")
 }
 
 /// The candidates of a leased run that wait for this judge.
