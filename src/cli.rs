@@ -47,25 +47,28 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 done · 1 a service, file or network failed · 2 bad usage or invalid input ·
 3 it ran, and a gate or threshold said no · 4 finished, but some cells failed · 130 interrupted";
 
+/// Stands over the flags that every command takes.
+const GLOBAL: &str = "Global options";
+
 #[derive(Debug, Args)]
 pub struct Global {
     /// The task: a built-in name or a folder
-    #[arg(long, global = true, value_name = "NAME|DIR", default_value = assize_domain::builtin::DEFAULT)]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME|DIR", default_value = assize_domain::builtin::DEFAULT)]
     pub task: String,
     /// Where runs are tracked: sqlite:PATH or an MLflow server's http(s)://HOST:PORT [default: $MLFLOW_TRACKING_URI, else sqlite:.assize/assize.db]
-    #[arg(long, global = true, value_name = "URI", visible_alias = "mlflow-url")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URI", visible_alias = "mlflow-url")]
     pub tracking_uri: Option<String>,
     /// Settings [default: assize.toml where present]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Machine-readable output on stdout
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
     /// No progress and no messages
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub quiet: bool,
     /// No colours (also: NO_COLOR)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub no_color: bool,
 }
 
@@ -116,7 +119,10 @@ pub enum Command {
     /// Print the settings, their defaults and what they mean
     Config,
     /// Print shell completions
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// Whose completions
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +131,7 @@ pub struct Demo {
     #[arg(long, default_value_t = 2)]
     pub n_tips: u32,
     /// The experiment to use
-    #[arg(long, default_value = "demo")]
+    #[arg(long, value_name = "NAME", default_value = "demo")]
     pub experiment: String,
     /// Leave the automatic judge out: it is the slower half
     #[arg(long)]
@@ -142,7 +148,10 @@ pub enum Models {
         name: String,
     },
     /// What a model says of itself
-    Show { model: String },
+    Show {
+        /// A model as in collect --models
+        model: String,
+    },
 }
 
 /// Flags of everything that talks to a model.
@@ -269,7 +278,8 @@ the incumbent where there is none. --candidate names others instead, which must 
 than the incumbent (their whole 95 % interval below it). Exit code 3 where the answer is no."
 )]
 pub struct Compare {
-    #[arg(long)]
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
     pub experiment: String,
     /// Whose verdicts count [default: expert where it has judged anything, else auto]
     #[arg(long, value_name = "expert|auto")]
@@ -325,7 +335,8 @@ Exit codes: 0 promoted, or with --dry-run would be · 3 the gate says no ·
 pub struct Promote {
     #[command(subcommand)]
     pub action: Option<PromoteAction>,
-    #[arg(long, required = true)]
+    /// Which experiment
+    #[arg(long, required = true, value_name = "NAME")]
     pub experiment: Option<String>,
     /// Who should be promoted [default: the winner of the selection split]
     #[arg(long, value_name = "MODEL/PROMPT")]
@@ -361,12 +372,16 @@ pub enum Experiments {
 
 #[derive(Debug, Args)]
 pub struct RunFilter {
-    #[arg(long)]
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
     pub experiment: String,
+    /// Only runs of this model
     #[arg(long)]
     pub model: Option<String>,
+    /// Only runs of this prompt
     #[arg(long)]
     pub prompt: Option<String>,
+    /// Only runs of this scenario
     #[arg(long)]
     pub scenario: Option<String>,
     /// Only runs that wait for an expert
@@ -391,6 +406,7 @@ pub enum Runs {
     },
     /// Take runs out of every list; their cells can be collected again
     Delete {
+        /// The runs' ids, or the starts of them
         #[arg(required = true)]
         runs: Vec<String>,
     },

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use assize_domain::hash::hex;
 use assize_domain::judge::Judge;
+use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::collect::Summary;
 use assize_providers::{HttpConfig, Webhook};
@@ -75,6 +76,8 @@ pub struct Sat<'a> {
     /// `None` for an automatic judge, whose sittings have no name outside.
     pub sitting: Option<&'a str>,
     pub judge: &'a Judge,
+    /// Open where a judge file was applied in part.
+    pub state: SittingState,
     /// Cases with a verdict of this sitting.
     pub judged: u64,
     /// Cases that it leaves pending.
@@ -104,6 +107,7 @@ impl Event<'_> {
             Self::SittingEnded(sat) => json!({
                 "experiment": sat.experiment,
                 "sitting": sat.sitting,
+                "state": sat.state,
                 "judge": {"kind": sat.judge.kind, "name": sat.judge.name, "tier": sat.judge.tier()},
                 "counts": {"judged": sat.judged, "left": sat.left},
             }),

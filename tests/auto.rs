@@ -118,6 +118,30 @@ fn candidates_reach_the_judge_fenced() {
 }
 
 #[test]
+fn flags_without_a_check_are_asked_for_and_the_others_stand() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 1);
+    let rubric = scratch.read("task/rubric.md");
+    let more = rubric.replace("name = \"ok\"", "name = \"ok\"\n[[flags]]\nname = \"kind\"");
+    scratch.write("task/rubric.md", &more);
+    scratch.write("script.json", &script(&[("a", &["A tip."])]));
+    scratch.ok("collect --task task --models scripted:a --script script.json --experiment e --prompts p1 --n-tips 1");
+    let verdict = json!({"reason": "so", "worth": 2, "kind": true, "ok": false});
+    let gateway = OpenAiStandIn::start(Manner {
+        verdict: verdict.to_string(),
+        delay: Duration::from_millis(1),
+        cost_usd: None,
+    });
+    assert_eq!(judge(&scratch, &gateway, "").code, 0);
+    let asked = gateway.asked()[0].to_string();
+    assert!(asked.contains(r#""kind":{"type":"boolean"}"#), "{asked}");
+    assert!(!asked.contains(r#""ok":{"#), "{asked}");
+    let run = scratch.ok("runs export --experiment e").json();
+    let scores = &run["verdicts"][0]["verdicts"][0]["scores"];
+    assert_eq!(*scores, json!({"worth": 2, "kind": true, "ok": true}));
+}
+
+#[test]
 fn a_bad_answer_is_sent_back_once_and_then_left_pending() {
     let (scratch, gateway) = (collected(), gateway(None));
     let out_of_range = json!({"reason": "wow", "worth": 9}).to_string();
@@ -139,10 +163,15 @@ fn a_bad_answer_is_sent_back_once_and_then_left_pending() {
         "the rest of that run is kept"
     );
     assert_eq!(summary["asked_again"], 2);
+    let reason = summary["reasons"][0].as_str().expect("a reason");
+    assert!(reason.starts_with("candidate "), "{reason}");
+    let why = "worth must be a whole number from 1 to 3";
     assert!(
-        outcome
-            .stderr
-            .contains("worth must be a whole number from 1 to 3"),
+        reason.contains(" of run ") && reason.ends_with(why),
+        "{reason}"
+    );
+    assert!(
+        outcome.stderr.contains("left pending: candidate "),
         "{outcome}"
     );
     let asked = gateway.asked();

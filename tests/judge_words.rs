@@ -87,6 +87,68 @@ fn numbers_agree_with_their_nouns() {
 }
 
 #[test]
+fn what_comes_after_reopening_names_the_task_too() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let rubric = scratch.read("task/rubric.md");
+    scratch.write("task/rubric.md", &rubric.replace("so so", "maybe"));
+    let reopened = scratch.ok("judge reopen --task task --experiment e --rubric");
+    let next = "Next: assize judge export --experiment e --out judge.json --task task";
+    assert!(reopened.stderr.contains(next), "{reopened}");
+    let again = scratch.ok("judge reopen --task task --experiment e --rubric");
+    assert!(!again.stderr.contains("Next"), "{again}");
+}
+
+#[test]
+fn a_run_is_shown_within_the_terminal_with_what_was_amended() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
+        case["scores"]["worth"] = 2.into();
+    });
+    let run = scratch.ok("runs list --experiment e --json").json();
+    let id = run["runs"][0]["run_id"].as_str().expect("an id").to_owned();
+    let reason = "overlooked that the school office closes before the shift is over, at noon";
+    let amend = format!("judge amend {id} --candidate 0 --set worth=3 --judged-by Ana --reason");
+    let mut amend: Vec<&str> = amend.split(' ').collect();
+    amend.push(reason);
+    scratch.ok(&amend);
+    let shown = scratch.ok(&["runs", "show", &id]).stdout;
+    let wide = shown.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None, "{shown}");
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains(reason), "{shown}");
+    assert!(words.contains("amended by Ana; was composite"), "{shown}");
+}
+
+#[test]
+fn every_judging_command_has_an_example_and_keeps_global_flags_apart() {
+    let scratch = Scratch::new();
+    let commands = [
+        "judge export",
+        "judge apply",
+        "judge auto",
+        "judge desk",
+        "judge agent",
+        "judge status",
+        "judge amend",
+        "judge reopen",
+        "judge release",
+        "token create",
+    ];
+    for command in commands {
+        let help = scratch.ok(format!("{command} --help").as_str()).stdout;
+        assert!(help.contains(&format!("  assize {command}")), "{help}");
+        let (own, global) = help.split_once("Global options:").expect("a heading");
+        assert!(!own.contains("--tracking-uri"), "{help}");
+        assert!(global.contains("--tracking-uri"), "{help}");
+        let named = own.lines().skip_while(|it| !it.contains("--experiment <"));
+        if let Some(below) = named.filter(|it| !it.starts_with("Usage")).nth(1) {
+            assert!(!below.trim().is_empty(), "{help}");
+        }
+    }
+}
+
+#[test]
 fn a_judge_that_is_not_in_the_script_is_bad_usage() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let auto = "judge auto --experiment e --judge scripted:nobody --script script.json";
@@ -134,6 +196,19 @@ fn odd_files_are_told_what_is_wrong_with_them() {
             "{refused}"
         );
     }
+    scratch.write("list.json", "[]");
+    let list = scratch.fails(2, "judge apply list.json");
+    assert!(
+        list.stderr.contains("is JSON, but of the kind array"),
+        "{list}"
+    );
+    // Nothing comes on stdin here.
+    let empty = scratch.fails(2, "judge apply -");
+    assert!(
+        empty.stderr.contains("in standard input; nothing"),
+        "{empty}"
+    );
+    assert!(empty.stderr.contains("is not JSON"), "{empty}");
     let response = json!({"prompt": "*", "scenario": "*", "texts": ["{}"], "cost_usd": -1.0});
     let costly = json!({"models": {"a": {"parameter_count": 5, "responses": [response]}}});
     scratch.write("costly.json", &costly.to_string());

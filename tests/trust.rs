@@ -8,7 +8,7 @@ mod desk;
 use assize_domain::builtin;
 use assize_domain::sitting::SittingState;
 use assize_domain::task::Task;
-use assize_pipeline::judge::queue::SitOptions;
+use assize_pipeline::judge::queue::{LEASE_MS, Queue, SitOptions};
 use desk::{at, known, open, scored, sit, submission};
 use serde_json::{Value, json};
 use support::{Scratch, score_all, script};
@@ -176,6 +176,40 @@ fn the_queue_mixes_anchors_in_and_notices_drift() {
     let finished = sound.finish(&at(12)).expect("finished");
     assert_eq!(finished.state, SittingState::Closed);
     assert_eq!(store.judging_counts("e").expect("counts").expert_judged, 12);
+}
+
+#[test]
+fn what_is_done_and_left_adds_up_to_the_same_all_the_way() {
+    let scratch = Scratch::collected(4, 5);
+    let store = scratch.store();
+    let task = Task::parse(&builtin::files("tip").expect("built in")).expect("sound");
+    let all = 120 + task.anchors.cases.len() as u64;
+    let options = SitOptions {
+        anchors: task.anchors,
+        ..sit("ann")
+    };
+    let mut queue = open(&store, options, &at(0));
+    let total = |queue: &Queue| {
+        let progress = queue.progress();
+        (progress.done + progress.held) as u64 + progress.left
+    };
+    assert_eq!(total(&queue), all, "before the first case");
+    for count in 1.. {
+        let cases = queue.next(7, &at(count)).expect("cases");
+        if cases.is_empty() {
+            break;
+        }
+        assert_eq!(total(&queue), all, "with new cases");
+        let verdicts: Vec<_> = cases.iter().map(|case| scored(case, 3)).collect();
+        queue.submit(&verdicts, &at(count)).expect("accepted");
+        let done = queue.progress().done;
+        let id = queue.id().to_owned();
+        drop(queue);
+        queue = Queue::resume(store.clone(), &id, None, LEASE_MS, &at(count)).expect("open");
+        assert_eq!(queue.progress().done, done);
+        assert_eq!(total(&queue), all, "taken up again after {done}");
+    }
+    assert_eq!(queue.progress().done as u64, all);
 }
 
 #[test]

@@ -150,7 +150,33 @@ fn a_collection_is_told_again_until_it_is_heard_and_then_a_sitting() {
     let told = next(&requests).verify();
     assert_eq!(told["event"], "sitting.finished");
     assert_eq!(told["judge"]["name"], "Ana");
+    assert_eq!(told["state"], "closed");
     assert_eq!(told["counts"]["judged"], 2);
+}
+
+#[test]
+fn a_file_is_told_once_and_with_what_became_of_its_sitting() {
+    let scratch = Scratch::pending("scripted:b", "p1", 2);
+    let (url, requests) = receiver(&[200]);
+    settings(&scratch, &url);
+    scratch.write(".env", &format!("HOOK_SECRET={SECRET}\n"));
+    let mut file = scratch.export("e", "judge.json");
+    let apply = "judge apply judge.json --judge-kind human --partial";
+    for (scored, state) in [(1, "open"), (4, "closed")] {
+        let cases = file["cases"].as_array_mut().expect("cases");
+        for case in cases.iter_mut().take(scored) {
+            case["scores"]["worth"] = json!(3);
+        }
+        scratch.write("judge.json", &file.to_string());
+        scratch.ok(apply);
+        let told = next(&requests).verify();
+        assert_eq!(told["state"], state, "{told}");
+        let counts = json!({"judged": scored, "left": 4 - scored});
+        assert_eq!(told["counts"], counts);
+        let again = scratch.ok(apply);
+        assert!(again.stderr.contains("Nothing to write"), "{again}");
+    }
+    assert!(requests.try_recv().is_err(), "nothing new, nothing told");
 }
 
 #[test]
@@ -236,5 +262,6 @@ fn a_sitting_at_the_web_desk_is_told_too() {
     assert_eq!(told["event"], "sitting.finished");
     assert_eq!(told["sitting"], hand["sitting"]);
     assert_eq!(told["judge"]["kind"], "human");
+    assert_eq!(told["state"], "closed");
     assert_eq!(told["counts"], json!({"judged": 1, "left": 3}));
 }

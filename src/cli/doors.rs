@@ -55,7 +55,8 @@ pub struct Mcp {
 Every case is kept when you hand it in (Enter). Quit whenever you like: the same command goes on.
 Inside, ? shows the keys.")]
 pub struct Desk {
-    #[arg(long)]
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
     pub experiment: String,
     /// Your name [default: the user's]
     #[arg(long, value_name = "NAME")]
@@ -84,7 +85,8 @@ Examples:
   assize judge agent --experiment tip-bench --cmd './my-judge.py' --judge-kind agent --limit 50"
 )]
 pub struct Headless {
-    #[arg(long)]
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
     pub experiment: String,
     /// A command for the shell that reads a judge file and prints one
     #[arg(long, value_name = "COMMAND")]

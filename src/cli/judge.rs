@@ -6,6 +6,31 @@ use clap::{Args, Subcommand};
 
 use super::{Desk, Headless, ProviderFlags, verdicts};
 
+const EXPORT_EXAMPLES: &str = "Examples:
+  assize judge export --experiment tip-bench --out judge.json
+  assize judge export --experiment tip-bench --out part.json --limit 40 --judge-kind human
+  assize judge export --experiment tip-bench --out spot.json --spot-check
+
+Fill in the scores (and a rationale, if you like), then hand the file in with assize judge apply.";
+
+const APPLY_EXAMPLES: &str = "Examples:
+  assize judge apply judge.json --judge-kind human --judged-by Ana
+  assize judge apply judge.json --partial
+  my-judge < judge.json | assize judge apply - --judge-kind claude-code
+
+The whole file is checked first. Applying the same file twice changes nothing. It ends with 3 where
+the calibration cases say that the judge has drifted.";
+
+const STATUS_EXAMPLES: &str = "Examples:
+  assize judge status --experiment tip-bench
+  assize judge status --experiment tip-bench --delta 2
+  assize judge status --experiment tip-bench --json";
+
+const RELEASE_EXAMPLE: &str = "Example:
+  assize judge release 20260427T101500-4f9a1c2e
+
+Where the alarm was right, do nothing and judge the cases again.";
+
 const AUTO_EXAMPLES: &str = "Examples:
   assize judge auto --experiment tip-bench --judge openai:haiku --base-url http://localhost:4000/v1 -j 16 --max-cost 2
   assize judge auto --experiment tip-bench --judge ollama:qwen2.5:3b
@@ -34,8 +59,10 @@ pub struct AutoFlags {
 #[derive(Debug, Subcommand)]
 pub enum Judge {
     /// Write pending cases as a blind judge file
+    #[command(after_help = EXPORT_EXAMPLES)]
     Export {
-        #[arg(long)]
+        /// Which experiment
+        #[arg(long, value_name = "NAME")]
         experiment: String,
         /// Where to write; - for stdout
         #[arg(long, short)]
@@ -58,6 +85,7 @@ pub enum Judge {
         spot_check: bool,
     },
     /// Write the scores of a judge file: all of it or nothing
+    #[command(after_help = APPLY_EXAMPLES)]
     Apply {
         /// The filled file; - for stdin
         file: PathBuf,
@@ -74,7 +102,8 @@ pub enum Judge {
     /// Let a model score what the automatic tier has not seen
     #[command(after_help = AUTO_EXAMPLES)]
     Auto {
-        #[arg(long)]
+        /// Which experiment
+        #[arg(long, value_name = "NAME")]
         experiment: String,
         /// The judging model; ids as in collect
         #[arg(long, value_name = "MODEL")]
@@ -92,8 +121,10 @@ pub enum Judge {
     /// Let an agent's command line judge, with nobody at the keyboard
     Agent(Headless),
     /// How far judging has come, and how far the judges agree
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
-        #[arg(long)]
+        /// Which experiment
+        #[arg(long, value_name = "NAME")]
         experiment: String,
         /// List where an automatic judge and the experts differ by more than this many points
         #[arg(long, value_name = "POINTS", default_value_t = 3.0, value_parser = points)]
@@ -104,6 +135,7 @@ pub enum Judge {
     /// Make runs pending again, for example under a new rubric
     Reopen(verdicts::Reopen),
     /// Lift the quarantine of a sitting whose judge had drifted: its verdicts count again
+    #[command(after_help = RELEASE_EXAMPLE)]
     Release {
         /// The sitting's id, as judge status shows it
         sitting: String,

@@ -36,12 +36,15 @@ pub struct Serve {
 #[derive(Debug, Subcommand)]
 pub enum TokenAction {
     /// Make a token; it is shown once
+    #[command(after_help = "Examples:
+  assize token create --role judge --name Ada
+  assize token create --role viewer --json")]
     Create {
         /// admin: everything · judge: the desk · viewer: reading · service: the policies
         #[arg(long)]
         role: assize_domain::role::Role,
         /// Whose it is, as verdicts and promotions name them [default: the role and the id]
-        #[arg(long)]
+        #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
     /// All tokens, without their secrets

@@ -19,7 +19,7 @@ pub struct Sync {
     #[arg(long, value_name = "URI", requires_all = ["from", "experiment"])]
     pub to: Option<String>,
     /// The experiment to copy
-    #[arg(long, requires_all = ["from", "to"])]
+    #[arg(long, value_name = "NAME", requires_all = ["from", "to"])]
     pub experiment: Option<String>,
     /// Say what would be copied, and copy nothing
     #[arg(long, requires = "from")]

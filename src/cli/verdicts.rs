@@ -28,11 +28,15 @@ pub struct Amend {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Verdicts and candidates are kept. Verdicts under another rubric never mix with new ones."
-)]
+#[command(after_help = "Examples:
+  assize judge reopen --experiment tip-bench --runs 3fa2c1,9be0d4
+  assize judge reopen --experiment tip-bench --task my-task --rubric
+  assize judge reopen --experiment tip-bench --tier auto
+
+Verdicts and candidates are kept. Verdicts under another rubric never mix with new ones.")]
 pub struct Reopen {
-    #[arg(long)]
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
     pub experiment: String,
     /// Put the runs under the task's present rubric; runs that are under it are left alone
     #[arg(long)]

@@ -79,6 +79,7 @@ fn tell(session: &Session, finished: &Finished) {
         experiment: &finished.experiment,
         sitting: Some(&finished.sitting),
         judge: &finished.judge,
+        state: finished.state,
         judged: finished.done as u64,
         left: finished.released as u64,
     };

@@ -10,6 +10,7 @@ use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
 use assize_pipeline::{PipelineError, count};
+use assize_report::figure;
 use assize_report::text::shell_word;
 use assize_store::Tracking;
 
@@ -58,7 +59,11 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             partial,
         } => {
             let options = ApplyOptions {
-                file: file.display().to_string(),
+                file: if file == Path::new("-") {
+                    "standard input".to_owned()
+                } else {
+                    file.display().to_string()
+                },
                 judge_kind: judge_kind.clone(),
                 judged_by: judged_by.clone(),
                 user: session.environment.user(),
@@ -327,14 +332,17 @@ fn say_applied(session: &Session, applied: &Applied) {
             count(applied.unscored, "case")
         ));
     }
-    let ended = Event::SittingEnded(Sat {
-        experiment: &applied.experiment,
-        sitting: Some(&applied.sitting),
-        judge,
-        judged: applied.cases as u64,
-        left: applied.unscored as u64,
-    });
-    webhook::notify(session, &ended);
+    if applied.changed {
+        let ended = Event::SittingEnded(Sat {
+            experiment: &applied.experiment,
+            sitting: Some(&applied.sitting),
+            judge,
+            state: applied.state,
+            judged: applied.cases as u64,
+            left: applied.unscored as u64,
+        });
+        webhook::notify(session, &ended);
+    }
     if applied.state == SittingState::Quarantined {
         let drift = applied.drift.map_or(0.0, |it| it.mean_shift);
         let words = quarantined(session, &applied.sitting, applied.tier, drift);
@@ -359,9 +367,10 @@ pub fn quarantined(session: &Session, sitting: &str, tier: Tier, mean_shift: f64
     };
     let release = format!("judge release {sitting}");
     format!(
-        "Quarantined: on the calibration cases this sitting lies {mean_shift:+.2} beside\n{beside}, \
+        "Quarantined: on the calibration cases this sitting lies {} beside\n{beside}, \
          too much for chance.\nIts verdicts are kept and do not count; the cases are pending \
          again.\n{}",
+        figure::signed(mean_shift),
         session.next_after(first, &release, &[])
     )
 }

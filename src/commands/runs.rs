@@ -14,15 +14,16 @@ use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::cli::{RunFilter, Runs};
-use crate::output::safe;
 use crate::output::text_table::{Align, render};
 use crate::session::Session;
+
+mod show;
 
 pub fn run(session: &Session, args: &Runs) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
     match args {
         Runs::List { filter, limit } => list(session, store.as_ref(), filter, *limit),
-        Runs::Show { run } => show(session, store.as_ref(), run),
+        Runs::Show { run } => show::run(session, store.as_ref(), run),
         Runs::Delete { runs } => {
             // Every id is looked up first: a typing mistake deletes nothing.
             let ids = runs
@@ -154,82 +155,6 @@ fn candidates(store: &dyn Tracking, run_id: &str) -> anyhow::Result<Vec<Candidat
         }
         .into()
     })
-}
-
-fn show(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exit> {
-    let run = store.run_get(id)?;
-    let candidates = candidates(store, &run.run_id)?;
-    let files = store.verdicts_get(&run.run_id)?;
-    let artifact = |path| store.artifact_get(&run.run_id, path);
-    if session.output.json {
-        let mut shown = run_json(&run);
-        let context = artifact(artifact::CONTEXT)?.unwrap_or_default();
-        shown["prompt_text"] = json!(artifact(artifact::PROMPT)?);
-        shown["context"] = serde_json::from_str(&context).unwrap_or(Value::Null);
-        shown["candidates"] = json!(candidates);
-        shown["verdicts"] = json!(files);
-        session.output.json_pretty(&shown)?;
-        return Ok(Exit::Done);
-    }
-    let mut text = format!("{}\n{}  {}\n\n", run.name, run.run_id, run.status.as_str());
-    for (heading, pairs) in [("params", &run.params), ("tags", &run.tags)] {
-        text.push_str(&format!("{heading}\n"));
-        for (key, value) in pairs {
-            text.push_str(&format!("  {key:<18} {}\n", safe(value)));
-        }
-        text.push('\n');
-    }
-    text.push_str("metrics\n");
-    for (key, value) in &run.metrics {
-        text.push_str(&format!("  {key:<24} {value:.3}\n"));
-    }
-    text.push_str(&format!(
-        "\nprompt\n{}\n",
-        indent(&artifact(artifact::PROMPT)?.unwrap_or_default())
-    ));
-    let rubric = value(&run.tags, tag::RUBRIC_SHA256);
-    for candidate in &candidates {
-        let shown = candidate
-            .text
-            .as_deref()
-            .or(candidate.error.as_deref())
-            .unwrap_or_default();
-        text.push_str(&format!(
-            "candidate {}\n{}\n",
-            candidate.index,
-            indent(shown)
-        ));
-        for tier in Tier::ALL {
-            if let Some(verdict) = effective(&files, tier, rubric).get(&candidate.index) {
-                let scores: Vec<String> = verdict
-                    .scores
-                    .iter()
-                    .map(|(name, score)| format!("{name} {score}"))
-                    .collect();
-                let reason = verdict
-                    .rationale
-                    .as_deref()
-                    .map(|it| format!("\n    {}", safe(it)))
-                    .unwrap_or_default();
-                text.push_str(&format!(
-                    "  {tier}: composite {} ({}){reason}\n",
-                    verdict.composite,
-                    scores.join(", ")
-                ));
-            }
-        }
-        text.push('\n');
-    }
-    session.output.data(&text)?;
-    Ok(Exit::Done)
-}
-
-fn indent(text: &str) -> String {
-    let lines: Vec<String> = safe(text)
-        .lines()
-        .map(|line| format!("  │ {line}"))
-        .collect();
-    lines.join("\n") + "\n"
 }
 
 /// One record a candidate, page by page, so that memory stays flat.

@@ -32,10 +32,18 @@ pub enum Mode {
     Score,
     Rationale(Editor),
     Help,
-    /// The whole rubric, from this line on.
-    Rubric(u16),
+    /// Something whole over the screen, from this line on.
+    Reading(Page, u16),
     /// Nothing is left for this judge.
     Done,
+}
+
+/// What can be read whole, because the screen may be too small for all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// Context and candidate.
+    Case,
+    Rubric,
 }
 
 /// The desk.
@@ -62,7 +70,7 @@ pub struct App {
 }
 
 /// Keys that mean something else.
-const TAKEN: &str = "?qQrnusjkehv";
+const TAKEN: &str = "?qQrnusjkehvc";
 
 impl App {
     pub fn new(title: &str, rubric: Rubric) -> Self {
@@ -155,7 +163,7 @@ impl App {
                 };
                 Effect::None
             }
-            Mode::Rubric(line) => {
+            Mode::Reading(_, line) => {
                 match key.code {
                     KeyCode::Down | KeyCode::Char('j') => *line = line.saturating_add(1),
                     KeyCode::Up | KeyCode::Char('k') => *line = line.saturating_sub(1),
@@ -200,7 +208,8 @@ impl App {
                 let text = self.sheet().map(|sheet| sheet.rationale.clone());
                 self.mode = Mode::Rationale(Editor::new(&text.unwrap_or_default()));
             }
-            KeyCode::Char('v') => self.mode = Mode::Rubric(0),
+            KeyCode::Char('v') => self.mode = Mode::Reading(Page::Rubric, 0),
+            KeyCode::Char('c') => self.mode = Mode::Reading(Page::Case, 0),
             KeyCode::Char('u') => return self.undo(),
             KeyCode::Char('s') => return self.skip(),
             KeyCode::Left => return self.back(),

@@ -13,7 +13,7 @@ use ratatui::widgets::Paragraph;
 use serde_json::Value;
 
 use crate::app::sheet::Sheet;
-use crate::app::{App, Mode};
+use crate::app::{App, Mode, Page};
 use lines::{broken, within};
 
 pub mod lines;
@@ -95,7 +95,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
     frame.render_widget(Paragraph::new(key_line(app)).style(faint()), keys);
     match app.mode {
         Mode::Help => overlays::help(frame, app, theme, area),
-        Mode::Rubric(line) => overlays::rubric(frame, app, line, body),
+        Mode::Reading(Page::Rubric, line) => overlays::rubric(frame, app, line, body),
+        Mode::Reading(Page::Case, line) => overlays::case(frame, app, theme, line, body),
         _ => {}
     }
 }
@@ -130,12 +131,12 @@ fn draw_case(frame: &mut Frame<'_>, app: &App, sheet: &Sheet, theme: Theme, area
 
     let candidate = broken(&sheet.case.candidate, left.width.into());
     let mut text = context_lines(&sheet.case.context, left.width.into(), theme);
-    // A long context leaves at least half of the height to what is judged.
+    // A long context leaves half of the height to what is judged, and can be read whole.
     let height = usize::from(left.height);
     let most = (height / 2).max(height.saturating_sub(candidate.len() + 2));
     if text.len() > most {
         text.truncate(most.saturating_sub(1));
-        text.push(Line::styled("…", faint()));
+        text.push(Line::styled("… c shows the whole context", faint()));
     }
     text.push(Line::raw(""));
     let room = height.saturating_sub(text.len() + 1);
@@ -307,7 +308,7 @@ fn key_line(app: &App) -> String {
     match app.mode {
         Mode::Rationale(_) => "Enter keeps the reason · Esc leaves it as it was".to_owned(),
         Mode::Help => "any key goes back".to_owned(),
-        Mode::Rubric(_) => "↑ ↓ PgUp PgDn read · any other key goes back".to_owned(),
+        Mode::Reading(..) => "↑ ↓ PgUp PgDn read · any other key goes back".to_owned(),
         Mode::Done => "q quit · ← back · ? help".to_owned(),
         Mode::Score => {
             let flags: Vec<String> = app

@@ -142,15 +142,25 @@ pub fn effective<'a, S, T: AsRef<str> + Ord>(
     tier: Tier,
     rubric_sha256: &str,
 ) -> BTreeMap<u32, &'a Verdict<S>> {
+    let counted = in_order(files, tier, rubric_sha256);
+    let verdicts = counted.into_iter().flat_map(|file| &file.verdicts);
+    verdicts
+        .map(|verdict| (verdict.candidate, verdict))
+        .collect()
+}
+
+/// The files of a tier under this rubric, the earliest first; the last word counts.
+pub fn in_order<'a, S, T: AsRef<str> + Ord>(
+    files: &'a [VerdictFile<S, T>],
+    tier: Tier,
+    rubric_sha256: &str,
+) -> Vec<&'a VerdictFile<S, T>> {
     let mut counted: Vec<&VerdictFile<S, T>> = files
         .iter()
         .filter(|file| file.tier == tier && file.rubric.sha256.as_ref() == rubric_sha256)
         .collect();
     counted.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
-    let verdicts = counted.into_iter().flat_map(|file| &file.verdicts);
-    verdicts
-        .map(|verdict| (verdict.candidate, verdict))
-        .collect()
+    counted
 }
 
 /// The metrics and tags that a run carries, given all its verdict files.

@@ -137,7 +137,7 @@ pub struct ProgressOut {
     /// Cases handed out and not scored.
     #[schemars(schema_with = "integer")]
     pub held: u64,
-    /// Cases that wait and that nobody holds.
+    /// Cases that are still to come, where nobody else takes them.
     #[schemars(schema_with = "integer")]
     pub left: u64,
 }

@@ -150,6 +150,23 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     })
 }
 
+/// Makes an empty file that only its owner can read, where there is none. What SQLite lays
+/// beside it gets the same rights.
+pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
+    make_folder(path)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(unusable(
+            path,
+            format!("the file cannot be made ({error}): make its folder writable"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is not ours, without writing to it.
 fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {

@@ -79,9 +79,11 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    /// Opens `DIR/state.db` and makes it, and the folder, where there is none.
+    /// Opens `DIR/state.db` and makes it, and the folder, where there is none. It holds the
+    /// hashes of tokens, so it is its owner's alone.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("state.db");
+        sqlite::make_private(&path)?;
         let conn = sqlite::open(&path, &LAYOUT)?;
         Ok(Self {
             path,
@@ -181,6 +183,21 @@ mod tests {
         state.loaded_remove("here", "never").unwrap();
         assert_eq!(state.loaded_list("here").unwrap(), [model("a", "d2", 20)]);
         assert_eq!(state.loaded_list("there").unwrap(), [model("b", "d3", 30)]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_can_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path()).unwrap();
+        state.loaded_put("here", "a", "d", 10).unwrap();
+        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(files.len(), 3, "the file, its log and the log's index");
+        for file in files {
+            let mode = file.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", file.path().display());
+        }
     }
 
     #[test]

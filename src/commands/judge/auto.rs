@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use assize_domain::anchor::Anchors;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
 use assize_pipeline::{PipelineError, Result as PipelineResult, count, gate};
@@ -81,6 +82,11 @@ fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary)
         experiment,
         sitting: summary.sitting.as_deref(),
         judge: &judge,
+        state: if summary.is_quarantined() {
+            SittingState::Quarantined
+        } else {
+            SittingState::Closed
+        },
         judged: summary.verdicts,
         left: summary.left_pending,
     };

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use assize_pipeline::count;
 use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::status::{SpotStatus, Status, status};
+use assize_report::figure;
 
 use crate::Exit;
 use crate::output::safe;
@@ -68,9 +69,10 @@ fn page(status: &Status, width: usize) -> String {
         section(
             &format!("Spot check {} is out", out.sitting),
             format!(
-                "  {} drawn, {} still to be judged\n",
+                "  {} drawn, {} still to be judged\n{}",
                 out.drawn,
-                out.open.len()
+                out.open.len(),
+                still_open(out, width)
             ),
         );
     }
@@ -121,8 +123,8 @@ fn judges(status: &Status, width: usize) -> String {
                 judge.judge.clone(),
                 judge.tier.to_string(),
                 judge.verdicts.to_string(),
-                figure(judge.composite),
-                figure(judge.length_correlation),
+                plain(judge.composite),
+                plain(judge.length_correlation),
             ]
         })
         .collect();
@@ -140,21 +142,21 @@ fn agreement(pair: &PairAgreement, width: usize) -> String {
     let criteria = pair.criteria.iter().map(|it| {
         vec![
             it.name.clone(),
-            percent(it.exact),
-            percent(it.within_one),
-            figure(it.kappa_linear),
-            figure(it.kappa_quadratic),
-            figure(it.alpha_ordinal),
+            figure::percent(it.exact),
+            figure::percent(it.within_one),
+            plain(it.kappa_linear),
+            plain(it.kappa_quadratic),
+            plain(it.alpha_ordinal),
             String::new(),
-            format!("{:+.2}", it.bias),
-            figure(it.bias_p),
+            figure::signed(it.bias),
+            figure::p_value(it.bias_p),
         ]
     });
     let flags = pair.flags.iter().map(|it| {
         let mut row = vec![String::new(); 9];
         row[0].clone_from(&it.name);
-        row[1] = percent(it.exact);
-        row[6] = figure(it.gwet_ac1);
+        row[1] = figure::percent(it.exact);
+        row[6] = plain(it.gwet_ac1);
         row
     });
     let rows: Vec<Vec<String>> = criteria.chain(flags).collect();
@@ -181,14 +183,14 @@ fn sittings(status: &Status, width: usize) -> String {
         .map(|it| {
             let (shift, ewma) = match &it.drift {
                 Some(drift) => (
-                    format!("{:+.2}", drift.mean_shift),
-                    format!("{:+.2} of ±{:.2}", drift.ewma, drift.limit),
+                    figure::signed(drift.mean_shift),
+                    format!("{} of ±{:.2}", figure::signed(drift.ewma), drift.limit),
                 ),
-                None => ("–".to_owned(), "–".to_owned()),
+                None => (figure::NONE.to_owned(), figure::NONE.to_owned()),
             };
             vec![
                 it.sitting.clone(),
-                it.judge.clone().unwrap_or_else(|| "–".to_owned()),
+                it.judge.clone().unwrap_or_else(|| figure::NONE.to_owned()),
                 it.state.to_string(),
                 shift,
                 ewma,
@@ -216,8 +218,8 @@ fn disagreements(status: &Status, width: usize) -> String {
                 it.item.candidate.to_string(),
                 it.item.scenario.clone(),
                 it.judge.clone(),
-                format!("{}", it.auto),
-                format!("{}", it.expert),
+                figure::tick(it.auto),
+                figure::tick(it.expert),
             ]
         })
         .collect();
@@ -242,10 +244,12 @@ fn spot_check(spot: &SpotStatus, width: usize) -> String {
                 format!("{} × {}", it.model, it.prompt),
                 it.cases.to_string(),
                 format!("{}/{}", it.judged, it.drawn),
-                format!("{:.2}", it.auto_mean),
+                figure::plain(it.auto_mean),
                 match (it.mean, it.se) {
-                    (Some(mean), Some(se)) => format!("{mean:.2} ±{:.2}", 1.96 * se),
-                    _ => "–".to_owned(),
+                    (Some(mean), Some(se)) => {
+                        format!("{} ±{:.2}", figure::plain(mean), 1.96 * se)
+                    }
+                    _ => figure::NONE.to_owned(),
                 },
             ]
         })
@@ -257,7 +261,34 @@ fn spot_check(spot: &SpotStatus, width: usize) -> String {
         ("auto", Align::Right),
         ("both tiers", Align::Right),
     ];
-    table(&headings, &rows, width) + &more(spot.estimates.len())
+    table(&headings, &rows, width) + &more(spot.estimates.len()) + &still_open(spot, width)
+}
+
+/// The drawn cases that no expert has judged yet. They are in the file of the spot check.
+fn still_open(spot: &SpotStatus, width: usize) -> String {
+    if spot.open.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = spot
+        .open
+        .iter()
+        .take(SHOWN)
+        .map(|it| {
+            vec![
+                it.run_id.chars().take(8).collect(),
+                it.candidate.to_string(),
+                figure::plain(it.probability),
+            ]
+        })
+        .collect();
+    let headings = [
+        ("open: run", Align::Left),
+        ("no", Align::Right),
+        ("drawn with probability", Align::Right),
+    ];
+    table(&headings, &rows, width)
+        + &more(spot.open.len())
+        + "  score them in the file of judge export --spot-check, then judge apply it\n"
 }
 
 fn table(headings: &[(&str, Align)], rows: &[Vec<String>], width: usize) -> String {
@@ -275,10 +306,6 @@ fn more(all: usize) -> String {
     }
 }
 
-fn figure(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+fn plain(value: Option<f64>) -> String {
+    figure::optional(value, figure::plain)
 }

@@ -1,7 +1,9 @@
 //! `assize judge amend`, `reopen` and `release`: second thoughts, with history.
 
+use assize_domain::judge::Tier;
 use assize_pipeline::count;
 use assize_pipeline::judge::amend::{self, Amendment, ReopenOptions};
+use assize_report::figure;
 
 use crate::Exit;
 use crate::cli::verdicts::{Amend, Reopen};
@@ -32,8 +34,8 @@ pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
         amended.candidate,
         amended.run_id,
         amended.tier,
-        amended.before.composite,
-        amended.after.composite
+        figure::tick(amended.before.composite),
+        figure::tick(amended.after.composite)
     ));
     Ok(Exit::Done)
 }
@@ -72,6 +74,16 @@ pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
             args.tier
         ),
     });
+    if reopened > 0 {
+        let experiment = ("--experiment", args.experiment.as_str());
+        let next = match args.tier {
+            Tier::Auto if !args.rubric => {
+                session.next("judge auto", &[experiment, ("--judge", "MODEL")])
+            }
+            _ => session.next("judge export", &[experiment, ("--out", "judge.json")]),
+        };
+        session.output.say(&next);
+    }
     Ok(Exit::Done)
 }
 

@@ -1,12 +1,12 @@
-//! What lies over the case for a moment: the keys, the whole rubric.
+//! What lies over the screen for a moment: the keys, the whole rubric, the whole case.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 
-use super::Theme;
 use super::lines::{broken, within};
+use super::{Theme, context_lines, faint};
 use crate::app::App;
 use assize_domain::rubric::Rubric;
 
@@ -35,9 +35,38 @@ fn whole(rubric: &Rubric) -> String {
 /// The rubric: scales, flags, and its author's prose.
 pub(super) fn rubric(frame: &mut Frame<'_>, app: &App, first: u16, area: Rect) {
     let lines = broken(&whole(&app.rubric), area.width.into());
-    let last = lines.len().saturating_sub(area.height.into());
+    page(
+        frame,
+        lines.into_iter().map(Line::raw).collect(),
+        first,
+        area,
+    );
+}
+
+/// The case: everything that the judge may know of it.
+pub(super) fn case(frame: &mut Frame<'_>, app: &App, theme: Theme, first: u16, area: Rect) {
+    let Some(sheet) = app.sheet() else { return };
+    let width = usize::from(area.width);
+    let mut text = context_lines(&sheet.case.context, width, theme);
+    text.push(Line::raw(""));
+    text.push(Line::styled("Candidate", theme.accent()));
+    let candidate = broken(&sheet.case.candidate, width);
+    text.extend(candidate.into_iter().map(Line::raw));
+    page(frame, text, first, area);
+}
+
+/// Text from this line on, and how much more there is; its end where there is less.
+fn page(frame: &mut Frame<'_>, text: Vec<Line<'_>>, first: u16, area: Rect) {
+    let last = text.len().saturating_sub(area.height.into());
     let first = usize::from(first).min(last);
-    let shown: Vec<Line<'_>> = lines.into_iter().skip(first).map(Line::raw).collect();
+    let all = text.len();
+    let mut shown: Vec<Line<'_>> = text.into_iter().skip(first).collect();
+    if first < last {
+        let room = usize::from(area.height).saturating_sub(1);
+        shown.truncate(room);
+        let more = format!("… {} more lines", all - first - room);
+        shown.push(Line::styled(more, faint()));
+    }
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(shown), area);
 }
@@ -66,6 +95,7 @@ pub(super) fn help(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
         ),
         ("u", "take the last change back, or go to the case before"),
         ("←", "the case before; change it and hand it in again"),
+        ("c", "the whole case: context and candidate"),
         ("v", "the whole rubric, with its examples"),
         ("s", "skip: the case comes again at the end"),
         ("Space PgUp", "read a long candidate on, and back"),

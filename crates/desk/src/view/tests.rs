@@ -92,6 +92,40 @@ fn help_and_the_whole_rubric() {
 }
 
 #[test]
+fn a_context_that_does_not_fit_can_be_read_whole() {
+    let mut app = desk();
+    let tasks: Vec<String> = (1..=12)
+        .map(|n| format!("task {n}, which is due on Friday and takes an hour"))
+        .collect();
+    app.sheets[0].case.context["tasks"] = json!(tasks);
+    app.sheets[0].case.context["weekday"] = json!("Tuesday");
+    for (width, height) in [(60, 18), (80, 24)] {
+        app.mode = Mode::Score;
+        let shown = screen(&app, width, height);
+        assert!(shown.contains("… c shows the whole context"), "{shown}");
+        assert!(!shown.contains("task 12"), "{shown}");
+        assert!(shown.contains("Call the school office"), "{shown}");
+        press(&mut app, "c");
+        let mut read = screen(&app, width, height);
+        for _ in 0..2 {
+            press(&mut app, " ");
+            read.push_str(&screen(&app, width, height));
+        }
+        let read = read.split_whitespace().collect::<Vec<_>>().join(" ");
+        for n in 1..=12 {
+            assert!(read.contains(&format!("task {n},")), "{read}");
+        }
+        assert!(read.contains("shift ends."), "{read}");
+    }
+    app.mode = Mode::Score;
+    insta::assert_snapshot!("long_context_80x24", screen(&app, 80, 24));
+    press(&mut app, "c");
+    insta::assert_snapshot!("whole_case_80x24", screen(&app, 80, 24));
+    press(&mut app, "x");
+    assert_eq!(app.mode, Mode::Score, "any key goes back");
+}
+
+#[test]
 fn the_end_and_a_window_that_is_too_small() {
     let mut app = desk();
     insta::assert_snapshot!("too_small_40x10", screen(&app, 40, 10));

@@ -113,7 +113,7 @@ pub fn clear(
     let held = queue
         .pending_cases()
         .saturating_sub(summary.left_pending.len());
-    summary.untried = queue.progress().left + held as u64;
+    summary.untried = queue.waiting_cases() + held as u64;
     Ok(summary)
 }
 

@@ -55,6 +55,8 @@ pub struct Applied {
     pub dropped: usize,
     /// Open while cases are unscored; quarantined where the judge has drifted.
     pub state: SittingState,
+    /// Whether anything is other than before: verdicts, or the sitting's state.
+    pub changed: bool,
     /// What the anchors say, where enough of them were scored.
     pub drift: Option<Drift>,
     #[serde(flatten)]
@@ -110,6 +112,7 @@ pub fn apply(
         half_scored: checker.half_scored.clone(),
         dropped: checker.dropped,
         state: SittingState::Open,
+        changed: false,
         drift: None,
         committed: Committed::default(),
     };
@@ -128,6 +131,7 @@ pub fn apply(
     }
     let ended = drift::close(store, &sitting, &applied.judge, &rubric, now, complete)?;
     (applied.state, applied.drift) = (ended.state, ended.drift);
+    applied.changed = applied.committed.runs_written > 0 || applied.state != state;
     Ok(applied)
 }
 

@@ -148,15 +148,16 @@ pub fn read(
         .composite
         .evaluate(&numbers)
         .ok_or("the composite needs a score that is missing")?;
-    let rationale = object
-        .get("reason")
-        .and_then(Value::as_str)
-        .map(|text| text.trim().to_owned());
+    // Judge files call it rationale, and so do models that have seen one.
+    let mut texts = ["reason", "rationale"]
+        .iter()
+        .filter_map(|name| object.get(*name)?.as_str());
+    let rationale = texts.find_map(|text| Some(text.trim()).filter(|text| !text.is_empty()));
     Ok(Verdict {
         candidate,
         scores,
         composite,
-        rationale: rationale.filter(|text| !text.is_empty()),
+        rationale: rationale.map(str::to_owned),
     })
 }
 
@@ -198,6 +199,8 @@ mod tests {
         .expect("sound");
         assert!((verdict.composite - 14.0).abs() < 1e-12);
         assert_eq!(verdict.rationale.as_deref(), Some("ok"));
+        let verdict = read("{\"rationale\":\"so\",\"relevance\":4,\"actionability\":3,\"tone\":5}");
+        assert_eq!(verdict.expect("sound").rationale.as_deref(), Some("so"));
         assert!(
             read("4, 3, 5")
                 .expect_err("not JSON")

@@ -59,7 +59,7 @@ pub struct Progress {
     pub done: usize,
     /// Held and not scored.
     pub held: usize,
-    /// Waiting, and held by nobody.
+    /// Still to come: what waits and is held by nobody, and the anchors that will be mixed in.
     pub left: u64,
 }
 
@@ -206,9 +206,10 @@ impl Queue {
             queue.held.extend(done);
         }
         queue.recall_anchors(&record.anchor_files);
+        // How many anchors are due depends on what is left.
+        queue.ask(0, now)?;
         let before = queue.held.len() + fresh.len();
         queue.take_in(fresh, before);
-        queue.ask(0, now)?;
         Ok(queue)
     }
 
@@ -355,11 +356,22 @@ impl Queue {
     /// How far this sitting has come.
     pub fn progress(&self) -> Progress {
         let held = self.unscored().count();
+        // All anchors come before the queue is empty, and none after that.
+        let anchors = if self.left > 0 {
+            self.anchors_left.len() as u64
+        } else {
+            0
+        };
         Progress {
             done: self.held.len() - held,
             held,
-            left: self.left,
+            left: self.left + anchors,
         }
+    }
+
+    /// Cases of runs that wait and are held by nobody.
+    pub fn waiting_cases(&self) -> u64 {
+        self.left
     }
 
     /// Says that the judge is still there.

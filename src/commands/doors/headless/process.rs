@@ -80,7 +80,12 @@ pub fn ask(
         .take(MOST_QUOTED)
         .collect::<Vec<_>>();
     let quoted: String = start.into_iter().rev().collect();
-    Asked::Failed(format!("the command ended with {status}: {quoted}"))
+    let words = if quoted.is_empty() {
+        " and said nothing".to_owned()
+    } else {
+        format!(": {quoted}")
+    };
+    Asked::Failed(format!("the command ended with {status}{words}"))
 }
 
 #[cfg(unix)]
@@ -187,6 +192,10 @@ mod tests {
             reason.contains('3') && reason.ends_with("no model"),
             "{reason}"
         );
+        let Asked::Failed(reason) = run("exit 1", "") else {
+            unreachable!("it ends with 1")
+        };
+        assert!(reason.ends_with("1 and said nothing"), "{reason}");
         let second = Duration::from_secs(1);
         let slow = ask("sleep 600 & sleep 600", "", second, false, &|| false);
         assert_eq!(

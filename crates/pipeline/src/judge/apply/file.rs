@@ -160,9 +160,21 @@ pub(super) fn head_seen(head: &FilledHead) -> Read<String> {
 }
 
 fn broken(error: &serde_json::Error) -> FileProblem {
+    let text = error.to_string();
+    let kind = text
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.split_once(", expected"));
+    let message = match kind {
+        Some((kind, _)) => {
+            let kind = if kind == "sequence" { "array" } else { kind };
+            format!("is JSON, but of the kind {kind}: a judge file is an object")
+        }
+        None if error.is_data() => text,
+        None => format!("is not JSON: {error}"),
+    };
     FileProblem {
         pointer: "/".to_owned(),
-        message: format!("is not JSON: {error}"),
+        message,
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub run_id: Arc<str>,
+    pub index: u32,
     pub found: Found,
     pub usage: Usage,
     pub asked_again: bool,
@@ -197,6 +198,7 @@ impl Outcome {
     fn unasked(case: &Pending) -> Self {
         Self {
             run_id: Arc::clone(&case.run_id),
+            index: case.index,
             found: Found::Unasked(Shut::CapReached),
             usage: Usage::default(),
             asked_again: false,

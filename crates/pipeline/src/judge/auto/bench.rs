@@ -259,8 +259,13 @@ impl<'a> Bench<'a> {
         if let Some(reason) = reason {
             run.failed = true;
             let reasons = &mut desk.summary.reasons;
-            if reasons.len() < REASONS && !reasons.contains(&reason) {
-                reasons.push(reason);
+            // Each reason once, with the first case that it is about.
+            let is_known = reasons.iter().any(|it| it.ends_with(&reason));
+            if reasons.len() < REASONS && !is_known {
+                reasons.push(format!(
+                    "{}: {reason}",
+                    named(&outcome.run_id, outcome.index)
+                ));
             }
         }
         if run.waiting == 0
@@ -345,6 +350,15 @@ impl Desk {
         let begun = begun.filter(|(_, run)| run.failed || !run.verdicts.is_empty());
         self.complete.extend(begun);
     }
+}
+
+/// What people call a candidate.
+fn named(run_id: &str, candidate: u32) -> String {
+    if run_id == ANCHORS {
+        return "a calibration case".to_owned();
+    }
+    let run = run_id.get(..8).unwrap_or(run_id);
+    format!("candidate {candidate} of run {run}")
 }
 
 /// The candidates of a leased run that wait for this judge.
