@@ -86,7 +86,8 @@ fn the_first_token_is_shown_however_the_first_start_went() {
 
 #[test]
 fn a_refusal_leaves_the_connection_as_it_was() {
-    let served = Served::start(&Scratch::new());
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
     let mut stream = std::net::TcpStream::connect(served.authority()).expect("a connection");
     let head = |line: &str, length: usize| {
         format!(
@@ -127,7 +128,8 @@ fn a_refusal_leaves_the_connection_as_it_was() {
 
 #[test]
 fn no_version_is_in_a_stage_that_nobody_moved_it_to() {
-    let served = Served::start(&Scratch::new());
+    let scratch = Scratch::new();
+    let served = Served::start(&scratch);
     let name = json!({"name": "m"});
     assert_eq!(served.post("registered-models/create", &name).status, 200);
     let source = json!({"name": "m", "source": "mlflow-artifacts:/x"});
