@@ -108,8 +108,10 @@ fn a_day_at_the_panel_by_keyboard_and_without_scripts() {
 fn a_slow_job_fills_its_grid_before_one_s_eyes_and_can_be_cancelled() {
     let scratch = shop();
     let response = json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": 800});
-    let model = json!({"parameter_count": 500_000_000, "responses": [response]});
-    scratch.write("slow.json", &json!({"models": {"slow": model}}).to_string());
+    let failure = json!({"prompt": "*", "scenario": "*", "error": "malformed", "latency_ms": 800});
+    let model = |it| json!({"parameter_count": 500_000_000, "responses": [it]});
+    let models = json!({"slow": model(response), "broken": model(failure)});
+    scratch.write("slow.json", &json!({"models": models}).to_string());
     let words = "serve --port 0 --json --task task --allow slow.json";
     let served = Served::start_with(&scratch, words);
     drive("tests/panel/live.mjs", &served, &[]);
