@@ -57,7 +57,7 @@ fn an_automatic_judge_is_started_from_a_form() {
     let post = |body: &str| browse(&served, "POST /judges/e/auto", &[&token], body);
     let wrong = post("limit=many&max_cost=1");
     assert_eq!(wrong.status, 400, "{wrong:?}");
-    for field in ["limit must be", "judge is missing"] {
+    for field in ["“cases at most” must be", "“Judge” is missing"] {
         assert!(text(&wrong).contains(field), "{field}: {wrong:?}");
     }
     let free = post("judge=qwen2.5:0.5b&max_cost=1");
