@@ -17,6 +17,7 @@ use super::page::{Frame, Paged, Visit, blocking, show};
 use super::when::{When, span};
 use crate::App;
 use crate::api::jobs::eta_seconds;
+use crate::boards::Boards;
 use crate::jobs::EVENTS;
 
 const SHOWN: u32 = 100;
@@ -52,6 +53,8 @@ struct JobPage {
     status: &'static str,
     is_over: bool,
     headline: String,
+    /// Whether the experiment has runs to look at.
+    has_runs: bool,
     /// What the headline will be once it runs.
     running: String,
     pace: String,
@@ -99,6 +102,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
 }
 
 pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+    let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let job = app.jobs.get(&id)?;
         let events = read_events(app, &job);
@@ -111,6 +115,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             frame,
             status: job.status.as_str(),
             is_over,
+            has_runs: experiments.iter().any(|it| it.name == job.experiment),
             headline: headline(&job, job.status),
             running: headline(&job, JobStatus::Running),
             pace: pace(&job, visit.now_ms),

@@ -93,6 +93,10 @@ impl Frame {
         self.visit.as_ref().is_some_and(|it| it.may_write)
     }
 
+    pub fn may_judge(&self) -> bool {
+        self.visit.as_ref().is_some_and(|it| it.may_judge)
+    }
+
     /// The first page that is open to whoever looks, where one is.
     pub fn home(&self) -> Option<(&'static str, &'static str)> {
         match &self.visit {

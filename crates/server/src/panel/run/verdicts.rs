@@ -106,11 +106,11 @@ impl<'a> Verdicts<'a> {
         let Some(latest) = latest.filter(|it| it.sitting != file.sitting) else {
             let words = file.amends.as_ref().map_or_else(
                 || "counts".to_owned(),
-                |it| format!("counts, in place of {}'s", label(&it.judge)),
+                |it| format!("counts, in place of {}'s", it.judge.name),
             );
             return (true, words);
         };
-        let by = label(&latest.judge);
+        let by = &latest.judge.name;
         let is_amended = latest.amends.is_some() && latest.rater().0 == file.rater().0;
         let words = if is_amended {
             format!("amended by {by}")
@@ -193,9 +193,9 @@ mod tests {
             words,
             [
                 (false, "set aside"),
-                (true, "counts, in place of ana (human)'s"),
-                (false, "amended by cleo (human)"),
-                (false, "amended by cleo (human)"),
+                (true, "counts, in place of ana's"),
+                (false, "amended by cleo"),
+                (false, "amended by cleo"),
             ]
         );
         assert!(Verdicts::new(&files, None, "abc", "").on(1, 0).is_empty());
