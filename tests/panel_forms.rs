@@ -358,6 +358,8 @@ fn an_amended_verdict_says_which_one_counts() {
 fn a_new_run_takes_the_rarer_options_and_names_its_own_labels() {
     let scratch = Scratch::new();
     write_small_task(&scratch, 2);
+    let task = format!("angles = [\"brief\"]\n{}", scratch.read("task/task.toml"));
+    scratch.write("task/task.toml", &task);
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
     let (served, token) = serve(&scratch);
     let post = |body: &str| browse(&served, "POST /run/new", &[&token], body);
@@ -413,7 +415,8 @@ fn a_quarantined_sitting_is_told_and_a_released_one_counts() {
     scratch.ok(
         "collect --models scripted:a --n-scenarios 2 --n-tips 1 --script script.json --experiment e",
     );
-    let mut file = scratch.export("e", "judge.json");
+    scratch.ok("judge export --experiment e --out judge.json");
+    let mut file = scratch.read_json("judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
         score_all(case, 5);
     }

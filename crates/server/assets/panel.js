@@ -221,7 +221,7 @@ function sit(form) {
   const keys = document.querySelector(".keys");
   const help = (isOpen) => {
     keys.open = isOpen;
-    if (isOpen) keys.querySelector("dl").focus({ preventScroll: true });
+    if (isOpen) keys.querySelector("summary").focus({ preventScroll: true });
     else document.activeElement?.blur();
   };
   const save = () => {

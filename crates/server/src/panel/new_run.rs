@@ -26,6 +26,8 @@ struct NewRunPage {
     found: Found,
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
+    /// Whether the task has angles to give to outputs.
+    has_angles: bool,
     sheet: Sheet,
     preview: Preview,
 }
@@ -188,6 +190,7 @@ fn form(
             .into_iter()
             .filter(|(_, count, _)| *count > 0)
             .collect(),
+        has_angles: !task.angles.is_empty(),
         sheet: Sheet {
             experiment: text("experiment", &format!("{}-bench", task.name)),
             others: text("other_models", ""),
