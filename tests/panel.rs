@@ -42,12 +42,17 @@ fn browser() -> Option<(&'static str, String)> {
     }
 }
 
+/// A name that no table has room for.
+const LONG: &str =
+    "a-name-that-goes-on-and-on-without-an-end-in-sight-and-with-its-quantisation_q4_K_M";
+
 /// A small task whose gate asks experts only, two scripted models, and `fair` as champion.
 fn shop() -> Scratch {
     let scratch = Scratch::new();
     write_small_task(&scratch, 8);
     scratch.write("assize.toml", "[gate]\nrequire = [\"expert\"]\n");
-    let texts: [(&str, &[&str]); 3] = [
+    let texts: [(&str, &[&str]); 4] = [
+        (LONG, &["Rest."]),
         ("plain", &["Sleep."]),
         ("fair", &["Eat <b>something</b>."]),
         ("good", &["Walk now.\n<script>alert('x')</script> **bold**"]),
@@ -66,6 +71,11 @@ fn shop() -> Scratch {
         case["rationale"] = json!("<img src=x onerror=alert(1)> because");
     });
     scratch.ok("promote --task task --experiment before");
+    let long = format!(
+        "collect --task task --models scripted:{LONG} --prompts p1 --n-tips 1 --script script.json \
+         --experiment long"
+    );
+    scratch.ok(long.as_str());
     scratch
 }
 
@@ -108,8 +118,10 @@ fn a_day_at_the_panel_by_keyboard_and_without_scripts() {
 fn a_slow_job_fills_its_grid_before_one_s_eyes_and_can_be_cancelled() {
     let scratch = shop();
     let response = json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": 800});
-    let model = json!({"parameter_count": 500_000_000, "responses": [response]});
-    scratch.write("slow.json", &json!({"models": {"slow": model}}).to_string());
+    let failure = json!({"prompt": "*", "scenario": "*", "error": "malformed", "latency_ms": 800});
+    let model = |it| json!({"parameter_count": 500_000_000, "responses": [it]});
+    let models = json!({"slow": model(response), "broken": model(failure)});
+    scratch.write("slow.json", &json!({"models": models}).to_string());
     let words = "serve --port 0 --json --task task --allow slow.json";
     let served = Served::start_with(&scratch, words);
     drive("tests/panel/live.mjs", &served, &[]);

@@ -5,7 +5,7 @@ mod support;
 use serde_json::{Value, json};
 use support::jobs::wait;
 use support::server::{Reply, Served, token_new};
-use support::{Scratch, script, write_small_task};
+use support::{Scratch, score_all, script, write_small_task};
 
 const HTML: &str = "Accept: text/html,application/xhtml+xml";
 
@@ -57,7 +57,7 @@ fn an_automatic_judge_is_started_from_a_form() {
     let post = |body: &str| browse(&served, "POST /judges/e/auto", &[&token], body);
     let wrong = post("limit=many&max_cost=1");
     assert_eq!(wrong.status, 400, "{wrong:?}");
-    for field in ["limit must be", "judge is missing"] {
+    for field in ["“cases at most” must be", "“Judge” is missing"] {
         assert!(text(&wrong).contains(field), "{field}: {wrong:?}");
     }
     let free = post("judge=qwen2.5:0.5b&max_cost=1");
@@ -246,4 +246,203 @@ fn texts_that_are_too_long_are_refused_with_what_was_filled_in() {
     let huge = browse(&served, "POST /desk/e", &[&token], &sheet(&huge));
     assert_eq!(huge.status, 413, "{}", huge.head);
     assert!(is_page(&huge), "{}", huge.head);
+}
+
+fn bearer(scratch: &Scratch, role: &str) -> String {
+    format!("Authorization: Bearer {}", token_new(scratch, role))
+}
+
+/// The links of the navigation.
+fn navigation(page: &str) -> Vec<&str> {
+    let nav = page.split("<nav aria-label=\"Main\">").nth(1);
+    let nav = nav.and_then(|it| it.split("</nav>").next());
+    let links = nav.unwrap_or_default().split("href=\"").skip(1);
+    links.filter_map(|it| it.split('"').next()).collect()
+}
+
+#[test]
+fn whoever_is_refused_has_a_way_on() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let (served, token) = serve(&scratch);
+    let judge = bearer(&scratch, "judge");
+    let own = format!("Origin: {}", served.url);
+    let secret = judge.rsplit(' ').next().expect("a secret");
+    for next in ["", "&next=%2F"] {
+        let body = format!("token={secret}{next}");
+        let entered = browse(&served, "POST /sign-in", &[&own], &body);
+        assert_eq!(place(&entered), "/desk", "{entered:?}");
+    }
+    let asked = browse(
+        &served,
+        "POST /sign-in",
+        &[&own],
+        &format!("token={secret}&next=%2Fjobs"),
+    );
+    assert_eq!(place(&asked), "/jobs");
+
+    let open = text(&browse(&served, "GET /desk", &[&judge], ""));
+    assert_eq!(navigation(&open), ["/", "/desk", "/jobs", "/promotions"]);
+    browse(&served, "POST /desk/e/start", &[&judge, &own], "");
+    let desk = text(&browse(&served, "GET /desk", &[&judge], ""));
+    assert_eq!(navigation(&desk), ["/desk"], "{desk}");
+    assert!(desk.contains("Go on<"), "{desk}");
+    for path in ["/", "/jobs", "/experiments/e"] {
+        let refused = browse(&served, &format!("GET {path}"), &[&judge], "");
+        assert_eq!(refused.status, 403, "{refused:?}");
+        let page = text(&refused);
+        assert_eq!(navigation(&page), ["/desk"], "{page}");
+        for way in ["href=\"/desk\">Back to the desk", "action=\"/sign-out\""] {
+            assert!(page.contains(way), "{path} lacks {way}: {page}");
+        }
+        assert!(!page.contains("href=\"/\""), "{page}");
+    }
+
+    let service = bearer(&scratch, "service");
+    let page = text(&browse(&served, "GET /", &[&service], ""));
+    assert!(page.contains("action=\"/sign-out\"") && navigation(&page).is_empty());
+    for path in ["/nowhere", "/experiments/%ff", "/experiments/nowhere"] {
+        let missing = browse(&served, &format!("GET {path}"), &[&token], "");
+        assert_eq!(missing.status, 404, "{missing:?}");
+        assert!(navigation(&text(&missing)).contains(&"/tokens"), "{path}");
+    }
+    let api = text(&browse(&served, "GET /api-docs", &[&token], ""));
+    assert!(api.contains("<code>assize compare --format json</code>"));
+    assert!(!api.contains('`') && api.contains("href=\"/api-docs\""));
+}
+
+/// Runs as JSON.
+fn runs(scratch: &Scratch) -> Vec<Value> {
+    let listed = scratch.ok("runs list --experiment e --json").json();
+    listed["runs"].as_array().expect("runs").clone()
+}
+
+#[test]
+fn an_amended_verdict_says_which_one_counts() {
+    let scratch = Scratch::pending("scripted:a", "p1", 1);
+    let words = "--judge-kind human --judged-by ada";
+    scratch.judge("e", "judge.json", words, |case| {
+        case["scores"]["worth"] = json!(2);
+    });
+    let run = runs(&scratch)[0]["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    scratch.ok(&[
+        "judge",
+        "amend",
+        &run,
+        "--candidate",
+        "1",
+        "--set",
+        "worth=3",
+        "--reason",
+        "overlooked",
+        "--judged-by",
+        "bob",
+    ]);
+    let (served, token) = serve(&scratch);
+    let page = text(&browse(&served, &format!("GET /runs/{run}"), &[&token], ""));
+    let (first, second) = page.split_once("Candidate 1</h3>").expect("two candidates");
+    assert!(first.contains("Candidate 0</h3>"), "{page}");
+    assert!(first.contains(">counts</small>") && !first.contains("amended by"));
+    assert!(second.contains("counts, in place of ada&#39;s"), "{second}");
+    assert!(second.contains("amended by bob"), "{second}");
+    assert_eq!(page.matches("class=\"void\"").count(), 1, "{page}");
+    // As the rubric has them, and not by the alphabet.
+    let heads = first.split("<thead>").nth(1).expect("a head");
+    let place = |name: &str| heads.find(&format!(">{name}</th>")).expect("a column");
+    assert!(place("worth") < place("ok"), "{heads}");
+}
+
+#[test]
+fn a_new_run_takes_the_rarer_options_and_names_its_own_labels() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 2);
+    let task = format!("angles = [\"brief\"]\n{}", scratch.read("task/task.toml"));
+    scratch.write("task/task.toml", &task);
+    scratch.write("script.json", &script(&[("a", &["Walk."])]));
+    let (served, token) = serve(&scratch);
+    let post = |body: &str| browse(&served, "POST /run/new", &[&token], body);
+    let basis = "other_models=scripted:a&script=script.json&experiment=e&n_tips=1";
+    let wrong = post(&format!(
+        "{basis}&max_tokens=0&max_model_b=x&judge_kind=a+b"
+    ));
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let page = text(&wrong);
+    for words in [
+        "“largest model, in billions of parameters” must be",
+        "<details open>",
+        "value=\"a b\"",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let wrong = text(&post(&format!("{basis}&max_tokens=0")));
+    assert!(
+        wrong.contains("“longest output, in tokens” is 0"),
+        "{wrong}"
+    );
+    let more = "&seed=7&max_tokens=50&max_model_b=2.5&judge_kind=human&diversity=1";
+    let started = post(&format!("{basis}{more}"));
+    assert_eq!(started.status, 303, "{started:?}");
+    let id = place(&started).strip_prefix("/jobs/").expect("a job");
+    let done = wait(&served, id, |job| job["finished_at"].is_string());
+    assert_eq!(done["status"], "done", "{done}");
+    let ask = &done["request"];
+    let given = [
+        "seed",
+        "max_tokens",
+        "max_model_b",
+        "judge_kind",
+        "diversity",
+    ];
+    let given = given.map(|it| ask[it].clone());
+    let expected = [json!(7), json!(50), json!(2.5), json!("human"), json!(true)];
+    assert_eq!(given, expected, "{ask}");
+
+    // A job that never made its experiment leads nowhere.
+    let started = post("other_models=scripted:none&script=script.json&experiment=never");
+    let id = place(&started).strip_prefix("/jobs/").expect("a job");
+    wait(&served, id, |job| job["finished_at"].is_string());
+    let page = text(&browse(&served, &format!("GET /jobs/{id}"), &[&token], ""));
+    assert!(!page.contains("Open never"), "{page}");
+}
+
+#[test]
+fn a_quarantined_sitting_is_told_and_a_released_one_counts() {
+    // The built-in task has calibration cases.
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("a", &["Walk now."])]));
+    scratch.ok(
+        "collect --models scripted:a --n-scenarios 2 --n-tips 1 --script script.json --experiment e",
+    );
+    scratch.ok("judge export --experiment e --out judge.json");
+    let mut file = scratch.read_json("judge.json");
+    for case in file["cases"].as_array_mut().expect("cases") {
+        score_all(case, 5);
+    }
+    scratch.write("judge.json", &file.to_string());
+    let words = "judge apply judge.json --judge-kind human --judged-by ann";
+    scratch.fails(3, words);
+    let served = Served::start(&scratch);
+    let token = format!("Authorization: Bearer {}", served.token);
+    let page = |path: &str| text(&browse(&served, &format!("GET {path}"), &[&token], ""));
+    let judges = page("/judges/e");
+    assert!(
+        judges.contains("the only sitting is quarantined"),
+        "{judges}"
+    );
+    assert!(
+        judges.contains("class=\"text bad\">quarantined<"),
+        "{judges}"
+    );
+    let command = judges.split("assize judge release ").nth(1);
+    let sitting = command.and_then(|it| it.split('<').next()).expect("an id");
+    scratch.ok(&["judge", "release", sitting]);
+    let judges = page("/judges/e");
+    assert!(
+        judges.contains("class=\"text\">released: it counts<"),
+        "{judges}"
+    );
+    assert!(!judges.contains("Nobody has judged"), "{judges}");
+    assert!(page("/experiments/e/history").contains("and released since"));
 }

@@ -49,6 +49,11 @@ async function judge(page, experiment) {
   await page.getByText("scripted:good × p1").waitFor();
 }
 
+const inSight = (locator) => locator.evaluate((it) => {
+  const { top, bottom, height } = it.getBoundingClientRect();
+  return height > 0 && top >= 0 && bottom <= innerHeight;
+});
+
 // A draft survives a reload; a score can be taken back and given again; flags and help have keys.
 async function again(page, score) {
   const chosen = page.locator("fieldset.scale input:checked");
@@ -67,7 +72,10 @@ async function again(page, score) {
   must(await flag.isChecked() === before, "keys are letters inside a reason");
   await page.keyboard.press("Escape");
   await page.keyboard.press("?");
-  must(await page.locator("details.keys").evaluate((it) => it.open), "? shows the keys");
+  await page.evaluate(() => scrollTo(0, 0));
+  must(await inSight(page.locator("details.keys dl")), "? shows the keys, without scrolling");
+  await page.keyboard.press("Escape");
+  must(!await page.locator("details.keys dl").isVisible(), "Escape hides them");
 }
 
 async function decide(page, experiment) {

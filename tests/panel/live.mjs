@@ -4,12 +4,13 @@ import { base, must, open, run, signIn } from "./browser.mjs";
 
 const CELLS = 16;
 
-async function start(experiment) {
+async function start(experiment, more = {}) {
   const reply = await fetch(`${base}/api/bench/run`, {
     method: "POST",
     headers: { authorization: `Bearer ${process.env.PANEL_TOKEN}`, "content-type": "application/json" },
     body: JSON.stringify({
       models: ["scripted:slow"], prompts: ["p1", "p2"], script: "slow.json", experiment, n_tips: 1, jobs: 1,
+      ...more,
     }),
   });
   must(reply.status === 202, `the job is queued: ${reply.status}`);
@@ -64,10 +65,30 @@ async function cancels(page) {
   must(await page.locator("tr[data-row] .sq.skipped").count() >= kept, "what was there is skipped");
 }
 
+// The page is opened while the job waits: headline, state and failures follow without a reload.
+async function takesItsTurn(page) {
+  const short = { prompts: ["p1"], n_scenarios: 3 };
+  for (const name of ["one", "two", "three", "four"]) await start(name, short);
+  await page.goto(`${base}/jobs/${await start("fifth", { ...short, models: ["scripted:broken"] })}`);
+  must(await page.getByRole("heading", { name: "Collection of fifth waits for its turn" }).isVisible(), "it waits");
+  await page.evaluate(() => { globalThis.isSame = true; });
+  const seen = await page.waitForFunction(() => {
+    const text = (selector) => document.querySelector(selector).textContent;
+    if (!/^· [12] failed$/.test(text("[data-failed]"))) return null;
+    return { same: globalThis.isSame, head: text("h1"), status: text("[data-status]"), title: document.title };
+  }, null, { polling: 50 });
+  const { same, head, status, title } = await seen.jsonValue();
+  must(same && head === "Collection of fifth runs" && status === "running", `it runs: ${[same, head, status]}`);
+  must(title.startsWith("Collection of fifth runs"), `also in the window's title: ${title}`);
+  await page.getByRole("heading", { name: "3 cells failed" }).waitFor();
+  must(await page.getByRole("link", { name: "Open fifth" }).count() === 1, "what was tried can be looked at");
+}
+
 await run(async () => {
   const { browser, page } = await open();
   await signIn(page);
   await fills(page);
   await cancels(page);
+  await takesItsTurn(page);
   await browser.close();
 });

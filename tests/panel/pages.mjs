@@ -22,12 +22,15 @@ await run(async () => {
       "/judges/before", "/experiments/before/history", `/runs/${ids[0]}`,
       `/compare-runs?run=${ids[0]}&run=${ids.at(-1)}`, "/promotions?experiment=before", "/run/new",
       "/jobs", "/tokens", "/desk", "/desk/before", "/experiments/nowhere", "/nowhere",
-      "/judges/before/auto", "/experiments/before/runs?order=best",
+      "/judges/before/auto", "/experiments/before/runs?order=best", "/api-docs", "/experiments/long/runs",
     ];
     for (const path of paths) {
       await page.goto(base + path);
       await sound(page);
     }
+    await page.goto(`${base}/experiments/long/runs`);
+    const hidden = await page.locator(".scroll").evaluate((it) => it.scrollWidth - it.clientWidth);
+    must(look.viewport || hidden <= 0, `${hidden} px of the runs are out of sight`);
     await page.goto(`${base}/runs/${ids[0]}`);
     must(await page.locator("main img, main script").count() === 0, "model output stays text");
     await browser.close();

@@ -44,6 +44,7 @@ function follow(live) {
   const source = new EventSource(`/api/bench/jobs/${live.dataset.live}/events`);
   const rows = new Map(all("[data-row]", live).map((row) => [row.dataset.row, row]));
   const seen = new Set();
+  const failed = new Set();
   let started = false;
   // Events come from the first one on, so all squares start hollow.
   const restart = () => {
@@ -53,19 +54,33 @@ function follow(live) {
   };
   const fill = (cell) => {
     const key = JSON.stringify([cell.model, cell.prompt, cell.scenario]);
-    const row = rows.get(`${cell.model} × ${cell.prompt}`);
-    if (!row || seen.has(key)) return;
+    if (seen.has(key)) return;
     seen.add(key);
+    const status = ["failed", "skipped"].includes(cell.status) ? cell.status : "collected";
+    if (status === "failed") failed.add(key);
+    const row = rows.get(`${cell.model} × ${cell.prompt}`);
+    // Large jobs have no squares.
+    if (!row) return;
     let square = row.querySelector(".sq.hollow");
     if (!square) {
       square = document.createElement("i");
       row.querySelector("td").append(square);
     }
-    const status = ["failed", "skipped"].includes(cell.status) ? cell.status : "collected";
     square.className = `sq ${status} fresh`;
     square.title = [`${cell.scenario}: ${cell.status}`, cell.error].filter(Boolean).join(", ");
   };
   const noun = live.dataset.noun;
+  // What the page said when it was loaded stops being true when the job's turn comes.
+  const state = ({ status }) => {
+    live.querySelector("[data-status]").textContent = status;
+    const head = live.querySelector("[data-running]");
+    if (status !== "running" || head.textContent === head.dataset.running) return;
+    document.title = document.title.replace(head.textContent, head.dataset.running);
+    head.textContent = head.dataset.running;
+  };
+  const failures = (number) => {
+    live.querySelector("[data-failed]").textContent = number > 0 ? `· ${number} failed` : "";
+  };
   const count = ({ done, total }) => {
     live.querySelector("[data-done]").textContent = total ? `${done} of ${total} ${noun}` : `${done} ${noun}`;
     const bar = live.querySelector("progress");
@@ -89,8 +104,10 @@ function follow(live) {
       source.close();
       setTimeout(() => location.reload(), 300);
     } else if (job.cells) {
+      state(job);
       total = job.cells.total;
       count(job.cells);
+      failures(job.cells.failed);
       // What is done already comes as events at once, and says nothing of the pace.
       if (before === null || job.cells.done === 0) {
         before = job.cells.done;
@@ -102,6 +119,7 @@ function follow(live) {
     restart();
     fill(JSON.parse(event.data));
     count({ done: seen.size, total });
+    failures(failed.size);
     pace(seen.size, total);
   });
   source.addEventListener("progress", (event) => {
@@ -200,6 +218,12 @@ function sit(form) {
       keep();
     } else back?.click();
   };
+  const keys = document.querySelector(".keys");
+  const help = (isOpen) => {
+    keys.open = isOpen;
+    if (isOpen) keys.querySelector("summary").focus({ preventScroll: true });
+    else document.activeElement?.blur();
+  };
   const save = () => {
     if (form.requestSubmit) form.requestSubmit();
     else form.submit();
@@ -223,7 +247,8 @@ function sit(form) {
       : event.key === "ArrowRight" && forward ? () => forward.click()
       : event.key === "ArrowRight" ? save
       : event.key === "Enter" && !event.target.closest("a, button, summary") ? save
-      : event.key === "?" ? () => { const it = document.querySelector(".keys"); it.open = !it.open; }
+      : event.key === "?" ? () => help(!keys.open)
+      : event.key === "Escape" && keys.open ? () => help(false)
       : null;
     if (!act) return;
     event.preventDefault();

@@ -23,7 +23,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use crate::error::{Answer, ApiError};
-use crate::panel::page::PageError;
+use crate::panel::page::{PageError, Visit, with_visit};
 use crate::{App, Config};
 
 pub(crate) mod sign_in;
@@ -218,6 +218,16 @@ pub(crate) fn refused(error: ApiError, headers: &HeaderMap, path: &str) -> Respo
     } else {
         error.into_response()
     }
+}
+
+/// Puts the navigation around pages that say what is wrong, for whoever is signed in.
+pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next: Next) -> Response {
+    let headers = request.headers().clone();
+    let response = next.run(request).await;
+    with_visit(response, || {
+        let caller = caller(&app, &headers, &Method::GET).ok()?;
+        Visit::of(&app, &caller).ok()
+    })
 }
 
 /// Whether a browser asks for something to look at, and not a program for data.

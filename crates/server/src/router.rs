@@ -48,6 +48,7 @@ pub(crate) fn router(app: App) -> Router {
     all.fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(listen::read_small_body))
+        .layer(from_fn_with_state(app.clone(), access::frame_errors))
         .layer(from_fn_with_state(app.clone(), access::check_host))
         .layer(from_fn_with_state(app.clone(), log::request))
         .with_state(app)

@@ -1,7 +1,7 @@
 //! The control chart of judges: where each sitting's weighted shift lies between its limits.
 //!
-//! Time runs from left to right, one point a sitting. The band is what chance alone allows; a
-//! point outside it is hollow and named.
+//! Time runs from left to right, one point a sitting, with its number under it and, where there
+//! is room, its judge. The band is what chance alone allows; a point outside it is hollow and named.
 
 use super::{Anchor, aside, drawing, finish, guide, label, text_px};
 use crate::axis::Axis;
@@ -10,6 +10,10 @@ use crate::markup::Markup;
 use crate::text::{clean, shorten};
 
 const STEP_PX: f64 = 34.0;
+/// Fewer sittings stand further apart, with the judge under each.
+const NAMED_STEP_PX: f64 = 90.0;
+const MOST_NAMED: usize = 12;
+const UNDER_COLUMNS: usize = 12;
 const PLOT_PX: f64 = 150.0;
 const LEFT_PX: f64 = 48.0;
 const TOP_PX: f64 = 12.0;
@@ -18,7 +22,8 @@ const NAME_COLUMNS: usize = 24;
 /// One sitting on the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// The judge, for the point's title.
+    /// As the table beside the chart counts sittings.
+    pub number: usize,
     pub judge: String,
     pub ewma: f64,
     /// |ewma| above this is an alarm.
@@ -34,14 +39,16 @@ pub(crate) fn draw(points: &[Point]) -> Option<Markup> {
         .flat_map(|it| [it.ewma, it.limit, -it.limit, 0.0]);
     let axis = Axis::covering(values, 4.0).filter(|_| !sound.is_empty())?;
     let y = |value: f64| TOP_PX + (1.0 - axis.fraction(value)) * PLOT_PX;
-    let x = |place: usize| LEFT_PX + (place as f64 + 0.5) * STEP_PX;
-    let right = LEFT_PX + sound.len() as f64 * STEP_PX;
-    let note = "weighted shift of each sitting; dashed: the limits of chance";
+    let is_named = sound.len() <= MOST_NAMED;
+    let step = if is_named { NAMED_STEP_PX } else { STEP_PX };
+    let x = |place: usize| LEFT_PX + (place as f64 + 0.5) * step;
+    let right = LEFT_PX + sound.len() as f64 * step;
+    let note = "sittings by number; weighted shift of each; dashed: the limits of chance";
     let width = (right + 90.0).max(text_px(note) + 8.0);
     let mut svg = drawing(
         "Drift of the judges, sitting by sitting, with the limits of chance",
         width,
-        TOP_PX + PLOT_PX + 34.0,
+        TOP_PX + PLOT_PX + 56.0,
     );
     for tick in axis.ticks() {
         let ends = (
@@ -59,8 +66,8 @@ pub(crate) fn draw(points: &[Point]) -> Option<Markup> {
     }
     for (place, point) in sound.iter().enumerate() {
         for limit in [point.limit, -point.limit] {
-            let from = ((x(place) - STEP_PX / 2.0).into(), y(limit).into());
-            let to = ((x(place) + STEP_PX / 2.0).into(), y(limit).into());
+            let from = ((x(place) - step / 2.0).into(), y(limit).into());
+            let to = ((x(place) + step / 2.0).into(), y(limit).into());
             guide(&mut svg, from, to, true);
         }
         if let Some(before) = place.checked_sub(1).and_then(|it| sound.get(it)) {
@@ -75,8 +82,14 @@ pub(crate) fn draw(points: &[Point]) -> Option<Markup> {
     }
     for (place, point) in sound.iter().enumerate() {
         mark(&mut svg, point, x(place), y(point.ewma));
+        let mut under = point.number.to_string();
+        if is_named {
+            under = format!("{under} {}", shorten(&clean(&point.judge), UNDER_COLUMNS));
+        }
+        let below = TOP_PX + PLOT_PX + 20.0;
+        label(&mut svg, x(place), below, Anchor::Middle, &under);
     }
-    aside(&mut svg, 0.0, TOP_PX + PLOT_PX + 28.0, Anchor::Start, note);
+    aside(&mut svg, 0.0, TOP_PX + PLOT_PX + 48.0, Anchor::Start, note);
     Some(finish(svg))
 }
 
@@ -116,6 +129,7 @@ mod tests {
     fn points_outside_are_named_and_nothing_is_drawn_without_points() {
         assert!(draw(&[]).is_none());
         let point = |ewma: f64, alarm| Point {
+            number: 7,
             judge: "<ana>".to_owned(),
             ewma,
             limit: 0.8,
@@ -125,6 +139,7 @@ mod tests {
             .unwrap()
             .into_string();
         assert!(svg.contains("+1.40, outside the limits"), "{svg}");
+        assert!(svg.contains(">7 &lt;ana&gt;<"), "{svg}");
         assert!(!svg.contains("<ana>") && !svg.contains("style="), "{svg}");
     }
 }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_domain::role::Role;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::header::{HeaderMap, SET_COOKIE};
@@ -109,9 +110,21 @@ fn sign_in(
     let times = (now_ms, now_ms + SESSION_MS);
     app.state
         .session_open(&digest(&session), &token.id, times)?;
-    let mut response = Redirect::to(next.unwrap_or("/")).into_response();
+    let place = match next {
+        Some(place) if place != "/" => place,
+        _ => first_page(token.role),
+    };
+    let mut response = Redirect::to(place).into_response();
     put_cookie(&mut response, (cookie, &session), SESSION_MS / 1000);
     Ok(response)
+}
+
+/// Where people start who asked for nothing in particular: judges may not read while they sit.
+const fn first_page(role: Role) -> &'static str {
+    match role {
+        Role::Judge => "/desk",
+        Role::Admin | Role::Viewer | Role::Service => "/",
+    }
 }
 
 /// `POST /sign-out`.

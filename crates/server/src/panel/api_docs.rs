@@ -27,9 +27,32 @@ impl Operation {
     }
 }
 
+/// A text in parts, and whether each stands between backticks: a command or a name.
+fn pieces(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let pieces = text.split('`').enumerate();
+    pieces.map(|(place, part)| (place % 2 == 1, part))
+}
+
 pub(crate) async fn page(visit: Visit) -> Paged {
     show(&ApiPage {
         frame: Frame::new("", &visit),
         operations: OPERATIONS,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let found: Vec<_> = pieces("as `assize compare` prints it").collect();
+        let expected = [
+            (false, "as "),
+            (true, "assize compare"),
+            (false, " prints it"),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(pieces("plain").collect::<Vec<_>>(), [(false, "plain")]);
+    }
 }

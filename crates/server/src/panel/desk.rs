@@ -10,12 +10,12 @@ use assize_domain::rubric::Rubric;
 use assize_domain::submission::Submission;
 use assize_domain::verdict::Verdict;
 use assize_pipeline::PipelineError;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
 use super::experiment::segment;
-use super::fields::{Fields, Form, Query};
+use super::fields::{Fields, Form, Path, Query};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
 use super::run::context;
 use super::when::span;
@@ -29,7 +29,15 @@ pub(crate) mod reveal;
 #[template(path = "desk.html")]
 struct DeskPage {
     frame: Frame,
-    waiting: Vec<(String, u64)>,
+    waiting: Vec<Waiting>,
+}
+
+/// An experiment with something to do for this judge.
+struct Waiting {
+    name: String,
+    pending: u64,
+    /// A sitting of this judge is open.
+    goes_on: bool,
 }
 
 #[derive(Template)]
@@ -83,20 +91,36 @@ struct Mark {
     set: bool,
 }
 
-/// Where something waits.
+/// Where something waits, and first of all where this judge sits already.
 pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     let experiments = Boards::experiments(&app).await?;
-    let waiting = experiments.iter().filter(|it| it.pending > 0);
-    show(&DeskPage {
-        frame: Frame::new("desk", &visit),
-        waiting: waiting.map(|it| (it.name.clone(), it.pending)).collect(),
+    blocking(&app, move |app| {
+        let sitter = visit.sitter();
+        let sits = app.desks.has_open(&sitter)?;
+        let mut waiting = Vec::new();
+        for it in experiments.iter() {
+            let goes_on = sits && app.desks.is_open(&sitter, &it.name)?;
+            if goes_on || it.pending > 0 {
+                waiting.push(Waiting {
+                    name: it.name.clone(),
+                    pending: it.pending,
+                    goes_on,
+                });
+            }
+        }
+        waiting.sort_by_key(|it| !it.goes_on);
+        show(&DeskPage {
+            frame: Frame::new("desk", &visit),
+            waiting,
+        })
     })
+    .await
 }
 
 /// The case at hand, or how to start.
 pub(crate) async fn page(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {
@@ -273,11 +297,7 @@ fn desk(experiment: &str) -> Redirect {
 }
 
 /// Sits down.
-pub(crate) async fn start(
-    State(app): State<App>,
-    Path(experiment): Path<String>,
-    visit: Visit,
-) -> Paged {
+pub(crate) async fn start(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
         app.desks.next(&visit.sitter(), &experiment, 1)?;
         Ok(desk(&experiment).into_response())
@@ -288,7 +308,7 @@ pub(crate) async fn start(
 /// Takes a verdict, and goes on with the next case.
 pub(crate) async fn submit(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     visit: Visit,
     Form(fields): Form,
 ) -> Paged {
@@ -362,11 +382,7 @@ fn named(problems: &[FileProblem]) -> Vec<String> {
 }
 
 /// Ends the sitting.
-pub(crate) async fn finish(
-    State(app): State<App>,
-    Path(experiment): Path<String>,
-    visit: Visit,
-) -> Paged {
+pub(crate) async fn finish(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
         let finished = app.desks.finish(&visit.sitter(), &experiment)?;
         let place = format!(

@@ -1,14 +1,17 @@
-//! The fields of a query or of a form, in order; a name may come again.
+//! What an address names, and the fields of a query or of a form, in order; a name may come again.
 
 use std::convert::Infallible;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse as _;
+use serde_json::Value;
 
 use super::page::PageError;
 use crate::App;
+use crate::jobs::plan::FieldProblem;
 
 /// Names with values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,6 +66,39 @@ pub(crate) fn query(fields: &[(&str, Option<&str>)]) -> String {
     }
 }
 
+/// A number as a request of the API has it. What is none stays a text, and is refused by name.
+pub(crate) fn number<T: std::str::FromStr + Into<Value>>(text: &str) -> Value {
+    text.parse::<T>().map_or_else(|_| text.into(), Into::into)
+}
+
+/// Problems of a request with the field that each is about, as the form calls it.
+pub(crate) fn named(problems: &[FieldProblem], labels: &[(&str, &str)]) -> Vec<String> {
+    let label = |field: &str| {
+        let known = labels.iter().find(|(name, _)| *name == field);
+        known.map_or_else(|| field.to_owned(), |(_, label)| format!("“{label}”"))
+    };
+    let words = problems
+        .iter()
+        .map(|it| format!("{} {}", label(&it.field), it.message));
+    words.collect()
+}
+
+/// The name or id in an address.
+#[derive(Debug)]
+pub(crate) struct Path(pub String);
+
+impl FromRequestParts<App> for Path {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
+        let named = axum::extract::Path::<String>::from_request_parts(parts, app).await;
+        named.map(|it| Self(it.0)).map_err(|_| {
+            let message = "This address holds bytes that are no text.";
+            PageError::new(StatusCode::NOT_FOUND, message)
+        })
+    }
+}
+
 /// The fields of the query.
 #[derive(Debug)]
 pub(crate) struct Query(pub Fields);
@@ -105,5 +141,21 @@ mod tests {
         assert!(fields.read::<u32>("c").is_err());
         assert_eq!(query(&[("a", Some("1 &")), ("b", None)]), "?a=1+%26");
         assert_eq!(query(&[("b", Some(""))]), "");
+    }
+
+    #[test]
+    fn problems_carry_the_form_s_own_words() {
+        let problem = |field: &str| FieldProblem {
+            field: field.to_owned(),
+            message: "is 0".to_owned(),
+        };
+        let words = named(
+            &[problem("n_tips"), problem("jobs")],
+            &[("n_tips", "outputs")],
+        );
+        assert_eq!(words, ["“outputs” is 0", "jobs is 0"]);
+        assert_eq!(number::<i64>("7"), 7);
+        assert_eq!(number::<i64>("many"), "many");
+        assert_eq!(number::<f64>("0.5"), 0.5);
     }
 }

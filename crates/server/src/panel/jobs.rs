@@ -8,14 +8,16 @@ use std::io::{BufRead as _, BufReader};
 
 use askama::Template;
 use assize_store::state::jobs::{JobRecord, JobStatus};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::Value;
 
+use super::fields::Path;
 use super::page::{Frame, Paged, Visit, blocking, show};
 use super::when::{When, span};
 use crate::App;
 use crate::api::jobs::eta_seconds;
+use crate::boards::Boards;
 use crate::jobs::EVENTS;
 
 const SHOWN: u32 = 100;
@@ -51,6 +53,10 @@ struct JobPage {
     status: &'static str,
     is_over: bool,
     headline: String,
+    /// Whether the experiment has runs to look at.
+    has_runs: bool,
+    /// What the headline will be once it runs.
+    running: String,
     pace: String,
     noun: &'static str,
     created: When,
@@ -95,7 +101,8 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     .await
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+    let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let job = app.jobs.get(&id)?;
         let events = read_events(app, &job);
@@ -108,7 +115,9 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path<String>, visit: 
             frame,
             status: job.status.as_str(),
             is_over,
-            headline: headline(&job),
+            has_runs: experiments.iter().any(|it| it.name == job.experiment),
+            headline: headline(&job, job.status),
+            running: headline(&job, JobStatus::Running),
             pace: pace(&job, visit.now_ms),
             noun: noun(&job),
             created: When::of_ms(job.created_ms, visit.now_ms),
@@ -121,12 +130,12 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path<String>, visit: 
     .await
 }
 
-fn headline(job: &JobRecord) -> String {
+fn headline(job: &JobRecord, status: JobStatus) -> String {
     let what = match job.kind.as_str() {
         "judge" => "Automatic judging",
         _ => "Collection",
     };
-    match job.status {
+    match status {
         JobStatus::Queued => format!("{what} of {} waits for its turn", job.experiment),
         JobStatus::Running => format!("{what} of {} runs", job.experiment),
         JobStatus::Done if job.failed > 0 => {
@@ -259,7 +268,7 @@ fn failures(events: &[Value]) -> Vec<(String, String)> {
         .collect()
 }
 
-pub(crate) async fn cancel(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+pub(crate) async fn cancel(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
         app.jobs.cancel(&id)?;
         tracing::info!(job = id, by = visit.name, "job cancelled");
@@ -268,7 +277,7 @@ pub(crate) async fn cancel(State(app): State<App>, Path(id): Path<String>, visit
     .await
 }
 
-pub(crate) async fn resume(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+pub(crate) async fn resume(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
         let job = app.jobs.resume(&id, &visit.name)?;
         Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())

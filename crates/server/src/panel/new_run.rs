@@ -1,7 +1,8 @@
 //! A new run: choose from what is really there, see what it comes to, start it.
 //!
 //! What a collection would do is asked of this very program ([`super::models`]), so that the
-//! page never says something else than the job does. Without JavaScript the preview is a button; with it, it follows every change.
+//! page never says something else than the job does. Without JavaScript the preview is a button;
+//! with it, it follows every change.
 
 use askama::Template;
 use assize_domain::scenario::Split;
@@ -12,7 +13,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, Form, Query};
+use super::fields::{Fields, Form, Query, named, number};
 use super::models::{Found, ask_program};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
 use super::when::span;
@@ -25,6 +26,8 @@ struct NewRunPage {
     found: Found,
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
+    /// Whether the task has angles to give to outputs.
+    has_angles: bool,
     sheet: Sheet,
     preview: Preview,
 }
@@ -37,7 +40,44 @@ struct Sheet {
     n_scenarios: String,
     temperature: String,
     script: String,
+    more: More,
 }
+
+/// What is asked for rarely; blank leaves it to the server's settings.
+struct More {
+    seed: String,
+    max_tokens: String,
+    max_model_b: String,
+    judge_kind: String,
+    diversity: bool,
+}
+
+impl More {
+    fn is_used(&self) -> bool {
+        let texts = [
+            &self.seed,
+            &self.max_tokens,
+            &self.max_model_b,
+            &self.judge_kind,
+        ];
+        self.diversity || texts.iter().any(|it| !it.is_empty())
+    }
+}
+
+/// What the form calls the fields of a request.
+const LABELS: [(&str, &str); 11] = [
+    ("models", "Models"),
+    ("prompts", "Prompts"),
+    ("split", "Scenarios"),
+    ("n_tips", "outputs per cell"),
+    ("n_scenarios", "at most so many scenarios"),
+    ("script", "script (for scripted models)"),
+    ("seed", "seed"),
+    ("max_tokens", "longest output, in tokens"),
+    ("max_model_b", "largest model, in billions of parameters"),
+    ("judge_kind", "kind of judge that is to score it"),
+    ("diversity", "each output gets an angle of its own"),
+];
 
 /// What the collection would come to.
 enum Preview {
@@ -70,10 +110,8 @@ pub(crate) async fn start(State(app): State<App>, visit: Visit, Form(fields): Fo
                 Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())
             }
             Err(problems) => {
-                let wrong = problems
-                    .iter()
-                    .map(|it| format!("{} {}", it.field, it.message));
-                let page = form(app, &visit, &fields, Preview::Wrong(wrong.collect()))?;
+                let wrong = Preview::Wrong(named(&problems, &LABELS));
+                let page = form(app, &visit, &fields, wrong)?;
                 with_status(axum::http::StatusCode::BAD_REQUEST, &page)
             }
         }
@@ -101,25 +139,20 @@ fn request(fields: &Fields) -> Map<String, Value> {
     if !prompts.is_empty() {
         ask.insert("prompts".to_owned(), json!(prompts));
     }
-    for key in ["experiment", "split", "script"] {
+    for key in ["experiment", "split", "script", "judge_kind"] {
         if let Some(text) = fields.get(key) {
             ask.insert(key.to_owned(), json!(text));
         }
     }
-    for key in ["n_tips", "n_scenarios"] {
+    for key in ["n_tips", "n_scenarios", "seed", "max_tokens"] {
         if let Some(text) = fields.get(key) {
-            // What is no number is refused by name.
-            let number = text
-                .parse::<i64>()
-                .map_or_else(|_| json!(text), Value::from);
-            ask.insert(key.to_owned(), number);
+            ask.insert(key.to_owned(), number::<i64>(text));
         }
     }
-    if let Some(text) = fields.get("temperature") {
-        let number = text
-            .parse::<f64>()
-            .map_or_else(|_| json!(text), Value::from);
-        ask.insert("temperature".to_owned(), number);
+    for key in ["temperature", "max_model_b"] {
+        if let Some(text) = fields.get(key) {
+            ask.insert(key.to_owned(), number::<f64>(text));
+        }
     }
     if fields.get("diversity").is_some() {
         ask.insert("diversity".to_owned(), json!(true));
@@ -157,6 +190,7 @@ fn form(
             .into_iter()
             .filter(|(_, count, _)| *count > 0)
             .collect(),
+        has_angles: !task.angles.is_empty(),
         sheet: Sheet {
             experiment: text("experiment", &format!("{}-bench", task.name)),
             others: text("other_models", ""),
@@ -164,6 +198,13 @@ fn form(
             n_scenarios: text("n_scenarios", "0"),
             temperature: text("temperature", "0.7"),
             script: text("script", ""),
+            more: More {
+                seed: text("seed", ""),
+                max_tokens: text("max_tokens", ""),
+                max_model_b: text("max_model_b", ""),
+                judge_kind: text("judge_kind", ""),
+                diversity: fields.get("diversity").is_some(),
+            },
         },
         preview,
     })
@@ -175,12 +216,7 @@ fn preview(app: &App, fields: &Fields) -> Preview {
     }
     let plan = match app.config.plan.plan("collect", &request(fields)) {
         Ok(plan) => plan,
-        Err(problems) => {
-            let wrong = problems
-                .iter()
-                .map(|it| format!("{} {}", it.field, it.message));
-            return Preview::Wrong(wrong.collect());
-        }
+        Err(problems) => return Preview::Wrong(named(&problems, &LABELS)),
     };
     let mut words = plan.words;
     words.push("--dry-run".to_owned());

@@ -26,6 +26,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
 pub(crate) struct Visit {
     pub name: String,
     pub token_id: String,
+    /// Now: judges are blind while a sitting of theirs is open.
     pub may_read: bool,
     pub may_write: bool,
     pub may_judge: bool,
@@ -33,6 +34,19 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
+    pub fn of(app: &App, caller: &Caller) -> Result<Self, StoreError> {
+        let role = caller.role;
+        let is_blind = role == Role::Judge && app.store.judge_sits(&caller.name)?;
+        Ok(Self {
+            name: caller.name.clone(),
+            token_id: caller.token_id.clone(),
+            may_read: role != Role::Service && !is_blind,
+            may_write: role == Role::Admin,
+            may_judge: matches!(role, Role::Admin | Role::Judge),
+            now_ms: (app.config.clock)().ms,
+        })
+    }
+
     /// As the desk knows the visitor.
     pub fn sitter(&self) -> Sitter {
         Sitter {
@@ -50,15 +64,7 @@ impl FromRequestParts<App> for Visit {
             let message = "This page needs somebody who has signed in.";
             return Err(PageError::new(StatusCode::UNAUTHORIZED, message));
         };
-        let role = caller.role;
-        Ok(Self {
-            name: caller.name.clone(),
-            token_id: caller.token_id.clone(),
-            may_read: role != Role::Service,
-            may_write: role == Role::Admin,
-            may_judge: matches!(role, Role::Admin | Role::Judge),
-            now_ms: (app.config.clock)().ms,
-        })
+        Ok(Self::of(app, caller)?)
     }
 }
 
@@ -85,6 +91,19 @@ impl Frame {
 
     pub fn may_write(&self) -> bool {
         self.visit.as_ref().is_some_and(|it| it.may_write)
+    }
+
+    pub fn may_judge(&self) -> bool {
+        self.visit.as_ref().is_some_and(|it| it.may_judge)
+    }
+
+    /// The first page that is open to whoever looks, where one is.
+    pub fn home(&self) -> Option<(&'static str, &'static str)> {
+        match &self.visit {
+            Some(it) if !it.may_read && it.may_judge => Some(("/desk", "Back to the desk")),
+            Some(it) if !it.may_read => None,
+            _ => Some(("/", "Experiments")),
+        }
     }
 
     /// Around a page for nobody in particular.
@@ -132,7 +151,7 @@ pub(crate) async fn blocking<R: Send + 'static>(
 }
 
 /// A page that says what is wrong.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PageError {
     pub status: StatusCode,
     pub message: String,
@@ -201,8 +220,8 @@ struct ErrorPage<'a> {
     hint: &'a str,
 }
 
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
+impl PageError {
+    fn page(&self, frame: Frame) -> Response {
         let (title, hint) = match self.status {
             StatusCode::NOT_FOUND => (
                 "There is nothing here",
@@ -233,7 +252,7 @@ impl IntoResponse for PageError {
             ),
         };
         let page = ErrorPage {
-            frame: Frame::bare(),
+            frame,
             title,
             message: &self.message,
             hint,
@@ -242,5 +261,25 @@ impl IntoResponse for PageError {
             // The template of errors itself failed; plain text cannot.
             (error.status, error.message).into_response()
         })
+    }
+}
+
+impl IntoResponse for PageError {
+    /// The page for nobody in particular; [`with_visit`] knows better.
+    fn into_response(self) -> Response {
+        let mut response = self.page(Frame::bare());
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// What is wrong, with the ways on for whoever is signed in.
+pub(crate) fn with_visit(response: Response, visit: impl FnOnce() -> Option<Visit>) -> Response {
+    let Some(error) = response.extensions().get::<PageError>() else {
+        return response;
+    };
+    match visit() {
+        Some(visit) => error.page(Frame::new("", &visit)),
+        None => response,
     }
 }

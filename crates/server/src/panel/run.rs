@@ -2,16 +2,22 @@
 
 use askama::Template;
 use assize_domain::candidate::Candidate;
+use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, metric, param, tag};
-use assize_domain::verdict::{VerdictFile, as_number};
+use assize_domain::verdict::VerdictFile;
 use assize_report::figure;
 use assize_store::{Run, Tracking as _};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::experiment::runs::{state, value};
+use super::fields::Path;
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
 use super::when::When;
 use crate::App;
+
+mod verdicts;
+
+use verdicts::{Said, Verdicts};
 
 /// Larger texts are shown in part.
 const LONGEST: usize = 60_000;
@@ -31,28 +37,21 @@ struct RunPage {
     composite: String,
     prompt: Option<String>,
     context: Vec<(String, String)>,
+    /// The names of the scores.
+    heads: Vec<String>,
     candidates: Vec<Shown>,
     raw: Option<String>,
 }
 
 /// A candidate with all verdicts on it.
 struct Shown {
+    /// From 0, as commands and JSON count.
     number: u32,
     text: Option<String>,
     error: Option<String>,
     problem: Option<String>,
     facts: String,
     verdicts: Vec<Said>,
-}
-
-struct Said {
-    judge: String,
-    tier: &'static str,
-    composite: String,
-    scores: Vec<(String, String)>,
-    reason: String,
-    at: When,
-    counts: bool,
 }
 
 /// Everything that is read of a run.
@@ -63,6 +62,7 @@ pub(crate) struct Whole {
     pub prompt: Option<String>,
     pub context: Option<String>,
     pub raw: Option<String>,
+    pub rubric: Option<Rubric>,
 }
 
 pub(crate) fn read(app: &App, run_id: &str) -> Result<Whole, PageError> {
@@ -75,8 +75,10 @@ pub(crate) fn read(app: &App, run_id: &str) -> Result<Whole, PageError> {
             "candidates.json of run {id} cannot be read: {error}"
         ))
     })?;
+    let rubric = text(artifact::RUBRIC)?;
     Ok(Whole {
         candidates,
+        rubric: rubric.and_then(|it| Rubric::parse(artifact::RUBRIC, &it).ok()),
         files: app.store.verdicts_get(&id)?,
         prompt: text(artifact::PROMPT)?.map(cut),
         context: text(artifact::CONTEXT)?,
@@ -92,17 +94,16 @@ fn cut(text: String) -> String {
     }
 }
 
-pub(crate) async fn page(
-    State(app): State<App>,
-    Path(run_id): Path<String>,
-    visit: Visit,
-) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visit) -> Paged {
     let whole = blocking(&app, move |app| read(app, &run_id)).await?;
     let run = &whole.run;
     let number = |key: &str| metric_of(run, key);
-    let rubric = value(&run.tags, tag::RUBRIC_SHA256).to_owned();
-    let aside = value(&run.tags, tag::SET_ASIDE).to_owned();
-    let said = |candidate: u32| said(&whole.files, candidate, &rubric, &aside, visit.now_ms);
+    let verdicts = Verdicts::new(
+        &whole.files,
+        whole.rubric.as_ref(),
+        value(&run.tags, tag::RUBRIC_SHA256),
+        value(&run.tags, tag::SET_ASIDE),
+    );
     show(&RunPage {
         frame: Frame::new("experiments", &visit),
         state: state(run),
@@ -117,8 +118,9 @@ pub(crate) async fn page(
         candidates: whole
             .candidates
             .iter()
-            .map(|it| shown(it, said(it.index)))
+            .map(|it| shown(it, verdicts.on(it.index, visit.now_ms)))
             .collect(),
+        heads: verdicts.heads,
         prompt: whole.prompt,
         raw: whole.raw,
         run: whole.run.clone(),
@@ -192,54 +194,11 @@ fn shown(candidate: &Candidate, verdicts: Vec<Said>) -> Shown {
     }
     facts.push(format!("seed {}", candidate.seed));
     Shown {
-        number: candidate.index + 1,
+        number: candidate.index,
         text: candidate.text.clone(),
         error: candidate.error.clone(),
         problem: candidate.problem.clone(),
         facts: facts.join(" · "),
         verdicts,
     }
-}
-
-/// Every verdict on a candidate, latest first.
-fn said(
-    files: &[VerdictFile],
-    candidate: u32,
-    rubric_sha256: &str,
-    aside: &str,
-    now_ms: i64,
-) -> Vec<Said> {
-    let mut files: Vec<&VerdictFile> = files.iter().collect();
-    files.sort_by(|a, b| b.judged_at.cmp(&a.judged_at));
-    let mut all = Vec::new();
-    for file in files {
-        let is_aside = aside.split_whitespace().any(|id| id == file.sitting);
-        let counts = !is_aside && file.rubric.sha256 == rubric_sha256;
-        for verdict in file.verdicts.iter().filter(|it| it.candidate == candidate) {
-            let score = |(name, value): (&String, &serde_json::Value)| {
-                let text = match value {
-                    serde_json::Value::Bool(set) => if *set { "yes" } else { "no" }.to_owned(),
-                    other => as_number(other).map_or_else(String::new, |it| format!("{it}")),
-                };
-                (name.clone(), text)
-            };
-            let mut scores: Vec<_> = verdict.scores.iter().collect();
-            // Criteria, then flags.
-            scores.sort_by_key(|(_, value)| value.is_boolean());
-            all.push(Said {
-                judge: if file.judge.name == file.judge.kind {
-                    file.judge.name.clone()
-                } else {
-                    format!("{} ({})", file.judge.name, file.judge.kind)
-                },
-                tier: file.tier.as_str(),
-                composite: figure::plain(verdict.composite),
-                scores: scores.into_iter().map(score).collect(),
-                reason: verdict.rationale.clone().unwrap_or_default(),
-                at: When::of_text(&file.judged_at, now_ms),
-                counts,
-            });
-        }
-    }
-    all
 }

@@ -2,10 +2,10 @@
 
 use askama::Template;
 use assize_domain::role::Role;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 
-use super::fields::Form;
+use super::fields::{Form, Path};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
 use super::when::When;
 use crate::error::ApiError;
@@ -92,7 +92,7 @@ pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): F
     .await
 }
 
-pub(crate) async fn revoke(State(app): State<App>, Path(id): Path<String>, visit: Visit) -> Paged {
+pub(crate) async fn revoke(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
     if id == visit.token_id {
         let message = "This is the token that you are signed in with: revoke it with another one.";
         return Err(PageError::invalid(message));

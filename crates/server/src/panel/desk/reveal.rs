@@ -7,12 +7,12 @@ use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::reveal::{Revealed, reveal};
 use assize_report::figure;
 use assize_store::Tracking as _;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::App;
 use crate::boards::Boards;
-use crate::panel::fields::Query;
+use crate::panel::fields::{Path, Query};
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
 
 #[derive(Template)]
@@ -36,7 +36,7 @@ struct Agreement {
 
 pub(crate) async fn page(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use assize_store::{JudgingCounts, Tracking as _};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Top;
 use crate::App;
 use crate::api::jobs::plan;
-use crate::panel::fields::{Fields, Form};
+use crate::panel::fields::{Fields, Form, Path, named, number};
 use crate::panel::models::Found;
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, with_status};
 
@@ -29,18 +29,22 @@ struct AutoJudgePage {
     problems: Vec<String>,
 }
 
-pub(crate) async fn page(
-    State(app): State<App>,
-    Path(experiment): Path<String>,
-    visit: Visit,
-) -> Paged {
+/// What the form calls the fields of a request.
+const LABELS: [(&str, &str); 4] = [
+    ("judge", "Judge"),
+    ("limit", "cases at most"),
+    ("max_cost", "may cost at most"),
+    ("script", "script (for scripted models)"),
+];
+
+pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     form(&app, experiment, visit, Fields::default(), Vec::new()).await
 }
 
 /// Queues the judge, and goes to its live page.
 pub(crate) async fn start(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     visit: Visit,
     Form(fields): Form,
 ) -> Paged {
@@ -57,10 +61,7 @@ pub(crate) async fn start(
     match queued {
         Ok(job) => Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
         Err(problems) => {
-            let problems = problems
-                .iter()
-                .map(|it| format!("{} {}", it.field, it.message));
-            let problems = problems.collect();
+            let problems = named(&problems, &LABELS);
             form(&app, experiment, visit, fields, problems).await
         }
     }
@@ -76,18 +77,11 @@ fn request(experiment: &str, fields: &Fields) -> Map<String, Value> {
     if let Some(script) = fields.get("script") {
         ask.insert("script".to_owned(), json!(script));
     }
-    // What is no number is refused by name.
     if let Some(text) = fields.get("limit") {
-        let limit = text
-            .parse::<u64>()
-            .map_or_else(|_| json!(text), Value::from);
-        ask.insert("limit".to_owned(), limit);
+        ask.insert("limit".to_owned(), number::<u64>(text));
     }
     if let Some(text) = fields.get("max_cost") {
-        let cap = text
-            .parse::<f64>()
-            .map_or_else(|_| json!(text), Value::from);
-        ask.insert("max_cost".to_owned(), cap);
+        ask.insert("max_cost".to_owned(), number::<f64>(text));
     }
     ask
 }

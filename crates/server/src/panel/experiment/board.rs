@@ -5,11 +5,11 @@ use assize_domain::leaderboard::{Leaderboard, Row};
 use assize_domain::scenario::Split;
 use assize_report::columns::{self, Column};
 use assize_report::{axis, figure, svg, words};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::{Top, board_of, runs_of};
 use crate::App;
-use crate::panel::fields::Query;
+use crate::panel::fields::{Path, Query};
 use crate::panel::page::{Frame, Paged, Visit, show};
 
 #[derive(Template)]
@@ -52,7 +52,7 @@ struct Line {
 
 pub(crate) async fn page(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {

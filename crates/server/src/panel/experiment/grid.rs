@@ -1,13 +1,14 @@
 //! The grid: model × prompt as a heat map, and the same for every scenario.
 
 use askama::Template;
+use assize_domain::leaderboard::Leaderboard;
 use assize_pipeline::compare::Cells;
 use assize_report::{figure, svg};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::{Top, board_of};
 use crate::App;
-use crate::panel::fields::Query;
+use crate::panel::fields::{Path, Query};
 use crate::panel::page::{Frame, Paged, Visit, show};
 
 /// Scenarios that one page shows.
@@ -42,7 +43,7 @@ struct Shaded {
 
 pub(crate) async fn page(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {
@@ -50,7 +51,7 @@ pub(crate) async fn page(
     let cells = &cached.cells;
     let pages = cells.scenarios.len().div_ceil(SHOWN).max(1);
     let page = fields.read::<usize>("page")?.unwrap_or(1).clamp(1, pages);
-    let (models, prompts) = sides(cells);
+    let (models, prompts) = sides(&cached.board);
     let multiples = hardest_first(cells)
         .into_iter()
         .skip((page - 1) * SHOWN)
@@ -69,11 +70,11 @@ pub(crate) async fn page(
     })
 }
 
-/// Models and prompts in the order in which they were collected.
-fn sides(cells: &Cells) -> (Vec<&str>, Vec<&str>) {
+/// Models and prompts in the order of their best rank, as the heat map has them.
+fn sides(board: &Leaderboard) -> (Vec<&str>, Vec<&str>) {
     let (mut models, mut prompts) = (Vec::new(), Vec::new());
-    for pair in &cells.pairs {
-        for (list, name) in [(&mut models, &pair.model), (&mut prompts, &pair.prompt)] {
+    for row in &board.rows {
+        for (list, name) in [(&mut models, &row.model), (&mut prompts, &row.prompt)] {
             if !list.contains(&name.as_str()) {
                 list.push(name.as_str());
             }

@@ -3,13 +3,15 @@
 use askama::Template;
 use assize_domain::run::param;
 use assize_domain::sitting::SittingState;
+use assize_pipeline::judge::drift::Drift;
 use assize_store::queue::SittingRecord;
 use assize_store::{RunQuery, Tracking as _};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::Top;
 use super::runs::value;
 use crate::App;
+use crate::panel::fields::Path;
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
 use crate::panel::when::When;
 
@@ -33,11 +35,7 @@ struct Event {
     note: String,
 }
 
-pub(crate) async fn page(
-    State(app): State<App>,
-    Path(experiment): Path<String>,
-    visit: Visit,
-) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     let top = Top::at_a_glance(&app, &experiment, "history").await?;
     let now_ms = visit.now_ms;
     let mut events = blocking(&app, move |app| events(app, &experiment, now_ms)).await?;
@@ -92,6 +90,16 @@ fn closed(record: &SittingRecord) -> String {
         SittingState::Quarantined => {
             "was quarantined: the judge has drifted, and the cases wait again".to_owned()
         }
+        // The record keeps when it was closed, and not when it was released.
+        SittingState::Closed if has_alarm(record) => {
+            "was quarantined for drift, and released since: its verdicts count".to_owned()
+        }
         state => format!("{state} the sitting"),
     }
+}
+
+fn has_alarm(record: &SittingRecord) -> bool {
+    let drift = record.drift.as_deref();
+    let drift = drift.and_then(|it| serde_json::from_str::<Drift>(it).ok());
+    drift.is_some_and(|it| it.alarm)
 }

@@ -1,15 +1,17 @@
 //! The judges of an experiment: how far they agree, who is too generous, and who has drifted.
 
 use askama::Template;
+use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::agreement::PairAgreement;
-use assize_pipeline::judge::status::{Disagreement, SpotStatus, Status};
+use assize_pipeline::judge::status::{Disagreement, SittingStatus, SpotStatus, Status};
 use assize_report::svg::drift::Point;
 use assize_report::{figure, svg};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::Top;
 use crate::App;
 use crate::boards::Boards;
+use crate::panel::fields::Path;
 use crate::panel::page::{Frame, Paged, Visit, show};
 use crate::panel::when::When;
 
@@ -25,6 +27,8 @@ struct JudgesPage {
     top: Top,
     sentence: String,
     auto_waiting: u64,
+    /// The sittings that do not count.
+    quarantined: Vec<String>,
     judges: Vec<JudgeLine>,
     pairs: Vec<PairTable>,
     chart: Option<String>,
@@ -53,13 +57,15 @@ struct PairTable {
 }
 
 struct SittingLine {
+    /// In the order of time, from 1; as the chart has it.
+    number: usize,
     id: String,
     judge: String,
     state: String,
     opened: When,
     shift: String,
     ewma: String,
-    alarm: bool,
+    counts: bool,
 }
 
 struct DisagreementLine {
@@ -77,11 +83,7 @@ struct Spot {
     rows: Vec<(String, [String; 4])>,
 }
 
-pub(crate) async fn page(
-    State(app): State<App>,
-    Path(experiment): Path<String>,
-    visit: Visit,
-) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     let top = Top::at_a_glance(&app, &experiment, "judges").await?;
     let status = Boards::status(&app, &experiment).await?;
     let skipped = status.sittings.len().saturating_sub(SHOWN);
@@ -90,6 +92,7 @@ pub(crate) async fn page(
         top,
         sentence: sentence(&status),
         auto_waiting: status.auto.pending,
+        quarantined: quarantined(&status),
         judges: judges(&status),
         pairs: status.agreement.iter().map(pair).collect(),
         chart: chart(&status),
@@ -113,6 +116,13 @@ fn sentence(status: &Status) -> String {
         "{} of {} cells judged by experts, {} by automatic judges.",
         expert.judged, status.runs, auto.judged
     )
+}
+
+fn quarantined(status: &Status) -> Vec<String> {
+    let all = status.sittings.iter();
+    all.filter(|it| it.state == SittingState::Quarantined)
+        .map(|it| it.sitting.clone())
+        .collect()
 }
 
 fn judges(status: &Status) -> Vec<JudgeLine> {
@@ -169,9 +179,11 @@ fn chart(status: &Status) -> Option<String> {
     let points: Vec<Point> = status
         .sittings
         .iter()
-        .filter_map(|it| {
+        .zip(1..)
+        .filter_map(|(it, number)| {
             let drift = it.drift?;
             Some(Point {
+                number,
                 judge: it.judge.clone().unwrap_or_default(),
                 ewma: drift.ewma,
                 limit: drift.limit,
@@ -184,12 +196,14 @@ fn chart(status: &Status) -> Option<String> {
 
 /// The newest first.
 fn sittings(status: &Status, visit: &Visit) -> Vec<SittingLine> {
-    let newest = status.sittings.iter().rev().take(SHOWN);
+    let numbered: Vec<_> = (1..).zip(&status.sittings).collect();
+    let newest = numbered.into_iter().rev().take(SHOWN);
     newest
-        .map(|it| SittingLine {
+        .map(|(number, it)| SittingLine {
+            number,
             id: it.sitting.clone(),
             judge: it.judge.clone().unwrap_or_else(|| figure::NONE.to_owned()),
-            state: it.state.to_string(),
+            state: state(it),
             opened: When::of_text(&it.opened_at, visit.now_ms),
             shift: figure::optional(it.drift.map(|it| it.mean_shift), figure::signed),
             ewma: it.drift.map_or_else(
@@ -199,9 +213,19 @@ fn sittings(status: &Status, visit: &Visit) -> Vec<SittingLine> {
                     format!("{} of ±{limit}", figure::signed(it.ewma))
                 },
             ),
-            alarm: it.drift.is_some_and(|it| it.alarm),
+            counts: it.state != SittingState::Quarantined,
         })
         .collect()
+}
+
+/// An alarm quarantines; a sitting that is closed in spite of one was released.
+fn state(it: &SittingStatus) -> String {
+    match it.state {
+        SittingState::Closed if it.drift.is_some_and(|it| it.alarm) => {
+            "released: it counts".to_owned()
+        }
+        state => state.to_string(),
+    }
 }
 
 fn disagreement(it: &Disagreement) -> DisagreementLine {
@@ -210,10 +234,7 @@ fn disagreement(it: &Disagreement) -> DisagreementLine {
         run_id: item.run_id.clone(),
         what: format!(
             "{} × {} × {}, candidate {}",
-            item.model,
-            item.prompt,
-            item.scenario,
-            item.candidate + 1
+            item.model, item.prompt, item.scenario, item.candidate
         ),
         judge: it.judge.clone(),
         auto: figure::plain(it.auto),

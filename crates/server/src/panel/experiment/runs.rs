@@ -4,12 +4,12 @@ use askama::Template;
 use assize_domain::run::{RunStatus, metric, param, tag};
 use assize_report::figure;
 use assize_store::{Run, RunQuery, Tracking as _};
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use super::{Top, path};
 use crate::App;
 use crate::boards::Boards;
-use crate::panel::fields::{Fields, Query, query};
+use crate::panel::fields::{Fields, Path, Query, query};
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
 use crate::panel::when::When;
 
@@ -158,7 +158,7 @@ struct Line {
 
 pub(crate) async fn page(
     State(app): State<App>,
-    Path(experiment): Path<String>,
+    Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
 ) -> Paged {
