@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "sync/anybody.rs"]
+mod anybody;
 #[cfg(unix)]
 #[path = "support/mlflow.rs"]
 mod mlflow;
@@ -10,6 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::server::Served;
 use support::{Outcome, Scratch, collect, script};
 
 const HERE: &str = "sqlite:.assize/assize.db";
@@ -190,6 +193,20 @@ fn killed_anywhere_and_repeated_it_ends_with_the_same_experiment() {
     assert_eq!(scratch.ok(&line).json()["unchanged"], cells);
 }
 
+#[test]
+fn anybody_s_runs_are_copied_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let middle = folder.path().join("middle.db");
+    anybody::round_trip(&format!("sqlite:{}", middle.display()));
+}
+
+#[test]
+fn anybody_s_runs_are_copied_whole_by_way_of_a_server_of_ours() {
+    let scratch = Scratch::new();
+    let served = Served::start_with(&scratch, "serve --port 0 --json --open-loopback");
+    anybody::round_trip(&served.url);
+}
+
 /// The runs of a copy that has been on a server, as far as a server keeps them.
 fn lean(mut runs: Vec<Value>) -> Vec<Value> {
     for run in &mut runs {
@@ -247,6 +264,7 @@ fn by_way_of_a_real_server_an_experiment_stays_the_same() {
     );
 
     surplus_runs_are_removed(&scratch, &server);
+    anybody::round_trip(&server.url);
 }
 
 /// Makes a second run of a cell, as two machines at once could.

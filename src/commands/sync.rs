@@ -70,6 +70,7 @@ fn closing_line(synced: &Synced, experiment: &str, dry_run: bool) -> String {
         format!("{} there already", synced.unchanged),
     ];
     for (number, what) in [
+        (synced.experiment_tags, "tags of the experiment"),
         (synced.sittings, "sittings"),
         (synced.promotions, "promotions"),
         (synced.surplus_removed, "surplus runs removed"),
@@ -95,6 +96,36 @@ fn remarks(output: &Output, synced: &Synced) {
             "{} runs are under another rubric there, and stay so. To bring them under the same: \
              assize judge reopen",
             synced.other_rubric
+        ));
+    }
+    if synced.other_values > 0 {
+        output.say(&format!(
+            "{} runs have a name, params, tags or files that are not the same there; the target's \
+             stay as they are.",
+            synced.other_values
+        ));
+    }
+    for key in &synced.different_tags {
+        output.say(&format!(
+            "The experiment's tag '{key}' has another value there, and keeps it."
+        ));
+    }
+    if synced.unfinished > 0 {
+        output.say(&format!(
+            "{} cells are not finished, and are copied once they are: sync again then.",
+            synced.unfinished
+        ));
+    }
+    if synced.unreadable_files > 0 {
+        output.say(&format!(
+            "{} files are listed and cannot be read, so they are not copied.",
+            synced.unreadable_files
+        ));
+    }
+    if synced.logged_models_left > 0 {
+        output.say(&format!(
+            "{} logged models are not copied, nor which runs took or made them.",
+            synced.logged_models_left
         ));
     }
     for task in &synced.different_histories {

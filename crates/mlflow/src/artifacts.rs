@@ -8,11 +8,14 @@
 //! of an experiment is written and read back, and what worked is kept for the others. Reading
 //! understands all three, whoever wrote.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use assize_domain::hash::sha256_hex;
 use assize_store::{Result, StoreError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use crate::address::encoded;
 use crate::rest::Rest;
@@ -25,6 +28,8 @@ const PARTS_AT_ONCE: usize = 40;
 const PREFIX: &str = "artifact:";
 /// The value of the tag that says how many parts there are, and their hash.
 const IN_PARTS: &str = "assize-parts";
+/// The end of that tag where the file is no text.
+const BASE64: &str = " base64";
 /// The largest file that a server writes for us.
 const MAX_UPLOAD_BYTES: usize = 10 << 20;
 
@@ -61,7 +66,7 @@ impl Artifacts {
             Way::Upload if fits_upload => {
                 rest.bytes_put("POST", &upload_path(run, path), content)?
             }
-            Way::Upload | Way::Tags => return put_tags(run, path, content, tags_set),
+            Way::Upload | Way::Tags => return put_tags(path, content, tags_set),
         };
         let refused = |refusal| rest.refused(&format!("{path} of run {}", run.run_id), &refusal);
         answer.map(|_| ()).map_err(refused)
@@ -125,22 +130,31 @@ impl Artifacts {
     }
 
     /// The paths of a run's files, in order.
-    #[expect(clippy::unused_self, reason = "the counterpart of put")]
     pub fn list(&self, rest: &Rest, run: &Tracked) -> Result<Vec<String>> {
-        let mut found: Vec<String> = tag_paths(run).map(str::to_owned).collect();
+        let files = self.files(rest, run)?.into_iter();
+        Ok(files.map(|(path, _)| path).collect())
+    }
+
+    /// The paths of a run's files with their sizes, in order.
+    #[expect(clippy::unused_self, reason = "the counterpart of put")]
+    pub fn files(&self, rest: &Rest, run: &Tracked) -> Result<Vec<(String, u64)>> {
+        let mut found = BTreeMap::new();
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
             for file in listed(rest, run, &folder)? {
                 if file.is_dir {
                     folders.push(file.path);
                 } else {
-                    found.push(file.path);
+                    let size = file.file_size.unwrap_or(0);
+                    found.insert(file.path, u64::try_from(size).unwrap_or(0));
                 }
             }
         }
-        found.sort();
-        found.dedup();
-        Ok(found)
+        for path in tag_paths(run) {
+            let size = read_tags(run, path)?.map_or(0, |content| content.len());
+            found.insert(path.to_owned(), size as u64);
+        }
+        Ok(found.into_iter().collect())
     }
 }
 
@@ -202,12 +216,16 @@ fn read_path(run: &Tracked, path: &str) -> String {
     )
 }
 
-fn put_tags(run: &Tracked, path: &str, content: &[u8], tags_set: TagsSet<'_>) -> Result<()> {
-    let text = std::str::from_utf8(content).map_err(|error| corrupt(run, path, &error))?;
+fn put_tags(path: &str, content: &[u8], tags_set: TagsSet<'_>) -> Result<()> {
     let name = format!("{PREFIX}{path}");
+    // A tag is text.
+    let (text, code) = match std::str::from_utf8(content) {
+        Ok(text) => (Cow::Borrowed(text), ""),
+        Err(_) => (Cow::Owned(STANDARD.encode(content)), BASE64),
+    };
     // What looks like a list of parts must not be taken for one.
-    if text.chars().count() <= PART && !text.starts_with(IN_PARTS) {
-        return tags_set(&[(name, text.to_owned())]);
+    if code.is_empty() && text.chars().count() <= PART && !text.starts_with(IN_PARTS) {
+        return tags_set(&[(name, text.into_owned())]);
     }
     let characters: Vec<char> = text.chars().collect();
     let parts: Vec<(String, String)> = characters
@@ -219,7 +237,10 @@ fn put_tags(run: &Tracked, path: &str, content: &[u8], tags_set: TagsSet<'_>) ->
         tags_set(some)?;
     }
     let hash = sha256_hex(content);
-    tags_set(&[(name, format!("{IN_PARTS} {} sha256 {hash}", parts.len()))])
+    tags_set(&[(
+        name,
+        format!("{IN_PARTS} {} sha256 {hash}{code}", parts.len()),
+    )])
 }
 
 fn read_tags(run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
@@ -244,11 +265,17 @@ fn read_tags(run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
             })?,
         );
     }
-    if sha256_hex(text.as_bytes()) != hash {
+    let content = if value.ends_with(BASE64) {
+        let decoded = STANDARD.decode(&text);
+        decoded.map_err(|error| corrupt(run, path, &error))?
+    } else {
+        text.into_bytes()
+    };
+    if sha256_hex(&content) != hash {
         let reason = "its parts do not have the hash that was kept with them";
         return Err(corrupt(run, path, &reason));
     }
-    Ok(Some(text.into_bytes()))
+    Ok(Some(content))
 }
 
 /// The paths of the files that a run has as tags.
@@ -285,21 +312,24 @@ mod tests {
         let short = "short \u{e9}".to_owned();
         let long = "\u{1f600}".repeat(PART * 2 + 1);
         let like_parts = format!("{IN_PARTS} 3 sha256 x");
-        for (text, tags) in [(short, 1), (long, 4), (like_parts, 2), (String::new(), 1)] {
+        for (content, tags) in [
+            (short.into_bytes(), 1),
+            (long.into_bytes(), 4),
+            (like_parts.into_bytes(), 2),
+            (Vec::new(), 1),
+            (vec![0, 159, 146, 150], 2),
+        ] {
             let kept = RefCell::new(BTreeMap::new());
             let set = |tags: &[(String, String)]| {
                 kept.borrow_mut().extend(tags.iter().cloned());
                 Ok(())
             };
-            put_tags(&run(""), "a/b.json", text.as_bytes(), &set).unwrap();
+            put_tags("a/b.json", &content, &set).unwrap();
             let mut run = run("");
             run.tags = kept.into_inner();
             assert_eq!(run.tags.len(), tags);
             assert!(run.tags.values().all(|value| value.chars().count() <= PART));
-            assert_eq!(
-                read_tags(&run, "a/b.json").unwrap().unwrap(),
-                text.as_bytes()
-            );
+            assert_eq!(read_tags(&run, "a/b.json").unwrap().unwrap(), content);
             assert_eq!(tag_paths(&run).collect::<Vec<_>>(), ["a/b.json"]);
             assert!(read_tags(&run, "other").unwrap().is_none());
             if run.tags.remove("artifact:a/b.json/1").is_some() {

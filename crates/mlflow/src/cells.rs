@@ -87,7 +87,7 @@ impl MlflowStore {
     ) -> Result<Vec<Recorded>> {
         let id = self.experiment_make(experiment)?;
         self.cells_read(&id)?;
-        parallel::each(cells, |cell| self.cell_deliver(&id, cell))
+        parallel::each(cells, |cell| self.cell_deliver(&id, cell, &|_| Ok(())))
     }
 
     pub(crate) fn cells_read(&self, experiment_id: &str) -> Result<()> {
@@ -132,19 +132,6 @@ impl MlflowStore {
         (known.state != State::CutOff).then_some(known.run_id)
     }
 
-    /// Delivers the record of a run that is not of a cell, and that a tag tells from others.
-    pub(crate) fn record_deliver(
-        &self,
-        experiment_id: &str,
-        record: &CellRecord,
-        known_by: (&str, &str),
-    ) -> Result<String> {
-        let run = self.run_make(experiment_id, record, known_by)?;
-        self.run_fill(&run, record)?;
-        self.run_update(&run.run_id, record.status, record.end_time_ms)?;
-        Ok(run.run_id)
-    }
-
     fn cell_remember(&self, experiment_id: &str, key: &str, run_id: &str, state: State) {
         if let Some(index) = lock(&self.cells).get_mut(experiment_id) {
             let run_id = run_id.to_owned();
@@ -152,7 +139,13 @@ impl MlflowStore {
         }
     }
 
-    pub(crate) fn cell_deliver(&self, experiment_id: &str, cell: &CellRecord) -> Result<Recorded> {
+    /// Tracks a cell; `add` gives its run whatever else belongs there, before it is finished.
+    pub(crate) fn cell_deliver(
+        &self,
+        experiment_id: &str,
+        cell: &CellRecord,
+        add: &dyn Fn(&Tracked) -> Result<()>,
+    ) -> Result<Recorded> {
         let known = self.cell_known(experiment_id, &cell.cell_key);
         let known_by = (tag::CELL_KEY, cell.cell_key.as_str());
         let (run, failed) = match known {
@@ -184,10 +177,11 @@ impl MlflowStore {
         };
         self.cell_remember(experiment_id, &cell.cell_key, &run.run_id, State::CutOff);
         let filled = self.run_fill(&run, cell).and_then(|()| {
+            add(&run)?;
             if let Some(failed) = failed {
                 self.run_remove(&failed)?;
             }
-            self.run_update(&run.run_id, cell.status, cell.end_time_ms)
+            self.run_update(&run.run_id, cell.status, Some(cell.end_time_ms))
         });
         if let Err(error) = filled {
             return self.done_by_others(experiment_id, cell, error);
@@ -238,7 +232,7 @@ impl MlflowStore {
         Ok(Some(run).filter(|run| fits && run.start_time_ms == cell.start_time_ms))
     }
 
-    fn run_make(
+    pub(crate) fn run_make(
         &self,
         experiment_id: &str,
         cell: &CellRecord,
@@ -297,7 +291,7 @@ impl MlflowStore {
         Ok(runs)
     }
 
-    fn run_fill(&self, run: &Tracked, cell: &CellRecord) -> Result<()> {
+    pub(crate) fn run_fill(&self, run: &Tracked, cell: &CellRecord) -> Result<()> {
         let mut params: Pairs = owned(&cell.params);
         let mut tags = tags_of(cell);
         let more = More::split(&mut params, &mut tags);
@@ -326,8 +320,16 @@ impl MlflowStore {
         self.log(&run.run_id, &pairs(&params), &pairs(&late_tags), &metrics)
     }
 
-    pub(crate) fn run_update(&self, run_id: &str, status: RunStatus, end_ms: i64) -> Result<()> {
-        let body = json!({"run_id": run_id, "status": status.as_str(), "end_time": end_ms});
+    pub(crate) fn run_update(
+        &self,
+        run_id: &str,
+        status: RunStatus,
+        end_ms: Option<i64>,
+    ) -> Result<()> {
+        let mut body = json!({"run_id": run_id, "status": status.as_str()});
+        if let Some(end_ms) = end_ms {
+            body["end_time"] = json!(end_ms);
+        }
         let updated = self
             .rest
             .post::<Value>("/api/2.0/mlflow/runs/update", &body)?;

@@ -143,7 +143,7 @@ impl MlflowStore {
         Ok(summary)
     }
 
-    fn experiment_ask(&self, name: &str) -> Result<Option<Experiment>> {
+    pub(crate) fn experiment_ask(&self, name: &str) -> Result<Option<Experiment>> {
         let path = format!(
             "/api/2.0/mlflow/experiments/get-by-name?experiment_name={}",
             encoded(name)

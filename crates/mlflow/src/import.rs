@@ -11,7 +11,7 @@ use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use assize_domain::sitting::SittingState;
 use assize_domain::verdict::VerdictFile;
 use assize_store::queue::{Closing, SittingRecord};
-use assize_store::{Change, Imported, ImportedRun, Result, StoreError, rules};
+use assize_store::{Additions, Change, Imported, ImportedRun, Result, StoreError, rules};
 
 use crate::artifacts::corrupt;
 use crate::commit::put_summary;
@@ -30,27 +30,38 @@ impl MlflowStore {
     }
 
     fn run_import(&self, experiment_id: &str, theirs: &ImportedRun) -> Result<Imported> {
-        let found = self.import_find(experiment_id, theirs)?;
+        let is_cell = !theirs.record.cell_key.is_empty();
         let failed_there = theirs.record.status == RunStatus::Failed;
-        match found {
-            Some(run) if run.status != RunStatus::Failed || failed_there => Ok(Imported {
+        let found = self.import_find(experiment_id, theirs)?;
+        // Only a cell is generated again, so that what failed is worth nothing.
+        let is_worth = |run: &Tracked| !is_cell || failed_there || run.status != RunStatus::Failed;
+        if let Some(run) = found.filter(is_worth) {
+            return Ok(Imported {
                 change: self.merge(&run, theirs)?,
                 run_id: run.run_id,
-            }),
-            _ => {
-                let record = with_verdict_params(&theirs.record);
-                let run_id = if record.cell_key.is_empty() {
-                    let origin = (tag::COPIED_FROM, theirs.origin.as_str());
-                    self.record_deliver(experiment_id, &record, origin)?
-                } else {
-                    self.cell_deliver(experiment_id, &record)?.run_id
-                };
-                Ok(Imported {
-                    run_id,
-                    change: Change::Created,
-                })
-            }
+            });
         }
+        let record = with_verdict_params(&theirs.record);
+        let additions = Additions {
+            points: theirs.points.clone(),
+            datasets: theirs.datasets.clone(),
+            ..Additions::default()
+        };
+        let run_id = if is_cell {
+            let add = |run: &Tracked| self.add(run, &additions);
+            self.cell_deliver(experiment_id, &record, &add)?.run_id
+        } else {
+            let known_by = (tag::COPIED_FROM, theirs.origin.as_str());
+            let run = self.run_make(experiment_id, &record, known_by)?;
+            self.run_fill(&run, &record)?;
+            self.add(&run, &additions)?;
+            self.run_update(&run.run_id, record.status, theirs.end_time_ms)?;
+            run.run_id
+        };
+        Ok(Imported {
+            run_id,
+            change: Change::Created,
+        })
     }
 
     fn import_find(&self, experiment_id: &str, theirs: &ImportedRun) -> Result<Option<Tracked>> {
@@ -65,8 +76,7 @@ impl MlflowStore {
             Err(error) => return Err(error),
         }
         let copies = self.runs_tagged(experiment_id, tag::COPIED_FROM, &theirs.origin)?;
-        let done = |run: &Tracked| run.status != RunStatus::Running;
-        Ok(copies.into_iter().find(done))
+        Ok(copies.into_iter().next())
     }
 
     /// Adds to a run what it lacks.
@@ -156,7 +166,7 @@ impl MlflowStore {
             let run = self.sitting_begin(&theirs.sitting)?;
             self.anchors_add(&run, &[], theirs)?;
             self.closing_write(id, &run, &closing)?;
-            self.run_update(&run.run_id, RunStatus::Finished, run.start_time_ms)?;
+            self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
             return Ok(true);
         };
         let ours = self.record_read(id, &run)?;

@@ -30,8 +30,9 @@ use assize_store::queue::{
     Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,
 };
 use assize_store::{
-    BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts, KnownCell,
-    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    Additions, BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts,
+    KnownCell, PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    WholeRun,
 };
 
 mod address;
@@ -40,6 +41,7 @@ mod aside;
 mod board;
 mod cells;
 mod commit;
+mod copies;
 mod experiments;
 mod import;
 mod leases;
@@ -144,6 +146,26 @@ impl Tracking for MlflowStore {
         self.import(experiment, runs)
     }
 
+    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
+        self.whole(run_id)
+    }
+
+    fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()> {
+        self.add(&self.run_load(run_id)?, additions)
+    }
+
+    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>> {
+        self.tags_of_experiment(experiment)
+    }
+
+    fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
+        self.experiment_tag(experiment, tags)
+    }
+
+    fn logged_model_count(&self, experiment: &str) -> Result<u64> {
+        self.models_count(experiment)
+    }
+
     fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
         self.sitting_take_in(record)
     }
@@ -172,6 +194,15 @@ impl Tracking for MlflowStore {
 
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
         self.artifact_read(run_id, path)
+    }
+
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        let run = self.run_recent(run_id)?;
+        self.artifacts.get(&self.rest, &run, path)
+    }
+
+    fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()> {
+        self.file_put(&*self.run_recent(run_id)?, path, &content)
     }
 
     fn pending_each(

@@ -241,7 +241,7 @@ impl MlflowStore {
             "tags": pairs(&tags),
         });
         let run = self.run_create(&experiment_id, &body, ("promotions", task))?;
-        self.run_update(&run.run_id, RunStatus::Finished, now_ms)?;
+        self.run_update(&run.run_id, RunStatus::Finished, Some(now_ms))?;
         Ok(run)
     }
 

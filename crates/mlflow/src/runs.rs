@@ -72,21 +72,25 @@ impl MlflowStore {
         }
     }
 
-    /// The content of an artifact. Whoever reads one of a run mostly reads others of it next.
-    pub(crate) fn artifact_read(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+    /// A run whose files are read. Whoever reads one of a run mostly reads others of it next.
+    pub(crate) fn run_recent(&self, run_id: &str) -> Result<Arc<Tracked>> {
         let known = lock(&self.recent)
             .iter()
             .find(|(at, run)| run.run_id == run_id && at.elapsed() < RECENT)
             .map(|(_, run)| Arc::clone(run));
-        let run = if let Some(run) = known {
-            run
-        } else {
-            let run = Arc::new(self.run_find(run_id)?);
-            let mut recent = lock(&self.recent);
-            recent.truncate(RECENT_RUNS - 1);
-            recent.push_front((Instant::now(), Arc::clone(&run)));
-            run
-        };
+        if let Some(run) = known {
+            return Ok(run);
+        }
+        let run = Arc::new(self.run_find(run_id)?);
+        let mut recent = lock(&self.recent);
+        recent.truncate(RECENT_RUNS - 1);
+        recent.push_front((Instant::now(), Arc::clone(&run)));
+        Ok(run)
+    }
+
+    /// The text of an artifact.
+    pub(crate) fn artifact_read(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        let run = self.run_recent(run_id)?;
         let shared = match path {
             artifact::CANDIDATES => self.candidates_text(&run)?,
             artifact::CONTEXT => self.context_read(&run)?,

@@ -71,7 +71,7 @@ impl MlflowStore {
             )));
         }
         let run = self.sitting_begin(sitting)?;
-        self.run_update(&run.run_id, RunStatus::Finished, run.start_time_ms)
+        self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))
     }
 
     /// Makes the run of a sitting, which counts once it is finished.

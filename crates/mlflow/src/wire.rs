@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use assize_domain::run::RunStatus;
+use assize_store::mlflow::DatasetInput;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -24,13 +25,15 @@ pub(crate) struct Tracked {
     pub params: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub metrics: BTreeMap<String, Point>,
+    pub datasets: Vec<DatasetInput>,
 }
 
-/// The latest value of a metric.
+/// A value of a metric, in a run the latest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     pub value: f64,
     pub timestamp_ms: i64,
+    pub step: i64,
 }
 
 impl Tracked {
@@ -62,6 +65,14 @@ struct RunShape {
     info: InfoShape,
     #[serde(default)]
     data: DataShape,
+    #[serde(default)]
+    inputs: InputsShape,
+}
+
+#[derive(Deserialize, Default)]
+struct InputsShape {
+    #[serde(default)]
+    dataset_inputs: Vec<DatasetInput>,
 }
 
 #[derive(Deserialize)]
@@ -102,23 +113,32 @@ pub(crate) struct Pair {
 }
 
 #[derive(Deserialize)]
-struct MetricShape {
+pub(crate) struct MetricShape {
     key: String,
     #[serde(default)]
     value: Value,
     #[serde(default, deserialize_with = "whole")]
     timestamp: Option<i64>,
+    #[serde(default, deserialize_with = "whole")]
+    step: Option<i64>,
+}
+
+impl MetricShape {
+    pub fn point(&self) -> Point {
+        Point {
+            value: number(&self.value),
+            timestamp_ms: self.timestamp.unwrap_or(0),
+            step: self.step.unwrap_or(0),
+        }
+    }
 }
 
 impl From<RunShape> for Tracked {
     fn from(shape: RunShape) -> Self {
-        let RunShape { info, data } = shape;
+        let RunShape { info, data, inputs } = shape;
         let pairs = |pairs: Vec<Pair>| pairs.into_iter().map(|it| (it.key, it.value)).collect();
         let metrics = data.metrics.into_iter().map(|it| {
-            let point = Point {
-                value: number(&it.value),
-                timestamp_ms: it.timestamp.unwrap_or(0),
-            };
+            let point = it.point();
             (it.key, point)
         });
         Self {
@@ -134,6 +154,7 @@ impl From<RunShape> for Tracked {
             params: pairs(data.params),
             tags: pairs(data.tags),
             metrics: metrics.collect(),
+            datasets: inputs.dataset_inputs,
         }
     }
 }
@@ -192,6 +213,8 @@ pub(crate) struct Experiment {
     pub lifecycle_stage: String,
     #[serde(default, deserialize_with = "whole")]
     pub last_update_time: Option<i64>,
+    #[serde(default)]
+    pub tags: Vec<Pair>,
 }
 
 #[derive(Deserialize)]
@@ -223,6 +246,24 @@ pub(crate) struct FileShape {
     pub path: String,
     #[serde(default)]
     pub is_dir: bool,
+    #[serde(default, deserialize_with = "whole")]
+    pub file_size: Option<i64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct HistoryAnswer {
+    #[serde(default)]
+    pub metrics: Vec<MetricShape>,
+    #[serde(default)]
+    pub next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ModelsAnswer {
+    #[serde(default)]
+    pub models: Vec<serde::de::IgnoredAny>,
+    #[serde(default)]
+    pub next_page_token: Option<String>,
 }
 
 /// An answer that says nothing.

@@ -29,9 +29,9 @@ use assize_store::queue::{
 use assize_store::state::State;
 use assize_store::state::journal::{Entry, place_of};
 use assize_store::{
-    BoardRun, Committed, Delivery, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts,
-    KnownCell, PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, StoreError,
-    Tracking,
+    Additions, BoardRun, Committed, Delivery, ExperimentSummary, Give, Imported, ImportedRun,
+    JudgingCounts, KnownCell, PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery,
+    StoreError, Tracking, WholeRun,
 };
 
 use crate::lock::{self, Lock};
@@ -323,12 +323,19 @@ impl Tracking for Journaled {
     pass_through! {
         experiment_list() -> Result<Vec<ExperimentSummary>>;
         runs_import(experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>>;
+        run_whole(run_id: &str) -> Result<WholeRun>;
+        run_add(run_id: &str, additions: &Additions) -> Result<()>;
+        experiment_tags(experiment: &str) -> Result<Vec<(String, String)>>;
+        experiment_tags_add(experiment: &str, tags: &[(String, String)]) -> Result<()>;
+        logged_model_count(experiment: &str) -> Result<u64>;
         sitting_import(record: &SittingRecord) -> Result<bool>;
         runs_tidy(experiment: &str) -> Result<u64>;
         run_list(experiment: &str, query: &RunQuery) -> Result<RunPage>;
         run_get(run_id: &str) -> Result<Run>;
         run_delete(run_ids: &[String]) -> Result<()>;
         artifact_get(run_id: &str, path: &str) -> Result<Option<String>>;
+        artifact_bytes(run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
+        artifact_add(run_id: &str, path: &str, content: Vec<u8>) -> Result<()>;
         artifacts_get(run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>>;
         pending_each(
             experiment: &str,

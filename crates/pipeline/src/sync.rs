@@ -7,25 +7,30 @@
 //!
 //! What cannot be added without taking something back is left as it is and counted: cells that
 //! were generated on both sides with different outputs, runs that are under different rubrics,
-//! histories that went different ways.
+//! histories that went different ways, values that differ.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::marker::Sync as Shared;
 
-use assize_domain::promotion::Promotion;
-use assize_domain::run::{RunStatus, artifact, metric, param, tag};
-use assize_domain::sitting::Sitting;
-use assize_store::queue::SittingRecord;
+use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking};
 use serde::Serialize;
 
+use self::lacking::Lacking;
+use self::pair::{Pair, verdicts};
 use crate::{PipelineError, Result};
+
+mod lacking;
+mod pair;
+mod records;
 
 /// How many runs are read at once, and how many are written at once.
 const PAGE: u32 = 200;
 const BATCH: usize = 16;
 /// How many runs are read at the same time.
 const AT_ONCE: usize = 8;
+/// The tag that names the run above a nested one.
+const PARENT: &str = "mlflow.parentRunId";
 
 /// What to copy.
 #[derive(Debug)]
@@ -44,13 +49,25 @@ pub struct Synced {
     pub runs: u64,
     /// Runs that were not there, or had failed there.
     pub copied: u64,
-    /// Runs that were there and got verdicts, or lost some to being set aside.
+    /// Runs that were there and got what they lacked, or lost verdicts to being set aside.
     pub merged: u64,
     pub unchanged: u64,
     /// Cells that both sides have generated, with different outputs.
     pub different: u64,
     /// Runs that are under another rubric there.
     pub other_rubric: u64,
+    /// Runs whose name, params, tags or files are not the same there.
+    pub other_values: u64,
+    /// Cells whose runs are not finished, and are copied once they are.
+    pub unfinished: u64,
+    /// Files that are listed and cannot be had.
+    pub unreadable_files: u64,
+    /// Tags of the experiment that were not there.
+    pub experiment_tags: u64,
+    /// Tags of the experiment that have another value there.
+    pub different_tags: Vec<String>,
+    /// Logged models of the experiment, none of which is copied.
+    pub logged_models_left: u64,
     pub sittings: u64,
     pub promotions: u64,
     /// Tasks whose promotion histories went different ways.
@@ -63,51 +80,6 @@ pub struct Synced {
 
 /// Hears how many runs of how many are done.
 pub type Progress<'a> = &'a dyn Fn(u64, u64);
-
-/// A run as far as it matters whether it has to be copied.
-#[derive(Debug)]
-struct Known {
-    run_id: String,
-    failed: bool,
-    verdicts: BTreeSet<String>,
-    aside: BTreeSet<String>,
-    rubric_sha256: Option<String>,
-}
-
-impl Known {
-    fn of(store: &dyn Tracking, run: &Run) -> Result<Self> {
-        let aside = value(run, tag::SET_ASIDE).unwrap_or_default();
-        // Lists of runs may leave artifacts out; only a judged run has some that matter here.
-        let mut artifacts = Cow::Borrowed(&run.artifacts);
-        if artifacts.is_empty() && looks_judged(run) {
-            artifacts = Cow::Owned(store.run_get(&run.run_id)?.artifacts);
-        }
-        let verdicts = artifacts.iter();
-        Ok(Self {
-            run_id: run.run_id.clone(),
-            failed: run.status == RunStatus::Failed,
-            verdicts: verdicts
-                .filter(|path| path.starts_with(artifact::VERDICTS))
-                .cloned()
-                .collect(),
-            aside: aside.split_whitespace().map(str::to_owned).collect(),
-            rubric_sha256: value(run, tag::RUBRIC_SHA256).map(str::to_owned),
-        })
-    }
-
-    /// Whether there is anything that the other lacks.
-    fn adds_to(&self, other: &Self) -> bool {
-        (other.failed && !self.failed)
-            || !self.verdicts.is_subset(&other.verdicts)
-            || !self.aside.is_subset(&other.aside)
-    }
-}
-
-fn looks_judged(run: &Run) -> bool {
-    let mut metrics = run.metrics.iter();
-    value(run, tag::SET_ASIDE).is_some()
-        || metrics.any(|(name, _)| name.ends_with(metric::COMPOSITE))
-}
 
 fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     let found = run.tags.iter().find(|(key, _)| key == name);
@@ -136,10 +108,12 @@ pub fn run(sync: &Sync<'_>, stopped: &dyn Fn() -> bool, progress: Progress<'_>) 
         tasks: BTreeSet::new(),
         synced,
     };
+    copying.experiment_tags()?;
     copying.runs(stopped, progress)?;
     copying.sittings(stopped)?;
     copying.promotions()?;
     let mut synced = copying.synced;
+    synced.logged_models_left = sync.from.logged_model_count(sync.experiment)?;
     if let (false, Some(to)) = (sync.dry_run, sync.to) {
         synced.surplus_removed =
             sync.from.runs_tidy(sync.experiment)? + to.runs_tidy(sync.experiment)?;
@@ -147,12 +121,12 @@ pub fn run(sync: &Sync<'_>, stopped: &dyn Fn() -> bool, progress: Progress<'_>) 
     Ok(synced)
 }
 
-/// What the target has.
-fn index(to: Option<&dyn Tracking>, experiment: &str) -> Result<HashMap<String, Known>> {
+/// The ids of what the target has.
+fn index(to: Option<&dyn Tracking>, experiment: &str) -> Result<HashMap<String, String>> {
     let mut there = HashMap::new();
     if let Some(to) = to {
         let listed = each_run(to, experiment, &mut |run| {
-            there.insert(identity(&run), Known::of(to, &run)?);
+            there.entry(identity(&run)).or_insert(run.run_id);
             Ok(())
         });
         match listed {
@@ -182,32 +156,34 @@ fn each_run(
     }
 }
 
-/// Reads runs whole, a few at once, because a remote store is asked for every part.
-fn read(from: &dyn Tracking, runs: &[Run]) -> Result<Vec<ImportedRun>> {
-    let mut whole = Vec::with_capacity(runs.len());
-    for few in runs.chunks(AT_ONCE) {
+/// Reads something of each, a few at once, because a remote store is asked for every part.
+fn read<T: Shared, R: Send>(items: &[T], one: impl Fn(&T) -> Result<R> + Shared) -> Result<Vec<R>> {
+    let one = &one;
+    let mut all = Vec::with_capacity(items.len());
+    for few in items.chunks(AT_ONCE) {
         let read: Vec<_> = std::thread::scope(|scope| {
             let readers: Vec<_> = few
                 .iter()
-                .map(|run| scope.spawn(|| ImportedRun::read(from, run)))
+                .map(|item| scope.spawn(move || one(item)))
                 .collect();
             readers
                 .into_iter()
                 .map(std::thread::ScopedJoinHandle::join)
                 .collect()
         });
-        for run in read {
+        for read in read {
             let panicked = |_| PipelineError::Invalid("a reader panicked".to_owned());
-            whole.push(run.map_err(panicked)??);
+            all.push(read.map_err(panicked)??);
         }
     }
-    Ok(whole)
+    Ok(all)
 }
 
 /// A copy in the making.
 struct Copying<'a> {
     sync: &'a Sync<'a>,
-    there: HashMap<String, Known>,
+    /// Run ids of the target by identity.
+    there: HashMap<String, String>,
     /// Run ids of the source, with those of the target.
     ids: HashMap<String, String>,
     /// Names of verdict files, with the target's runs that have one.
@@ -227,6 +203,7 @@ impl Copying<'_> {
             .map(|it| it.runs)
             .sum();
         let mut batch = Vec::with_capacity(BATCH);
+        let mut children = Vec::new();
         each_run(from, experiment, &mut |run| {
             if stopped() {
                 return Err(PipelineError::Interrupted);
@@ -234,37 +211,52 @@ impl Copying<'_> {
             self.synced.runs += 1;
             let tasks = run.params.iter().filter(|(key, _)| key == param::TASK);
             self.tasks.extend(tasks.map(|(_, task)| task.clone()));
-            if self.is_there(&run)? {
-                self.synced.unchanged += 1;
+            let ended = matches!(run.status, RunStatus::Finished | RunStatus::Failed);
+            if value(&run, tag::CELL_KEY).is_some() && !ended {
+                self.synced.unfinished += 1;
+            } else if self.is_orphan(&run) {
+                children.push(run);
             } else {
                 batch.push(run);
             }
             if batch.len() == BATCH {
-                self.write(&std::mem::take(&mut batch))?;
+                self.copy(&std::mem::take(&mut batch))?;
             }
-            progress(self.synced.runs - batch.len() as u64, total);
+            let waiting = batch.len() + children.len();
+            progress(self.synced.runs - waiting as u64, total);
             Ok(())
         })?;
-        self.write(&batch)?;
+        self.copy(&batch)?;
+        self.children(children, stopped)?;
         progress(self.synced.runs, total);
         Ok(())
     }
 
-    /// Whether the target has all of this run.
-    fn is_there(&mut self, run: &Run) -> Result<bool> {
-        let Some(there) = self.there.get(&identity(run)) else {
-            return Ok(false);
-        };
-        let here = Known::of(self.sync.from, run)?;
-        if here.rubric_sha256 != there.rubric_sha256 && !here.failed && !there.failed {
-            self.synced.other_rubric += 1;
+    /// Whether a run is nested in one whose copy is not known.
+    fn is_orphan(&self, run: &Run) -> bool {
+        value(run, PARENT).is_some_and(|parent| !self.ids.contains_key(parent))
+    }
+
+    /// Copies nested runs after those that they are nested in. A parent that is not copied at
+    /// all, being of another experiment, keeps its id.
+    fn children(&mut self, mut children: Vec<Run>, stopped: &dyn Fn() -> bool) -> Result<()> {
+        while !children.is_empty() {
+            let (later, now): (Vec<Run>, Vec<Run>) =
+                children.into_iter().partition(|run| self.is_orphan(run));
+            let (now, later) = if now.is_empty() {
+                (later, now)
+            } else {
+                (now, later)
+            };
+            for few in now.chunks(BATCH) {
+                if stopped() {
+                    return Err(PipelineError::Interrupted);
+                }
+                self.copy(few)?;
+            }
+            children = later;
         }
-        let is_there = !here.adds_to(there);
-        if is_there {
-            let run_id = there.run_id.clone();
-            self.remember(run, run_id, here.verdicts.iter().map(String::as_str));
-        }
-        Ok(is_there)
+        Ok(())
     }
 
     fn remember<'a>(&mut self, run: &Run, run_id: String, verdicts: impl Iterator<Item = &'a str>) {
@@ -275,29 +267,113 @@ impl Copying<'_> {
         self.ids.insert(run.run_id.clone(), run_id);
     }
 
-    fn write(&mut self, runs: &[Run]) -> Result<()> {
-        if runs.is_empty() {
+    /// A run as both sides have it, the id of its parent being the target's.
+    fn pair(&self, run: &Run) -> Result<Pair> {
+        let mut here = self.sync.from.run_whole(&run.run_id)?;
+        for (key, parent) in &mut here.run.tags {
+            if key == PARENT
+                && let Some(copy) = self.ids.get(parent)
+            {
+                parent.clone_from(copy);
+            }
+        }
+        let known = self.there.get(&identity(run));
+        let there = match (self.sync.to, known) {
+            (Some(to), Some(run_id)) => Some(to.run_whole(run_id)?),
+            _ => None,
+        };
+        Ok(Pair { here, there })
+    }
+
+    /// Copies what the target lacks of these runs.
+    fn copy(&mut self, runs: &[Run]) -> Result<()> {
+        let pairs = read(runs, |run| self.pair(run))?;
+        let mut imported = Vec::new();
+        for pair in pairs {
+            self.synced.other_rubric += u64::from(pair.is_under_another_rubric());
+            let lacking = pair.lacking();
+            self.synced.other_values += u64::from(lacking.is_different);
+            self.add(&pair, &lacking)?;
+            if pair.is_imported() {
+                imported.push((pair, !lacking.is_empty()));
+                continue;
+            }
+            if lacking.is_empty() {
+                self.synced.unchanged += 1;
+            } else {
+                self.synced.merged += 1;
+            }
+            if let Some(there) = pair.there {
+                let here = &pair.here.run;
+                self.remember(here, there.run.run_id, verdicts(here).into_iter());
+            }
+        }
+        self.import(imported)
+    }
+
+    /// Gives a run that is there what it lacks, its verdicts aside.
+    fn add(&mut self, pair: &Pair, lacking: &Lacking) -> Result<()> {
+        let to = self.sync.to.filter(|_| !self.sync.dry_run);
+        let (Some(to), Some(there)) = (to, &pair.there) else {
+            return Ok(());
+        };
+        if !lacking.additions.is_empty() {
+            to.run_add(&there.run.run_id, &lacking.additions)?;
+        }
+        let files = lacking.files.iter().map(String::as_str);
+        self.files_copy(to, &pair.here.run.run_id, &there.run.run_id, files)
+    }
+
+    /// Copies files one after the other, because any of them may be large.
+    fn files_copy<'a>(
+        &mut self,
+        to: &dyn Tracking,
+        run_id: &str,
+        copy: &str,
+        paths: impl Iterator<Item = &'a str>,
+    ) -> Result<()> {
+        for path in paths {
+            match self.sync.from.artifact_bytes(run_id, path)? {
+                Some(content) => to.artifact_add(copy, path, content)?,
+                None => self.synced.unreadable_files += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes runs, and gives those that are there verdicts; each comes with whether it has got
+    /// something else already.
+    fn import(&mut self, pairs: Vec<(Pair, bool)>) -> Result<()> {
+        if pairs.is_empty() {
             return Ok(());
         }
-        let Sync {
-            from, experiment, ..
-        } = *self.sync;
         let Some(to) = self.sync.to.filter(|_| !self.sync.dry_run) else {
-            for run in runs {
-                match self.there.get(&identity(run)) {
-                    Some(there) if !there.failed => self.synced.merged += 1,
-                    _ => self.synced.copied += 1,
+            for (pair, _) in pairs {
+                if pair.there.is_some() && !pair.is_renewed() {
+                    self.synced.merged += 1;
+                } else {
+                    self.synced.copied += 1;
                 }
             }
             return Ok(());
         };
-        let whole = read(from, runs)?;
-        let imported = to.runs_import(experiment, &whole)?;
-        for ((run, whole), imported) in runs.iter().zip(&whole).zip(imported) {
+        let from = self.sync.from;
+        let whole = read(&pairs, |(pair, _)| Ok(ImportedRun::read(from, &pair.here)?))?;
+        let imported = to.runs_import(self.sync.experiment, &whole)?;
+        for (((pair, is_merged), whole), imported) in pairs.into_iter().zip(&whole).zip(imported) {
+            let here = &pair.here.run;
             match imported.change {
-                Change::Created => self.synced.copied += 1,
-                Change::Merged => self.synced.merged += 1,
-                Change::Unchanged => self.synced.unchanged += 1,
+                Change::Created => {
+                    self.synced.copied += 1;
+                    let artifacts = &whole.record.artifacts;
+                    let has = |path: &str| artifacts.iter().any(|(known, _)| known == path);
+                    let paths = here.artifacts.iter().map(String::as_str);
+                    let others =
+                        paths.filter(|path| !path.starts_with(artifact::VERDICTS) && !has(path));
+                    self.files_copy(to, &here.run_id, &imported.run_id, others)?;
+                }
+                Change::Unchanged if !is_merged => self.synced.unchanged += 1,
+                Change::Merged | Change::Unchanged => self.synced.merged += 1,
                 Change::Differs => {
                     self.synced.different += 1;
                     continue;
@@ -305,116 +381,33 @@ impl Copying<'_> {
             }
             let verdicts = whole.verdict_files();
             let paths = verdicts.iter().map(|(path, _)| *path);
-            self.remember(run, imported.run_id, paths);
+            self.remember(here, imported.run_id, paths);
         }
         Ok(())
     }
 
-    fn sittings(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        for record in self.sync.from.sitting_list(self.sync.experiment)? {
-            if stopped() {
-                return Err(PipelineError::Interrupted);
-            }
-            let changed = match self.sync.to {
-                Some(to) if !self.sync.dry_run => to.sitting_import(&self.translated(record))?,
-                Some(to) => to.sitting_get(&record.sitting.id)?.is_none(),
-                None => true,
-            };
-            self.synced.sittings += u64::from(changed);
-        }
-        Ok(())
-    }
-
-    /// The record with the target's run ids. A sitting that took its cases from the queue names
-    /// the runs that it judged, because its leases stay behind.
-    fn translated(&self, record: SittingRecord) -> SittingRecord {
-        let sitting = record.sitting;
-        let mut runs: Vec<(String, Vec<u32>)> = sitting
-            .runs
-            .iter()
-            .filter_map(|(run, cases)| Some((self.ids.get(run)?.clone(), cases.clone())))
-            .collect();
-        let judged = self
-            .judged
-            .iter()
-            .filter(|(name, _)| is_of(name, &sitting.id));
-        for run in judged.flat_map(|(_, runs)| runs) {
-            if !runs.iter().any(|(known, _)| known == run) {
-                runs.push((run.clone(), Vec::new()));
-            }
-        }
-        let inclusion = sitting
-            .inclusion
-            .iter()
-            .filter_map(|it| {
-                let mut it = it.clone();
-                it.run_id.clone_from(self.ids.get(&it.run_id)?);
-                Some(it)
-            })
-            .collect();
-        SittingRecord {
-            sitting: Sitting {
-                runs,
-                inclusion,
-                ..sitting
-            },
-            ..record
-        }
-    }
-
-    fn promotions(&mut self) -> Result<()> {
-        let tasks = std::mem::take(&mut self.tasks);
-        for task in tasks {
-            let ours = self.sync.from.promotion_list(&task)?;
-            let there = self.sync.to.map(|to| to.promotion_list(&task));
-            let there = there.transpose()?.unwrap_or_default();
-            if ours.iter().zip(&there).any(|(a, b)| !is_same(a, b)) {
-                self.synced.different_histories.push(task);
-                continue;
-            }
-            for promotion in ours.iter().skip(there.len()) {
-                if let (false, Some(to)) = (self.sync.dry_run, self.sync.to) {
-                    to.promotion_record(promotion)?;
+    /// Adds tags of the experiment that the target's lacks.
+    fn experiment_tags(&mut self) -> Result<()> {
+        let Sync {
+            from, experiment, ..
+        } = *self.sync;
+        let mut lacking = from.experiment_tags(experiment)?;
+        let there = self.sync.to.map(|to| to.experiment_tags(experiment));
+        let there = there.transpose()?.unwrap_or_default();
+        for (key, value) in &there {
+            lacking.retain(|(known, ours)| {
+                if known == key && ours != value {
+                    self.synced.different_tags.push(key.clone());
                 }
-                self.synced.promotions += 1;
-            }
+                known != key
+            });
         }
-        Ok(())
-    }
-}
-
-/// Whether a verdict file of this name is a sitting's: `SITTING.json` or `SITTING.2.json`.
-fn is_of(name: &str, sitting: &str) -> bool {
-    let rest = name.strip_prefix(sitting);
-    let part = rest.and_then(|rest| rest.strip_suffix(".json"));
-    part.is_some_and(|part| {
-        part.is_empty()
-            || part
-                .strip_prefix('.')
-                .is_some_and(|number| number.parse::<u32>().is_ok())
-    })
-}
-
-/// Versions are the registry's own numbers.
-fn is_same(a: &Promotion, b: &Promotion) -> bool {
-    let version = a.version;
-    let b = Promotion {
-        version,
-        ..b.clone()
-    };
-    *a == b
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_of;
-
-    #[test]
-    fn a_sitting_s_files_are_its_own() {
-        assert!(is_of("s-1.json", "s-1"));
-        assert!(is_of("s-1.2.json", "s-1"));
-        assert!(!is_of("s-12.json", "s-1"));
-        assert!(!is_of("s-1.x.json", "s-1"));
-        assert!(!is_of("s-1", "s-1"));
+        self.synced.experiment_tags = lacking.len() as u64;
+        match self.sync.to {
+            Some(to) if !self.sync.dry_run && !lacking.is_empty() => {
+                Ok(to.experiment_tags_add(experiment, &lacking)?)
+            }
+            _ => Ok(()),
+        }
     }
 }

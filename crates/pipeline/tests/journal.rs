@@ -23,8 +23,9 @@ use assize_store::queue::{
 };
 use assize_store::state::State;
 use assize_store::{
-    BoardRun, Committed, Delivery, ExperimentSummary, Give, JudgingCounts, KnownCell, PendingQuery,
-    PendingRun, Recorded, Result, Run, RunPage, RunQuery, StoreError, Tracking,
+    Additions, BoardRun, Committed, Delivery, ExperimentSummary, Give, JudgingCounts, KnownCell,
+    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, StoreError, Tracking,
+    WholeRun,
 };
 
 /// Stands in for a tracking server.
@@ -123,7 +124,14 @@ impl Tracking for StandIn {
         run_list(experiment: &str, query: &RunQuery) -> Result<RunPage>;
         run_get(run_id: &str) -> Result<Run>;
         run_delete(run_ids: &[String]) -> Result<()>;
+        run_whole(run_id: &str) -> Result<WholeRun>;
+        run_add(run_id: &str, additions: &Additions) -> Result<()>;
+        experiment_tags(experiment: &str) -> Result<Vec<(String, String)>>;
+        experiment_tags_add(experiment: &str, tags: &[(String, String)]) -> Result<()>;
+        logged_model_count(experiment: &str) -> Result<u64>;
         artifact_get(run_id: &str, path: &str) -> Result<Option<String>>;
+        artifact_bytes(run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
+        artifact_add(run_id: &str, path: &str, content: Vec<u8>) -> Result<()>;
         pending_each(
             experiment: &str,
             query: &PendingQuery,

@@ -124,6 +124,7 @@ function follow(live) {
   });
   source.addEventListener("progress", (event) => {
     const now = JSON.parse(event.data);
+    total = now.total;
     count(now);
     pace(now.done, now.total);
   });

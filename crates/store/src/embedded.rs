@@ -28,13 +28,15 @@ use crate::queue::{
 use crate::rules::Changed;
 use crate::sqlite::{self, Attempt};
 use crate::{
-    BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts, KnownCell,
-    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    Additions, BoardRun, Committed, ExperimentSummary, Give, Imported, ImportedRun, JudgingCounts,
+    KnownCell, PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, Tracking,
+    WholeRun,
 };
 
 mod aside;
 mod board;
 mod cells;
+mod copies;
 mod experiments;
 mod import;
 mod leases;
@@ -207,6 +209,30 @@ impl Tracking for EmbeddedStore {
             .write(move |session| import::runs_import(session, &experiment, &incoming))
     }
 
+    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
+        self.read(|conn| copies::run_whole(conn, run_id))
+    }
+
+    fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()> {
+        let (run_id, additions) = (run_id.to_owned(), additions.clone());
+        self.writer
+            .write(move |session| copies::run_add(session, &run_id, &additions))
+    }
+
+    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>> {
+        self.read(|conn| copies::experiment_tags(conn, experiment))
+    }
+
+    fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
+        let (experiment, tags) = (experiment.to_owned(), tags.to_vec());
+        self.writer
+            .write(move |session| copies::experiment_tags_add(session, &experiment, &tags))
+    }
+
+    fn logged_model_count(&self, experiment: &str) -> Result<u64> {
+        self.read(|conn| copies::logged_model_count(conn, experiment))
+    }
+
     fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
         let record = record.clone();
         self.writer
@@ -230,6 +256,19 @@ impl Tracking for EmbeddedStore {
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
         let contents = self.artifacts_get(run_id, &[path])?;
         Ok(contents.into_iter().next().flatten())
+    }
+
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|conn| {
+            let run = rows::run_find(conn, run_id)?;
+            let number = session::text_find(conn, path)?.unwrap_or_default();
+            rows::artifact_bytes(conn, &run, number)
+        })
+    }
+
+    fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()> {
+        self.mlflow()
+            .artifact_write(run_id, path, std::io::Cursor::new(content))
     }
 
     fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {

@@ -1,29 +1,87 @@
 //! Runs on their way from one store to another.
 //!
-//! What identifies a run travels with it: its cell key, or for runs of older tools the id of
-//! the run that was copied first. What belongs to a server rather than to the run (its own
-//! tags, the marks of leases) stays behind.
+//! What identifies a run travels with it: its cell key, or for any other run the id of the run
+//! that was copied first. What belongs to a server rather than to the run (the name as a tag,
+//! files that are kept as tags, the marks of leases) stays behind.
+//!
+//! A run is made with what readers rely on: params, tags, metrics, datasets, and the files that
+//! Assize reads itself. Any other file may be large and need not be text, so it comes after,
+//! by itself and as bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use assize_domain::run::{CellRecord, artifact, tag};
+use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 
+use crate::mlflow::{DatasetInput, Entry, Point, RUN_NAME_TAG};
 use crate::rules::free_path;
 use crate::{Result, Run, StoreError, Tracking};
 
-/// Tags that a tracking server makes for itself, and artifacts that are kept as tags.
-const NOT_OURS: [&str; 2] = ["mlflow.", "artifact:"];
 /// Params by which runs are held and verdict files are named over MLflow.
 const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
 
-/// A run as another store has it, with all that belongs to it.
+/// Whether a tag is a server's way to keep something else: the run's name, or a file.
+pub fn is_stand_in(tag: &str) -> bool {
+    tag == RUN_NAME_TAG || tag.starts_with("artifact:")
+}
+
+/// Whether a param is how a server holds a run or names a verdict file.
+pub fn is_bookkeeping(param: &str) -> bool {
+    BOOKKEEPING.iter().any(|start| param.starts_with(start))
+}
+
+/// Whether a file is one that Assize reads itself, so that the run is made with it.
+pub fn is_core(path: &str) -> bool {
+    let core = [
+        artifact::PROMPT,
+        artifact::CONTEXT,
+        artifact::CANDIDATES,
+        artifact::RAW,
+        artifact::RUBRIC,
+    ];
+    core.contains(&path) || path.starts_with(artifact::VERDICTS)
+}
+
+/// A run with all that belongs to it but the contents of its files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WholeRun {
+    pub run: Run,
+    /// Every point of every metric.
+    pub points: Vec<Point>,
+    pub datasets: Vec<DatasetInput>,
+    /// Paths and sizes in bytes.
+    pub files: Vec<(String, u64)>,
+}
+
+/// What a run gets besides what it has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Additions {
+    pub params: Vec<Entry>,
+    pub tags: Vec<Entry>,
+    /// By step and time, so that the latest of a metric comes last.
+    pub points: Vec<Point>,
+    pub datasets: Vec<DatasetInput>,
+    /// How the run ended, and when.
+    pub end: Option<(RunStatus, Option<i64>)>,
+}
+
+impl Additions {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A run as another store has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedRun {
     /// The id of the run that it is a copy of; what a run without a cell key is known by.
     pub origin: String,
-    /// Its artifacts hold the verdict files too; its tags and metrics are as they stand there.
+    /// Without metrics; its artifacts are those that Assize reads, the verdict files included.
     pub record: CellRecord,
+    /// `None` for a run that has not ended.
+    pub end_time_ms: Option<i64>,
+    pub points: Vec<Point>,
+    pub datasets: Vec<DatasetInput>,
 }
 
 /// What importing a run did.
@@ -47,21 +105,17 @@ pub enum Change {
     Differs,
 }
 
-/// The artifacts of a run, and of its verdict files those that were committed.
+/// The files that Assize reads, and of the verdict files those that were committed. One that is
+/// no text is somebody else's who chose the same name.
 fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<str>)>> {
-    // A list of runs may leave the artifacts out, because some stores would ask for each.
-    let paths = if run.artifacts.is_empty() {
-        store.run_get(&run.run_id)?.artifacts
-    } else {
-        run.artifacts.clone()
-    };
-    let mut artifacts: Vec<(Cow<'static, str>, Arc<str>)> = Vec::with_capacity(paths.len());
-    let (verdicts, others): (Vec<String>, Vec<String>) = paths
-        .into_iter()
-        .partition(|path| path.starts_with(artifact::VERDICTS));
+    let mut artifacts: Vec<(Cow<'static, str>, Arc<str>)> = Vec::new();
+    let core = run.artifacts.iter().filter(|path| is_core(path));
+    let (verdicts, others): (Vec<&String>, Vec<&String>) =
+        core.partition(|path| path.starts_with(artifact::VERDICTS));
     for path in others {
-        if let Some(content) = store.artifact_get(&run.run_id, &path)? {
-            artifacts.push((path.into(), content.into()));
+        let content = store.artifact_bytes(&run.run_id, path)?;
+        if let Some(Ok(text)) = content.map(String::from_utf8) {
+            artifacts.push((path.clone().into(), text.into()));
         }
     }
     if verdicts.is_empty() {
@@ -81,28 +135,22 @@ fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, A
 }
 
 impl ImportedRun {
-    /// Reads a run with all that belongs to it.
-    pub fn read(store: &dyn Tracking, run: &Run) -> Result<Self> {
+    /// Makes a run ready to be copied, with the contents of the files that Assize reads.
+    pub fn read(store: &dyn Tracking, whole: &WholeRun) -> Result<Self> {
+        let run = &whole.run;
         let value = |name: &str| {
             let found = run.tags.iter().find(|(key, _)| key == name);
             found.map(|(_, value)| value.clone())
         };
         let origin = value(tag::COPIED_FROM).unwrap_or_else(|| run.run_id.clone());
         let cell_key = value(tag::CELL_KEY).unwrap_or_default();
-        let is_ours = |name: &str| !NOT_OURS.iter().any(|start| name.starts_with(start));
-        let mut tags: Vec<_> = run
-            .tags
-            .iter()
-            .filter(|(key, _)| is_ours(key))
-            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-            .collect();
+        let shared = |(key, value): &(String, String)| (key.as_str().into(), value.as_str().into());
+        let tags = run.tags.iter().filter(|(key, _)| !is_stand_in(key));
+        let mut tags: Vec<_> = tags.map(shared).collect();
         if cell_key.is_empty() && value(tag::COPIED_FROM).is_none() {
             tags.push((tag::COPIED_FROM.into(), origin.as_str().into()));
         }
-        let params = run
-            .params
-            .iter()
-            .filter(|(key, _)| !BOOKKEEPING.iter().any(|start| key.starts_with(start)));
+        let params = run.params.iter().filter(|(key, _)| !is_bookkeeping(key));
         Ok(Self {
             origin,
             record: CellRecord {
@@ -111,17 +159,14 @@ impl ImportedRun {
                 status: run.status,
                 start_time_ms: run.start_time_ms,
                 end_time_ms: run.end_time_ms.unwrap_or(run.start_time_ms),
-                params: params
-                    .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-                    .collect(),
+                params: params.map(shared).collect(),
                 tags,
-                metrics: run
-                    .metrics
-                    .iter()
-                    .map(|(key, value)| (key.clone().into(), *value))
-                    .collect(),
+                metrics: Vec::new(),
                 artifacts: contents(store, run)?,
             },
+            end_time_ms: run.end_time_ms,
+            points: whole.points.clone(),
+            datasets: whole.datasets.clone(),
         })
     }
 

@@ -33,7 +33,9 @@ mod sqlite;
 pub mod state;
 
 pub use error::StoreError;
-pub use import::{Change, Imported, ImportedRun};
+pub use import::{
+    Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_stand_in,
+};
 
 /// Shorthand for what the store answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -217,12 +219,27 @@ pub trait Tracking: Send + Sync + Debug {
     /// [`assize_domain::run::tag::COPIED_FROM`]). One that is not here, or has failed here and
     /// not there, is written as it is there. One that is here with the same candidates gets the
     /// verdict files that it lacks, and what either side sets aside is set aside; its metrics
-    /// and tags are then derived anew. Nothing else of it changes.
+    /// and tags are then derived anew. What else it lacks is added by [`Tracking::run_add`].
     fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
         let _ = (experiment, runs);
         let message = format!("runs cannot be copied to {} yet", self.uri());
         Err(StoreError::Conflict(message))
     }
+
+    /// One run with all that belongs to it but the contents of its files.
+    fn run_whole(&self, run_id: &str) -> Result<WholeRun>;
+
+    /// Adds to a run what it lacks. Adding the same again changes nothing.
+    fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()>;
+
+    /// The tags of an experiment; none where there is no such experiment.
+    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>>;
+
+    /// Gives an experiment tags, and makes it where there is none.
+    fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()>;
+
+    /// How many logged models an experiment has.
+    fn logged_model_count(&self, experiment: &str) -> Result<u64>;
 
     /// Keeps the record of a sitting of another store, with what became of it there, under the
     /// run ids of this one. A sitting that is open there goes on there, so here it is closed.
@@ -262,6 +279,12 @@ pub trait Tracking: Send + Sync + Debug {
 
     /// The content of an artifact.
     fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>>;
+
+    /// The content of an artifact that need not be text.
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Keeps content as an artifact of a run that has none of this name.
+    fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()>;
 
     /// The contents of several artifacts of a run, in the order asked.
     fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {

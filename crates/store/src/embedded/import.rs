@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::aside::aside_keep;
 use super::cells::{self, Found, Prepared};
+use super::copies;
 use super::experiments::experiment_touch;
 use super::records::{sitting_close, sitting_open, sitting_record};
 use super::rows::{RunKey, artifact_text, candidates_read, corrupt, set_aside, verdicts_read};
@@ -55,9 +56,19 @@ pub(crate) fn runs_import(
     let imported = runs.iter().map(|incoming| {
         let cell = &incoming.cell;
         let (run_id, change) = match find(&session.conn, experiment, incoming)? {
-            None => (cells::create(session, experiment, cell)?, Change::Created),
-            Some(found) if found.failed && cell.record.status != RunStatus::Failed => {
+            None => {
+                let run_id = cells::create(session, experiment, cell)?;
+                copies::run_complete(session, &hex(&run_id), &incoming.run)?;
+                (run_id, Change::Created)
+            }
+            // Only a cell is generated again, so that what failed is worth nothing.
+            Some(found)
+                if found.failed
+                    && cell.record.status != RunStatus::Failed
+                    && !cell.record.cell_key.is_empty() =>
+            {
                 cells::replace(session, found.id, cell)?;
+                copies::run_complete(session, &hex(&found.run_id), &incoming.run)?;
                 (found.run_id, Change::Created)
             }
             Some(found) => (found.run_id, merge(session, &found, &incoming.run)?),

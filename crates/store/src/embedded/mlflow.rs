@@ -7,7 +7,7 @@
 //! A run's name is a column; the tag `mlflow.runName` is that column by another name. A tag
 //! `cell_key` makes the run the tracked record of that cell, unless another run is it already.
 
-use std::fs::File;
+use std::io::{Read, Seek};
 
 use assize_domain::hash::hex;
 use assize_domain::run::RunStatus;
@@ -22,8 +22,8 @@ use crate::{Result, Tracking};
 
 mod artifacts;
 mod conditions;
-mod entries;
-mod experiments;
+pub(super) mod entries;
+pub(super) mod experiments;
 mod indexes;
 mod logged_model_search;
 mod logged_models;
@@ -32,9 +32,9 @@ mod names;
 mod orders;
 mod place;
 mod ranked;
-mod read;
+pub(super) mod read;
 mod registry;
-mod runs;
+pub(super) mod runs;
 mod schema;
 mod search;
 mod traces;
@@ -249,7 +249,12 @@ impl Mlflow<'_> {
     }
 
     /// Keeps the content of a file, from its start, as an artifact.
-    pub fn artifact_write(&self, owner: &str, path: &str, mut content: File) -> Result<()> {
+    pub fn artifact_write(
+        &self,
+        owner: &str,
+        path: &str,
+        mut content: impl Read + Seek + Send + 'static,
+    ) -> Result<()> {
         limits::artifact_path(path)?;
         let (owner, path) = (owner.to_owned(), path.to_owned());
         self.store

@@ -202,16 +202,23 @@ pub(crate) fn artifact_text(
     path: &str,
     path_number: i64,
 ) -> Attempt<Option<String>> {
+    artifact_bytes(conn, run, path_number)?
+        .map(|bytes| String::from_utf8(bytes).map_err(|error| corrupt(run, path, &error).into()))
+        .transpose()
+}
+
+/// The content of an artifact of a run.
+pub(crate) fn artifact_bytes(
+    conn: &Connection,
+    run: &RunKey,
+    path_number: i64,
+) -> Attempt<Option<Vec<u8>>> {
     let mut find = conn.prepare_cached(
         "SELECT b.content FROM artifacts a JOIN blobs b ON b.id = a.blob
          WHERE a.run = ?1 AND a.path = ?2",
     )?;
-    let content: Option<Vec<u8>> = find
-        .query_row((run.id, path_number), |row| row.get(0))
-        .optional()?;
-    content
-        .map(|bytes| String::from_utf8(bytes).map_err(|error| corrupt(run, path, &error).into()))
-        .transpose()
+    let content = find.query_row((run.id, path_number), |row| row.get(0));
+    Ok(content.optional()?)
 }
 
 pub(crate) fn corrupt(run: &RunKey, what: &str, reason: &dyn ToString) -> StoreError {

@@ -23,7 +23,7 @@ fn all(store: &EmbeddedStore) -> Vec<Run> {
 fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Vec<Change> {
     let runs: Vec<ImportedRun> = all(from)
         .iter()
-        .map(|run| ImportedRun::read(from, run).unwrap())
+        .map(|run| ImportedRun::read(from, &from.run_whole(&run.run_id).unwrap()).unwrap())
         .collect();
     let imported = to.runs_import("e", &runs).unwrap();
     imported.into_iter().map(|it| it.change).collect()
@@ -144,6 +144,9 @@ fn a_run_without_a_cell_key_is_known_by_where_it_came_from() {
     let run = ImportedRun {
         origin: "0".repeat(32),
         record: old,
+        end_time_ms: None,
+        points: Vec::new(),
+        datasets: Vec::new(),
     };
     here.runs_import("e", &[run]).unwrap();
     assert_eq!(copy(&here, &there), [Change::Created]);

@@ -157,7 +157,9 @@ fn copied_runs_have_true_lines() {
         let runs = desk.store.run_list("e", &RunQuery::default()).unwrap().runs;
         let runs: Vec<ImportedRun> = runs
             .iter()
-            .map(|run| ImportedRun::read(&desk.store, run).unwrap())
+            .map(|run| {
+                ImportedRun::read(&desk.store, &desk.store.run_whole(&run.run_id).unwrap()).unwrap()
+            })
             .collect();
         there.runs_import("e", &runs).unwrap();
     };

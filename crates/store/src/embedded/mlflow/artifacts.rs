@@ -4,8 +4,7 @@
 //! and is never changed or deleted.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek as _, Write as _};
+use std::io::{self, Read, Seek, Write as _};
 
 use assize_domain::run::artifact::{self, VERDICTS};
 use assize_domain::verdict::VerdictFile;
@@ -173,7 +172,7 @@ pub(super) fn write(
     session: &mut Session,
     owner: &str,
     path: &str,
-    content: &mut File,
+    content: &mut (impl Read + Seek),
 ) -> Attempt<()> {
     let home = Home::of(&session.conn, owner, true)?;
     let size = content
@@ -240,7 +239,7 @@ fn forget_blob(session: &Session, blob: Option<i64>) -> Attempt<()> {
     Ok(())
 }
 
-fn text_of(content: &mut File) -> Attempt<Vec<u8>> {
+fn text_of(content: &mut (impl Read + Seek)) -> Attempt<Vec<u8>> {
     let mut bytes = Vec::new();
     content.rewind().map_err(|error| broken(&error))?;
     content
@@ -250,7 +249,7 @@ fn text_of(content: &mut File) -> Attempt<Vec<u8>> {
     Ok(bytes)
 }
 
-fn verdicts_check(content: &mut File, path: &str) -> Attempt<VerdictFile> {
+fn verdicts_check(content: &mut (impl Read + Seek), path: &str) -> Attempt<VerdictFile> {
     serde_json::from_slice(&text_of(content)?).map_err(|error| {
         StoreError::Invalid(format!(
             "'{}' is no file of verdicts ({error}), and {VERDICTS} holds nothing else: choose \
@@ -265,7 +264,7 @@ fn verdicts_check(content: &mut File, path: &str) -> Attempt<VerdictFile> {
 fn same(
     session: &Session,
     old: i64,
-    content: &mut File,
+    content: &mut (impl Read + Seek),
     refusal: impl FnOnce() -> StoreError,
 ) -> Attempt<()> {
     let same: bool = session

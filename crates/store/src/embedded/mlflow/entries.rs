@@ -20,7 +20,7 @@ use crate::sqlite::Attempt;
 const MODEL_HISTORY_TAG: &str = "mlflow.log-model.history";
 
 /// Logs all of a batch or nothing.
-pub(super) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt<()> {
+pub(in crate::embedded) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
     params_log(session, run, &batch.params)?;
     let tags: Vec<&Entry> = batch.tags.iter().collect();
@@ -194,7 +194,7 @@ fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
     Ok(())
 }
 
-pub(super) fn inputs_log(
+pub(in crate::embedded) fn inputs_log(
     session: &Session,
     run_id: &str,
     inputs: &[DatasetInput],

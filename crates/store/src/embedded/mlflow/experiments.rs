@@ -91,7 +91,7 @@ pub(super) fn get(conn: &Connection, id: &str) -> Attempt<Experiment> {
     with_tags(conn, found.ok_or_else(|| no_experiment(id))?)
 }
 
-pub(super) fn get_by_name(conn: &Connection, name: &str) -> Attempt<Experiment> {
+pub(in crate::embedded) fn get_by_name(conn: &Connection, name: &str) -> Attempt<Experiment> {
     let found = conn
         .prepare_cached(&format!("{SELECT} WHERE e.name = ?1"))?
         .query_row([name], row)
@@ -151,7 +151,7 @@ pub(super) fn create(
     Ok(id.to_string())
 }
 
-fn tag_set(session: &Session, experiment: i64, tag: &Entry) -> Attempt<()> {
+pub(in crate::embedded) fn tag_set(session: &Session, experiment: i64, tag: &Entry) -> Attempt<()> {
     session
         .conn
         .prepare_cached(

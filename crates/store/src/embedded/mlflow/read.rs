@@ -19,7 +19,7 @@ use crate::mlflow::{
 use crate::sqlite::Attempt;
 use assize_domain::hash::hex;
 
-pub(super) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun> {
+pub(in crate::embedded) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun> {
     Texts::new(conn)?.run(id)
 }
 

@@ -118,7 +118,11 @@ pub(super) fn create(session: &mut Session, new: &NewRun) -> Attempt<LoggedRun> 
     read::run(&session.conn, run)
 }
 
-pub(super) fn update(session: &Session, run_id: &str, change: &RunChange) -> Attempt<RunInfo> {
+pub(in crate::embedded) fn update(
+    session: &Session,
+    run_id: &str,
+    change: &RunChange,
+) -> Attempt<RunInfo> {
     let run = living_run(&session.conn, run_id)?;
     session
         .conn

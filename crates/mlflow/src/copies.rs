@@ -1,0 +1,169 @@
+//! What copying runs needs beyond their records: all of a run, and adding to one.
+
+use assize_domain::run::tag;
+use assize_store::mlflow::{Entry, Point};
+use assize_store::{Additions, Result, WholeRun};
+use serde_json::{Value, json};
+
+use crate::address::encoded;
+use crate::limits::{self, Pairs};
+use crate::runs::Entries;
+use crate::wire::{HistoryAnswer, ModelsAnswer, Nothing, Tracked, number_json};
+use crate::{MlflowStore, parallel};
+
+/// Points in one answer, datasets in one request, models in one answer.
+const POINTS: usize = 25_000;
+const DATASETS: usize = 100;
+const MODELS: usize = 100;
+
+impl MlflowStore {
+    /// A run with all that belongs to it but the contents of its files.
+    pub(crate) fn whole(&self, run_id: &str) -> Result<WholeRun> {
+        let mut tracked = self.run_load(run_id)?;
+        let mut files = self.artifacts.files(&self.rest, &tracked)?;
+        files.retain(|(path, _)| path != limits::FILE);
+        let points = self.points(&tracked)?;
+        let datasets = std::mem::take(&mut tracked.datasets);
+        let mut run = self.run_shown(tracked)?;
+        run.artifacts = files.iter().map(|(path, _)| path.clone()).collect();
+        Ok(WholeRun {
+            run,
+            points,
+            datasets,
+            files,
+        })
+    }
+
+    /// Every point of every metric, the latest of each last.
+    fn points(&self, run: &Tracked) -> Result<Vec<Point>> {
+        // A cell's own metrics are one point at its end, and are not asked for one by one.
+        let is_cell = run.tag(tag::CELL_KEY).is_some();
+        let (single, others): (Vec<_>, Vec<_>) = run.metrics.iter().partition(|(_, latest)| {
+            is_cell && latest.step == 0 && Some(latest.timestamp_ms) == run.end_time_ms
+        });
+        let mut points: Vec<Point> = single
+            .into_iter()
+            .map(|(key, latest)| Point {
+                key: key.clone(),
+                value: latest.value,
+                timestamp: latest.timestamp_ms,
+                step: latest.step,
+            })
+            .collect();
+        let histories = parallel::each(&others, |(key, _)| self.metric_history(&run.run_id, key))?;
+        points.extend(histories.into_iter().flatten());
+        points.sort_by_key(|it| (it.step, it.timestamp));
+        Ok(points)
+    }
+
+    fn metric_history(&self, run_id: &str, key: &str) -> Result<Vec<Point>> {
+        let mut points = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!(
+                "/api/2.0/mlflow/metrics/get-history?run_id={}&metric_key={}&max_results={POINTS}{token}",
+                encoded(run_id),
+                encoded(key)
+            );
+            let page = self.rest.get::<HistoryAnswer>(&path)?;
+            let page = page.map_err(|refusal| {
+                let what = format!("the history of '{key}' of run {run_id}");
+                self.rest.refused(&what, &refusal)
+            })?;
+            points.extend(page.metrics.iter().map(|shape| {
+                let point = shape.point();
+                Point {
+                    key: key.to_owned(),
+                    value: point.value,
+                    timestamp: point.timestamp_ms,
+                    step: point.step,
+                }
+            }));
+            match page.next_page_token.filter(|token| !token.is_empty()) {
+                Some(next) => token = format!("&page_token={}", encoded(&next)),
+                None => return Ok(points),
+            }
+        }
+    }
+
+    /// Adds to a run what it lacks; how it ended goes last.
+    pub(crate) fn add(&self, run: &Tracked, additions: &Additions) -> Result<()> {
+        for datasets in additions.datasets.chunks(DATASETS) {
+            let body = json!({"run_id": run.run_id, "datasets": datasets});
+            let logged = self
+                .rest
+                .post::<Nothing>("/api/2.0/mlflow/runs/log-inputs", &body)?;
+            logged.map_err(|refusal| {
+                self.rest
+                    .refused(&format!("the datasets of run {}", run.run_id), &refusal)
+            })?;
+        }
+        if !additions.params.is_empty() || !additions.tags.is_empty() {
+            let entries = Entries {
+                params: owned(&additions.params),
+                tags: owned(&additions.tags),
+                metrics: Vec::new(),
+            };
+            self.write(run, entries)?;
+        }
+        let points = additions.points.iter().map(|point| {
+            json!({"key": point.key, "value": number_json(point.value),
+                   "timestamp": point.timestamp, "step": point.step})
+        });
+        let points: Vec<Value> = points.collect();
+        self.log(&run.run_id, &[], &[], &points)?;
+        match additions.end {
+            Some((status, end_ms)) => self.run_update(&run.run_id, status, end_ms),
+            None => Ok(()),
+        }
+    }
+
+    /// The tags of an experiment; none where there is no such experiment.
+    pub(crate) fn tags_of_experiment(&self, name: &str) -> Result<Pairs> {
+        let found = self.experiment_ask(name)?;
+        let tags = found.into_iter().flat_map(|it| it.tags);
+        Ok(tags.map(|tag| (tag.key, tag.value)).collect())
+    }
+
+    pub(crate) fn experiment_tag(&self, name: &str, tags: &[(String, String)]) -> Result<()> {
+        let id = self.experiment_make(name)?;
+        for (key, value) in tags {
+            let body = json!({"experiment_id": id, "key": key, "value": value});
+            let set = self
+                .rest
+                .post::<Nothing>("/api/2.0/mlflow/experiments/set-experiment-tag", &body)?;
+            set.map_err(|refusal| {
+                let what = format!("the tag '{key}' of the experiment '{name}'");
+                self.rest.refused(&what, &refusal)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How many logged models an experiment has; a server that is older has none.
+    pub(crate) fn models_count(&self, experiment: &str) -> Result<u64> {
+        let Some(id) = self.experiment_find(experiment)? else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        let mut body = json!({"experiment_ids": [id], "max_results": MODELS});
+        loop {
+            let path = "/api/2.0/mlflow/logged-models/search";
+            let Ok(page) = self.rest.post::<ModelsAnswer>(path, &body)? else {
+                return Ok(count);
+            };
+            count += page.models.len() as u64;
+            match page.next_page_token.filter(|token| !token.is_empty()) {
+                Some(token) => body["page_token"] = json!(token),
+                None => return Ok(count),
+            }
+        }
+    }
+}
+
+fn owned(entries: &[Entry]) -> Pairs {
+    entries
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.value.clone()))
+        .collect()
+}

@@ -1,0 +1,69 @@
+//! A run on both sides: whether the target's has to be made, and what it lacks.
+
+use std::collections::BTreeSet;
+
+use assize_domain::run::{RunStatus, artifact, tag};
+use assize_store::{Run, WholeRun};
+
+use super::lacking::Lacking;
+use super::value;
+
+/// A run on both sides.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub here: WholeRun,
+    pub there: Option<WholeRun>,
+}
+
+impl Pair {
+    /// Whether the target's run failed, and is made anew with what was generated since.
+    pub fn is_renewed(&self) -> bool {
+        let failed = |run: &WholeRun| run.run.status == RunStatus::Failed;
+        let is_cell = value(&self.here.run, tag::CELL_KEY).is_some();
+        is_cell && !failed(&self.here) && self.there.as_ref().is_some_and(failed)
+    }
+
+    /// What the target's run lacks, verdicts aside. A cell that both sides have generated is
+    /// complete on both; they were not begun in the same millisecond.
+    pub fn lacking(&self) -> Lacking {
+        let is_copy = |there: &WholeRun| {
+            value(&self.here.run, tag::CELL_KEY).is_none()
+                || there.run.start_time_ms == self.here.run.start_time_ms
+        };
+        match &self.there {
+            Some(there) if is_copy(there) && !self.is_renewed() => Lacking::of(&self.here, there),
+            _ => Lacking::default(),
+        }
+    }
+
+    /// Whether the run has to be made, or to get verdicts.
+    pub fn is_imported(&self) -> bool {
+        let Some(there) = &self.there else {
+            return true;
+        };
+        self.is_renewed()
+            || !verdicts(&self.here.run).is_subset(&verdicts(&there.run))
+            || !aside(&self.here.run).is_subset(&aside(&there.run))
+    }
+
+    pub fn is_under_another_rubric(&self) -> bool {
+        let failed = |run: &Run| run.status == RunStatus::Failed;
+        let rubric = |run| value(run, tag::RUBRIC_SHA256);
+        let here = &self.here.run;
+        self.there.as_ref().is_some_and(|there| {
+            rubric(here) != rubric(&there.run) && !failed(here) && !failed(&there.run)
+        })
+    }
+}
+
+pub(super) fn verdicts(run: &Run) -> BTreeSet<&str> {
+    let paths = run.artifacts.iter().map(String::as_str);
+    paths
+        .filter(|path| path.starts_with(artifact::VERDICTS))
+        .collect()
+}
+
+fn aside(run: &Run) -> BTreeSet<&str> {
+    let sittings = value(run, tag::SET_ASIDE).unwrap_or_default();
+    sittings.split_whitespace().collect()
+}

@@ -1,0 +1,128 @@
+//! What copying runs needs beyond their records: all of a run, and adding to one.
+
+use rusqlite::Connection;
+
+use super::board::line_write;
+use super::experiments::{count, experiment_find, experiment_touch};
+use super::mlflow::{entries, experiments, runs};
+use super::rows::{metric_value, run_find, run_read};
+use super::session::Session;
+use crate::mlflow::{Batch, Entry, Point, RunChange};
+use crate::sqlite::Attempt;
+use crate::{Additions, ImportedRun, WholeRun};
+
+/// A run with all that belongs to it but the contents of its files.
+pub(crate) fn run_whole(conn: &Connection, run_id: &str) -> Attempt<WholeRun> {
+    let id = run_find(conn, run_id)?.id;
+    let logged = super::mlflow::read::run(conn, id)?;
+    Ok(WholeRun {
+        run: run_read(conn, id)?,
+        points: points(conn, id)?,
+        datasets: logged.inputs.dataset_inputs,
+        files: files(conn, id)?,
+    })
+}
+
+fn points(conn: &Connection, run: i64) -> Attempt<Vec<Point>> {
+    let mut list = conn.prepare_cached(
+        "SELECT k.text, x.value, x.is_nan, x.timestamp, x.step FROM
+             (SELECT key, value, is_nan, timestamp, step FROM latest_metrics WHERE run = ?1
+              UNION ALL
+              SELECT key, value, is_nan, timestamp, step FROM earlier_metrics WHERE run = ?1) x
+         JOIN texts k ON k.id = x.key ORDER BY x.step, x.timestamp, x.value",
+    )?;
+    let points = list.query_map([run], |row| {
+        Ok(Point {
+            key: row.get(0)?,
+            value: metric_value(row, 1)?,
+            timestamp: row.get(3)?,
+            step: row.get(4)?,
+        })
+    })?;
+    Ok(points.collect::<rusqlite::Result<_>>()?)
+}
+
+fn files(conn: &Connection, run: i64) -> Attempt<Vec<(String, u64)>> {
+    let mut list = conn.prepare_cached(
+        "SELECT p.text, length(b.content) FROM artifacts a
+         JOIN texts p ON p.id = a.path JOIN blobs b ON b.id = a.blob
+         WHERE a.run = ?1 ORDER BY p.text",
+    )?;
+    let files = list.query_map([run], |row| Ok((row.get(0)?, count(row.get(1)?))))?;
+    Ok(files.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Adds to a run what it lacks.
+pub(crate) fn run_add(session: &mut Session, run_id: &str, additions: &Additions) -> Attempt<()> {
+    let batch = Batch {
+        metrics: additions.points.clone(),
+        params: additions.params.clone(),
+        tags: additions.tags.clone(),
+        model_metrics: Vec::new(),
+    };
+    entries::log(session, run_id, &batch)?;
+    entries::inputs_log(session, run_id, &additions.datasets, &[])?;
+    if let Some((status, end_time)) = additions.end {
+        let change = RunChange {
+            status: Some(status),
+            end_time,
+            name: None,
+        };
+        runs::update(session, run_id, &change)?;
+    }
+    Ok(())
+}
+
+/// Gives a run that was just made what the record of a cell has no place for.
+pub(crate) fn run_complete(
+    session: &mut Session,
+    run_id: &str,
+    theirs: &ImportedRun,
+) -> Attempt<()> {
+    let additions = Additions {
+        points: theirs.points.clone(),
+        datasets: theirs.datasets.clone(),
+        ..Additions::default()
+    };
+    run_add(session, run_id, &additions)?;
+    let run = run_find(&session.conn, run_id)?.id;
+    if theirs.end_time_ms.is_none() {
+        session
+            .conn
+            .prepare_cached("UPDATE runs SET end_time = NULL WHERE id = ?1")?
+            .execute([run])?;
+    }
+    line_write(&session.conn, run)
+}
+
+/// The tags of an experiment; none where there is no such experiment.
+pub(crate) fn experiment_tags(conn: &Connection, name: &str) -> Attempt<Vec<(String, String)>> {
+    if experiment_find(conn, name)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let tags = experiments::get_by_name(conn, name)?.tags.into_iter();
+    Ok(tags.map(|tag| (tag.key, tag.value)).collect())
+}
+
+/// Gives an experiment tags, and makes it where there is none.
+pub(crate) fn experiment_tags_add(
+    session: &Session,
+    name: &str,
+    tags: &[(String, String)],
+) -> Attempt<()> {
+    let experiment = experiment_touch(session, name)?;
+    for (key, value) in tags.iter().cloned() {
+        experiments::tag_set(session, experiment, &Entry { key, value })?;
+    }
+    Ok(())
+}
+
+/// How many logged models an experiment has.
+pub(crate) fn logged_model_count(conn: &Connection, name: &str) -> Attempt<u64> {
+    let mut find = conn.prepare_cached(
+        "SELECT count(*) FROM logged_models m
+         JOIN experiments e ON e.experiment_id = m.experiment
+         WHERE e.name = ?1 AND m.lifecycle_stage = 'active'",
+    )?;
+    Ok(count(find.query_row([name], |row| row.get(0))?))
+}
