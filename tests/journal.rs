@@ -195,6 +195,23 @@ fn sync_without_flags_delivers_wherever_it_is_to_go() {
     assert_eq!(cells(&home.ok(LIST).json()).len(), 24);
 }
 
+/// It takes half a minute to believe it.
+#[test]
+fn a_server_that_takes_requests_and_keeps_silent_is_away() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
+    let scratch = collector(1, 0);
+    let line = collect(1, &format!("http://127.0.0.1:{port}"));
+    let outcome = scratch.fails(1, line.as_str());
+    assert_eq!(said(&outcome.stderr, "is away"), 1, "{outcome}");
+    let summary = outcome.summary();
+    assert_eq!(
+        (&summary["collected"], &summary["undelivered"]),
+        (&json!(24), &json!(24))
+    );
+}
+
 #[test]
 fn collectors_and_servers_killed_anywhere_end_with_exactly_the_grid() {
     let (home, scratch) = (Scratch::new(), collector(2, 5));

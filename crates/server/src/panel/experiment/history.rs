@@ -39,7 +39,9 @@ pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: 
     let top = Top::at_a_glance(&app, &experiment, "history").await?;
     let now_ms = visit.now_ms;
     let mut events = blocking(&app, move |app| events(app, &experiment, now_ms)).await?;
-    events.sort_by(|a, b| b.at.cmp(&a.at));
+    // Latest first, also where two things happened at once.
+    events.sort_by(|a, b| a.at.cmp(&b.at));
+    events.reverse();
     let more = events.len().saturating_sub(SHOWN);
     events.truncate(SHOWN);
     show(&HistoryPage {
