@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 mod support;
 
-use support::jobs::{id_of, job, kill_job, wait};
-use support::server::{Reply, Served, token_new};
+use support::jobs::{id_of, job, kill_job, run, serve, wait};
+use support::server::token_new;
 use support::{Scratch, script};
 
 /// A scripted model that takes its time, so that a job can be caught at work.
@@ -17,19 +17,6 @@ fn slow_script(scratch: &Scratch, latency_ms: u32) {
         "script.json",
         &json!({"models": {"a": model, "b": model}}).to_string(),
     );
-}
-
-fn serve(scratch: &Scratch) -> Served {
-    Served::start_with(scratch, "serve --port 0 --json --allow script.json")
-}
-
-fn run(served: &Served, more: &Value) -> Reply {
-    let mut body = json!({"models": ["scripted:a"], "script": "script.json", "experiment": "e",
-                          "n_tips": 1, "n_scenarios": 4, "prompts": ["v1"]});
-    for (key, value) in more.as_object().expect("fields") {
-        body[key] = value.clone();
-    }
-    served.send("POST /api/bench/run", body.to_string().as_bytes())
 }
 
 #[test]
@@ -79,73 +66,6 @@ fn a_collection_runs_as_a_job_and_its_events_can_be_watched() {
     );
     let board = served.get("/api/bench/leaderboard/e");
     assert_eq!(board.json()["coverage"]["pending"], 8, "{board:?}");
-}
-
-#[test]
-fn every_bad_field_is_named_and_nothing_is_reached_that_is_not_allowed() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["A tip."])]));
-    let served = serve(&scratch);
-    let reply = run(
-        &served,
-        &json!({"n_tips": 0, "temperature": "hot", "prompts": ["v9"], "colour": "red",
-                "ollama_url": "http://169.254.169.254/", "mlflow_url": "http://internal:5000",
-                "base_url": "http://internal", "script": "/etc/passwd", "task": "/etc"}),
-    );
-    assert_eq!(reply.status, 400, "{reply:?}");
-    let error = reply.json();
-    let fields = error["error"]["fields"].as_array().expect("fields").clone();
-    let named: Vec<&str> = fields
-        .iter()
-        .filter_map(|it| it["field"].as_str())
-        .collect();
-    for field in [
-        "temperature",
-        "colour",
-        "ollama_url",
-        "mlflow_url",
-        "base_url",
-        "script",
-        "task",
-        "n_tips",
-    ] {
-        assert!(named.contains(&field), "{field} is not named: {error}");
-    }
-    // A value that cannot even be read hides no other.
-    let reply = run(
-        &served,
-        &json!({"split": "x", "n_tips": 0, "timeout": -1, "jobs": 0, "experiment": "",
-                "max_model_b": -3, "num_ctx": 0, "prompts": ["v9"]}),
-    );
-    let message = reply.json()["error"]["message"].to_string();
-    for part in [
-        "split is 'x': use one of ",
-        "timeout is -1: use a whole number from 0",
-        "n_tips is 0",
-        "jobs is 0",
-        "experiment must be",
-        "max_model_b is -3",
-        "num_ctx is 0",
-        "prompts has 'v9'",
-    ] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
-    let reply = run(&served, &json!({"prompts": ["v9"]}));
-    assert!(
-        reply.json()["error"]["message"]
-            .as_str()
-            .expect("words")
-            .contains("v9"),
-        "{reply:?}"
-    );
-    assert!(
-        served.get("/api/bench/jobs").json()["jobs"]
-            .as_array()
-            .expect("jobs")
-            .is_empty()
-    );
-    let reply = served.send("POST /api/bench/judge", b"{}");
-    assert_eq!(reply.status, 400, "{reply:?}");
 }
 
 #[test]
@@ -462,25 +382,6 @@ fn a_viewer_cannot_write_by_any_name() {
     scratch.ok("token create --role judge --name Ada");
     let refused = scratch.fails(1, "token create --role viewer --name Ada");
     assert!(refused.stderr.contains("another name"), "{refused}");
-}
-
-#[test]
-fn what_is_not_allowed_any_more_is_not_resumed_and_weights_are_places_too() {
-    let scratch = Scratch::new();
-    scratch.write("script.json", &script(&[("a", &["A tip."])]));
-    let served = serve(&scratch);
-    let id = id_of(&run(&served, &json!({})));
-    wait(&served, &id, |job| job["status"] == "done");
-    let reply = run(&served, &json!({"models": ["embedded:/root/secret.gguf"]}));
-    assert_eq!(
-        reply.json()["error"]["fields"][0]["field"],
-        "models",
-        "{reply:?}"
-    );
-    drop(served);
-    let served = Served::start_with(&scratch, "serve --port 0 --json");
-    let reply = served.send(&format!("POST /api/bench/jobs/{id}/resume"), b"");
-    assert_eq!(reply.status, 400, "{reply:?}");
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn a_server_that_takes_requests_and_keeps_silent_is_away() {
 
 #[test]
 fn collectors_and_servers_killed_anywhere_end_with_exactly_the_grid() {
-    let (home, scratch) = (Scratch::new(), collector(2, 5));
+    let (home, scratch) = (Scratch::new(), collector(2, 40));
     let port = free_port();
     let line = collect(2, &format!("http://127.0.0.1:{port}"));
     let mut killed = 0;

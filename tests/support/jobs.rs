@@ -2,10 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Scratch;
 use super::server::{Reply, Served};
+
+/// A server that allows the script of the test.
+pub fn serve(scratch: &Scratch) -> Served {
+    Served::start_with(scratch, "serve --port 0 --json --allow script.json")
+}
+
+/// Asks for a small collection; `more` replaces fields of the request.
+pub fn run(served: &Served, more: &Value) -> Reply {
+    let mut body = json!({"models": ["scripted:a"], "script": "script.json", "experiment": "e",
+                          "n_tips": 1, "n_scenarios": 4, "prompts": ["v1"]});
+    for (key, value) in more.as_object().expect("fields") {
+        body[key] = value.clone();
+    }
+    served.send("POST /api/bench/run", body.to_string().as_bytes())
+}
 
 pub fn job(served: &Served, id: &str) -> Value {
     served.get(&format!("/api/bench/jobs/{id}")).json()
