@@ -121,5 +121,4 @@ fn a_job_says_what_is_not_as_it_should_be() {
     let job = wait(&served, &id_of(&reply), |job| job["status"] == "done");
     let error = job["error"].as_str().unwrap_or_default();
     assert!(error.starts_with("4 runs are left pending; "), "{job}");
-    assert_eq!(job["cells"]["failed"], 4, "{job}");
 }

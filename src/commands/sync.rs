@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use assize_pipeline::sync::{self, Synced};
-use assize_pipeline::{PipelineError, count};
+use assize_pipeline::{PipelineError, count, lock};
 use assize_store::Delivery;
 use assize_store::state::State;
 use assize_store::state::journal::place_of;
@@ -28,6 +28,19 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
         )));
     }
     let stop = session::stop_flag()?;
+    // Two at once would both find that a run is not there.
+    let locks = session.environment.cache_dir().join("locks");
+    let what = format!("sync to {}", place_of(to));
+    let _one = lock::acquire(
+        &locks,
+        &what,
+        &|| stop.load(std::sync::atomic::Ordering::Relaxed),
+        || {
+            session
+                .output
+                .say("Waiting for another sync to the same place.");
+        },
+    )?;
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let source = session.store_at(from, true)?;
     let target = if args.dry_run && !session::exists(to) {
@@ -118,7 +131,7 @@ fn remarks(output: &Output, synced: &Synced) {
     }
     if synced.unreadable_files > 0 {
         output.say(&format!(
-            "{} files are listed and cannot be read, so they are not copied.",
+            "{} files cannot be read, or have a name that is taken there, and are not copied.",
             synced.unreadable_files
         ));
     }

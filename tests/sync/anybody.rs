@@ -61,7 +61,11 @@ fn log(store: &EmbeddedStore) -> (String, String) {
             point("loss", 1, f64::NAN),
             point("accuracy", 5, 0.25),
         ],
-        params: vec![entry("lr", "0.1")],
+        params: vec![
+            entry("lr", "0.1"),
+            entry("lease.term", "12 months"),
+            entry("verdict.mode", "x"),
+        ],
         tags: vec![
             entry(PARENT, &parent),
             entry("mlflow.user", "ann"),
@@ -87,7 +91,7 @@ fn log(store: &EmbeddedStore) -> (String, String) {
         .run_inputs_log(&child, vec![dataset], Vec::new())
         .expect("logged");
     let bytes: Vec<u8> = (0..2560_u32).map(|it| it.to_le_bytes()[0]).collect();
-    for path in ["b.bin", "deep/er/b.bin", "prompt.txt"] {
+    for path in ["b.bin", "deep/er/b.bin", "prompt.txt", "more.json"] {
         store
             .artifact_add(&child, path, bytes.clone())
             .expect("kept");

@@ -79,8 +79,9 @@ impl Artifacts {
         if let Some(way) = ways.get(&run.experiment_id) {
             return Ok(*way);
         }
-        if content.is_empty() {
-            // Nothing can be told from nothing.
+        let is_too_large = !is_proxied(run) && content.len() > MAX_UPLOAD_BYTES;
+        if content.is_empty() || is_too_large {
+            // Nothing can be told from nothing, or from what no server takes.
             return Ok(if is_proxied(run) {
                 Way::Proxy
             } else {

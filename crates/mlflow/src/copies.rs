@@ -21,7 +21,9 @@ impl MlflowStore {
     pub(crate) fn whole(&self, run_id: &str) -> Result<WholeRun> {
         let mut tracked = self.run_load(run_id)?;
         let mut files = self.artifacts.files(&self.rest, &tracked)?;
-        files.retain(|(path, _)| path != limits::FILE);
+        if tracked.tag(limits::TAG).is_some() {
+            files.retain(|(path, _)| path != limits::FILE);
+        }
         let points = self.points(&tracked)?;
         let datasets = std::mem::take(&mut tracked.datasets);
         let mut run = self.run_shown(tracked)?;

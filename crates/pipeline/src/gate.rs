@@ -91,7 +91,7 @@ pub fn admit(models: Vec<Sized>, max_model_b: f64) -> (Vec<Sized>, Vec<Rejected>
     let rejected = rejected
         .into_iter()
         .map(|model| Rejected {
-            reason: format!("larger than {max_model_b:.1}B (--max-model-b)"),
+            reason: format!("larger than {max_model_b:?}B (--max-model-b)"),
             parameter_count: model.parameter_count,
             model: model.id.to_string(),
         })

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::marker::Sync as Shared;
 
 use assize_domain::run::{RunStatus, artifact, param, tag};
-use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking};
+use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking, is_for_judges};
 use serde::Serialize;
 
 use self::lacking::Lacking;
@@ -60,7 +60,7 @@ pub struct Synced {
     pub other_values: u64,
     /// Cells whose runs are not finished, and are copied once they are.
     pub unfinished: u64,
-    /// Files that are listed and cannot be had.
+    /// Files that are listed and cannot be had, or have a name that the target refuses.
     pub unreadable_files: u64,
     /// Tags of the experiment that were not there.
     pub experiment_tags: u64,
@@ -270,18 +270,24 @@ impl Copying<'_> {
     /// A run as both sides have it, the id of its parent being the target's.
     fn pair(&self, run: &Run) -> Result<Pair> {
         let mut here = self.sync.from.run_whole(&run.run_id)?;
+        let mut old_parent = None;
         for (key, parent) in &mut here.run.tags {
             if key == PARENT
                 && let Some(copy) = self.ids.get(parent)
             {
-                parent.clone_from(copy);
+                old_parent = Some(std::mem::replace(parent, copy.clone()));
             }
         }
         let known = self.there.get(&identity(run));
-        let there = match (self.sync.to, known) {
+        let mut there = match (self.sync.to, known) {
             (Some(to), Some(run_id)) => Some(to.run_whole(run_id)?),
             _ => None,
         };
+        // Copied before its parent was: that it names the parent here is no value of its own.
+        if let (Some(there), Some(old)) = (&mut there, old_parent) {
+            let is_old = |(key, parent): &(String, String)| key == PARENT && *parent == old;
+            there.run.tags.retain(|it| !is_old(it));
+        }
         Ok(Pair { here, there })
     }
 
@@ -334,7 +340,11 @@ impl Copying<'_> {
     ) -> Result<()> {
         for path in paths {
             match self.sync.from.artifact_bytes(run_id, path)? {
-                Some(content) => to.artifact_add(copy, path, content)?,
+                Some(content) => match to.artifact_add(copy, path, content) {
+                    // A name that the target keeps for something else.
+                    Err(StoreError::Invalid(_)) => self.synced.unreadable_files += 1,
+                    added => added?,
+                },
                 None => self.synced.unreadable_files += 1,
             }
         }
@@ -368,8 +378,9 @@ impl Copying<'_> {
                     let artifacts = &whole.record.artifacts;
                     let has = |path: &str| artifacts.iter().any(|(known, _)| known == path);
                     let paths = here.artifacts.iter().map(String::as_str);
-                    let others =
-                        paths.filter(|path| !path.starts_with(artifact::VERDICTS) && !has(path));
+                    let is_ours = is_for_judges(here);
+                    let is_verdicts = |path: &str| is_ours && path.starts_with(artifact::VERDICTS);
+                    let others = paths.filter(|path| !is_verdicts(path) && !has(path));
                     self.files_copy(to, &here.run_id, &imported.run_id, others)?;
                 }
                 Change::Unchanged if !is_merged => self.synced.unchanged += 1,

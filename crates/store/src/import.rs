@@ -25,7 +25,13 @@ pub fn is_stand_in(tag: &str) -> bool {
     tag == RUN_NAME_TAG || tag.starts_with("artifact:")
 }
 
-/// Whether a param is how a server holds a run or names a verdict file.
+/// Whether judges are asked about a run, or were.
+pub fn is_for_judges(run: &Run) -> bool {
+    let ours = [tag::CELL_KEY, tag::JUDGE_PENDING];
+    run.tags.iter().any(|(key, _)| ours.contains(&key.as_str()))
+}
+
+/// Whether a param is how a server holds a run for judges or names a verdict file.
 pub fn is_bookkeeping(param: &str) -> bool {
     BOOKKEEPING.iter().any(|start| param.starts_with(start))
 }
@@ -150,7 +156,9 @@ impl ImportedRun {
         if cell_key.is_empty() && value(tag::COPIED_FROM).is_none() {
             tags.push((tag::COPIED_FROM.into(), origin.as_str().into()));
         }
-        let params = run.params.iter().filter(|(key, _)| !is_bookkeeping(key));
+        let is_ours = is_for_judges(run);
+        let params = run.params.iter();
+        let params = params.filter(|(key, _)| !(is_ours && is_bookkeeping(key)));
         Ok(Self {
             origin,
             record: CellRecord {

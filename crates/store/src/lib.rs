@@ -34,7 +34,8 @@ pub mod state;
 
 pub use error::StoreError;
 pub use import::{
-    Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_stand_in,
+    Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_for_judges,
+    is_stand_in,
 };
 
 /// Shorthand for what the store answers.

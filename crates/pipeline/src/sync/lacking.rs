@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact, tag};
 use assize_store::mlflow::{Entry, Point};
-use assize_store::{Additions, Run, WholeRun, is_bookkeeping, is_core, is_stand_in};
+use assize_store::{Additions, Run, WholeRun, is_bookkeeping, is_core, is_for_judges, is_stand_in};
 
 use super::value;
 
@@ -38,14 +38,14 @@ pub(super) struct Lacking {
 
 impl Lacking {
     pub fn of(here: &WholeRun, there: &WholeRun) -> Self {
-        let is_judged = is_judged(&here.run) || is_judged(&there.run);
+        let is_judged = is_for_judges(&here.run) || is_for_judges(&there.run);
         let mut lacking = Self {
             is_different: !here.run.name.is_empty() && here.run.name != there.run.name,
             ..Self::default()
         };
         let params = here.run.params.iter();
         lacking.additions.params = lacking.entries(
-            params.filter(|(key, _)| !is_bookkeeping(key)),
+            params.filter(|(key, _)| !(is_judged && is_bookkeeping(key))),
             &there.run.params,
         );
         let identity = [tag::CELL_KEY, tag::COPIED_FROM];
@@ -93,15 +93,17 @@ impl Lacking {
         lacking
     }
 
-    /// Verdict files go another way, and what a judged run was made with is all there.
+    /// Verdict files go another way, and what a cell was made with is all there.
     fn files(&mut self, here: &WholeRun, there: &WholeRun, is_judged: bool) {
+        let is_cell = value(&here.run, tag::CELL_KEY).is_some();
         let there: HashMap<&str, u64> = there
             .files
             .iter()
             .map(|(path, size)| (path.as_str(), *size))
             .collect();
         for (path, size) in &here.files {
-            if path.starts_with(artifact::VERDICTS) || is_judged && is_core(path) {
+            let is_verdicts = is_judged && path.starts_with(artifact::VERDICTS);
+            if is_verdicts || is_cell && is_core(path) {
                 continue;
             }
             match there.get(path.as_str()) {
@@ -111,10 +113,6 @@ impl Lacking {
             }
         }
     }
-}
-
-fn is_judged(run: &Run) -> bool {
-    value(run, tag::JUDGE_PENDING).is_some() || value(run, tag::CELL_KEY).is_some()
 }
 
 fn points(here: &WholeRun, there: &WholeRun, is_judged: bool) -> Vec<Point> {

@@ -53,12 +53,14 @@ impl Progress {
             Some("summary") => {
                 self.has_summary = true;
                 self.remark = of_collection(&event);
-                self.total = count("cells").unwrap_or(self.total);
+                // One that was interrupted counts what it came to.
+                if event["interrupted"] != true {
+                    self.total = count("cells").unwrap_or(self.total);
+                }
             }
             // An automatic judge prints one object when it is done.
             None if event.is_object() => {
                 self.has_summary = true;
-                self.failed = count("left_pending").unwrap_or_default();
                 self.remark = of_judge(&event);
             }
             _ => {}

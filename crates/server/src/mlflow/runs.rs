@@ -136,7 +136,7 @@ pub(crate) struct Metric {
 }
 
 /// The points, and once more those that are about a model.
-fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Answer<Batch> {
+fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Batch {
     let mut batch = Batch::default();
     for metric in metrics {
         let point = Point {
@@ -158,7 +158,7 @@ fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Answer<Batch> {
         }
         batch.metrics.push(point);
     }
-    Ok(batch)
+    batch
 }
 
 #[derive(Debug, Deserialize)]
@@ -171,7 +171,7 @@ pub(crate) struct LogMetric {
 
 pub(crate) fn log_metric(mlflow: Mlflow<'_>, ask: LogMetric) -> Answer<Value> {
     let run_id = ask.run.id()?;
-    mlflow.run_log(run_id, batch_of(run_id, vec![ask.metric])?)?;
+    mlflow.run_log(run_id, batch_of(run_id, vec![ask.metric]))?;
     Ok(json!({}))
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn log_batch(mlflow: Mlflow<'_>, ask: LogBatch) -> Answer<Value> {
     let batch = Batch {
         params: ask.params,
         tags: ask.tags,
-        ..batch_of(run_id, ask.metrics)?
+        ..batch_of(run_id, ask.metrics)
     };
     mlflow.run_log(run_id, batch)?;
     Ok(json!({}))

@@ -93,6 +93,10 @@ impl Frame {
         self.visit.as_ref().is_some_and(|it| it.may_write)
     }
 
+    pub fn may_read(&self) -> bool {
+        self.visit.as_ref().is_some_and(|it| it.may_read)
+    }
+
     pub fn may_judge(&self) -> bool {
         self.visit.as_ref().is_some_and(|it| it.may_judge)
     }
