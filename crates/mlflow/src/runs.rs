@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{RunStatus, artifact, param, tag};
-use assize_store::{Result, Run, RunPage, RunQuery, StoreError};
+use assize_store::{Result, Run, RunPage, RunQuery, StoreError, is_bookkeeping};
 use serde_json::json;
 
 use crate::address::encoded;
@@ -25,8 +25,6 @@ const PAGE: usize = 1000;
 /// Runs whose files are read again are not asked for again so soon.
 const RECENT: Duration = Duration::from_secs(2);
 const RECENT_RUNS: usize = 16;
-/// Params that are bookkeeping and not about the cell.
-const OURS: [&str; 2] = ["lease.", "verdict."];
 
 impl MlflowStore {
     /// An active run by its whole id.
@@ -233,7 +231,9 @@ impl MlflowStore {
 
     /// The run as the interface has it, without its artifacts, which would take a request each.
     pub(crate) fn run_shown(&self, run: Tracked) -> Result<Run> {
-        let ours = |key: &str| OURS.iter().any(|start| key.starts_with(start));
+        let is_for_judges =
+            run.tag(tag::CELL_KEY).is_some() || run.tag(tag::JUDGE_PENDING).is_some();
+        let ours = |key: &str| is_for_judges && is_bookkeeping(key);
         let params = run.params.into_iter().filter(|(key, _)| !ours(key));
         let hidden = |key: &str| key.starts_with("artifact:") || key == limits::TAG;
         let tags = run.tags.into_iter().filter(|(key, _)| !hidden(key));

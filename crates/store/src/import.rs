@@ -124,7 +124,7 @@ fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, A
             artifacts.push((path.clone().into(), text.into()));
         }
     }
-    if verdicts.is_empty() {
+    if verdicts.is_empty() || !is_for_judges(run) {
         return Ok(artifacts);
     }
     for file in store.verdicts_get(&run.run_id)? {
