@@ -28,20 +28,14 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
         )));
     }
     let stop = session::stop_flag()?;
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     // Two at once would both find that a run is not there.
     let locks = session.environment.cache_dir().join("locks");
     let what = format!("sync to {}", place_of(to));
-    let _one = lock::acquire(
-        &locks,
-        &what,
-        &|| stop.load(std::sync::atomic::Ordering::Relaxed),
-        || {
-            session
-                .output
-                .say("Waiting for another sync to the same place.");
-        },
-    )?;
-    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let _one = lock::acquire(&locks, &what, &stopped, || {
+        let words = "Waiting for another sync to the same place.";
+        session.output.say(words);
+    })?;
     let source = session.store_at(from, true)?;
     let target = if args.dry_run && !session::exists(to) {
         None

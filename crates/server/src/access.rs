@@ -220,8 +220,12 @@ pub(crate) fn refused(error: ApiError, headers: &HeaderMap, path: &str) -> Respo
     }
 }
 
-/// Puts the navigation around pages that say what is wrong, for whoever is signed in.
+/// Puts the navigation around pages that say what is wrong, for whoever is signed in. Programs
+/// get no pages, and are not held up.
 pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next: Next) -> Response {
+    if !wants_page(request.headers(), request.uri().path()) {
+        return next.run(request).await;
+    }
     let headers = request.headers().clone();
     let response = next.run(request).await;
     with_visit(response, || {

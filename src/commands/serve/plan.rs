@@ -97,10 +97,10 @@ impl Checker {
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
         let models = fields.get("models").map(places).unwrap_or_default();
         self.check_weights("models", models.into_iter(), &mut problems);
-        let of_settings = || settings.iter().flat_map(|it| &it.prompts);
+        let of_settings = settings.iter().flat_map(|it| &it.prompts);
         let prompts = match fields.get("prompts") {
             Some(named) => places(named),
-            None => of_settings().map(String::as_str).collect(),
+            None => of_settings.map(String::as_str).collect(),
         };
         problems.extend(unknown_prompts(task.as_ref(), &prompts));
         let (Some(task), Some(settings), true) = (task, settings, problems.is_empty()) else {
