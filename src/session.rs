@@ -9,8 +9,8 @@ use anyhow::bail;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::{Task, TaskDefaults};
 use assize_mlflow::MlflowStore;
-use assize_pipeline::gate::{self, Sized};
 use assize_pipeline::guard::Guard;
+use assize_pipeline::size_gate::{self, SizedModel};
 use assize_pipeline::{PipelineError, task_files};
 use assize_providers::ollama::{OllamaConfig, OllamaProvider};
 use assize_providers::openai::OpenAiProvider;
@@ -392,9 +392,13 @@ impl Providers {
     }
 
     /// Finds out what a model is and who has it.
-    pub fn describe(&mut self, id: &ModelId, settings: &Settings) -> anyhow::Result<Sized> {
+    pub fn describe(&mut self, id: &ModelId, settings: &Settings) -> anyhow::Result<SizedModel> {
         let providers = self.of_kind(id.provider)?;
-        Ok(gate::describe(id, &providers, &settings.assumed_sizes())?)
+        Ok(size_gate::describe(
+            id,
+            &providers,
+            &settings.assumed_sizes(),
+        )?)
     }
 }
 

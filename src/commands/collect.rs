@@ -12,8 +12,8 @@ use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
     self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
 };
-use assize_pipeline::gate::{Rejected, Sized, admit};
 use assize_pipeline::guard::Guard;
+use assize_pipeline::size_gate::{Rejected, SizedModel, admit};
 use assize_store::Tracking;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ mod dry_run;
 pub struct Plan {
     pub task: Task,
     pub options: CollectOptions,
-    pub admitted: Vec<Sized>,
+    pub admitted: Vec<SizedModel>,
     pub rejected: Vec<Rejected>,
     pub evict: bool,
 }
@@ -88,7 +88,7 @@ pub fn plan(
 ) -> anyhow::Result<Plan> {
     let ids = session.models(settings)?;
     let mut providers = session.providers(settings);
-    let described: Vec<Sized> = ids
+    let described: Vec<SizedModel> = ids
         .iter()
         .map(|id| providers.describe(id, settings))
         .collect::<anyhow::Result<_>>()?;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use assize_pipeline::collect::{CellEvent, CellStatus, Event};
-use assize_pipeline::gate::Sized;
+use assize_pipeline::size_gate::SizedModel;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Output, complain, safe};
@@ -76,7 +76,7 @@ impl CollectProgress {
         }
     }
 
-    fn start(&self, model: &Sized, cells: u64) {
+    fn start(&self, model: &SizedModel, cells: u64) {
         let id = model.id.to_string();
         let size = billions(model.parameter_count);
         let bar = self.bars.as_ref().map(|bars| {
@@ -113,7 +113,7 @@ impl CollectProgress {
             .insert(id, model);
     }
 
-    fn with(&self, model: &Sized, change: impl FnOnce(&mut Model)) {
+    fn with(&self, model: &SizedModel, change: impl FnOnce(&mut Model)) {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = models.get_mut(&model.id.to_string()) {
             change(model);
@@ -145,7 +145,7 @@ impl CollectProgress {
         });
     }
 
-    fn finish(&self, model: &Sized) {
+    fn finish(&self, model: &SizedModel) {
         self.with(model, |it| match &it.bar {
             Some(bar) => bar.abandon_with_message(it.closing()),
             None => complain(&it.line(&model.id.to_string())),

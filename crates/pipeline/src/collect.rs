@@ -20,8 +20,8 @@ use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_store::Tracking;
 
-use crate::gate::{Rejected, Sized};
 use crate::guard::Guard;
+use crate::size_gate::{Rejected, SizedModel};
 use crate::{Clock, PipelineError, Result};
 
 pub mod adaptive;
@@ -65,7 +65,7 @@ pub struct Collection<'a> {
     pub task: &'a Task,
     pub options: &'a CollectOptions,
     /// The models that the size gate admitted, in the user's order.
-    pub models: Vec<Sized>,
+    pub models: Vec<SizedModel>,
     pub rejected: Vec<Rejected>,
     /// Only this part of the grid.
     pub only: Option<Subset>,
@@ -84,29 +84,29 @@ pub struct Collection<'a> {
 pub enum Event<'a> {
     /// A lane turns to a model with this many cells (of this shard).
     ModelStarted {
-        model: &'a Sized,
+        model: &'a SizedModel,
         cells: u64,
     },
     /// Somebody else holds what we need.
     Waiting {
-        model: &'a Sized,
+        model: &'a SizedModel,
         on: &'static str,
     },
     Loaded {
-        model: &'a Sized,
+        model: &'a SizedModel,
         load_ms: f64,
     },
     Cell(CellEvent<'a>),
     /// All cells of the model are settled and it is unloaded.
     ModelFinished {
-        model: &'a Sized,
+        model: &'a SizedModel,
     },
 }
 
 /// One settled cell.
 #[derive(Debug)]
 pub struct CellEvent<'a> {
-    pub model: &'a Sized,
+    pub model: &'a SizedModel,
     pub prompt: &'a str,
     pub scenario: &'a str,
     pub status: CellStatus,

@@ -7,12 +7,12 @@
 pub mod collect;
 pub mod compare;
 mod error;
-pub mod gate;
 pub mod guard;
 pub mod journaled;
 pub mod judge;
 pub mod lock;
 pub mod promote;
+pub mod size_gate;
 pub mod sync;
 pub mod task_files;
 

@@ -321,7 +321,7 @@ impl Jobs {
         code: Option<i32>,
         is_cancelled: bool,
     ) -> Result<(), ServerError> {
-        let (status, error) = watch::verdict(&self.folder(&job.id), reading, code, is_cancelled);
+        let (status, error) = watch::ending(&self.folder(&job.id), reading, code, is_cancelled);
         let counts = (reading.done, reading.failed, reading.total);
         self.state.job_progress(&job.id, counts)?;
         self.state

@@ -8,7 +8,7 @@ use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
-use assize_pipeline::{PipelineError, Result as PipelineResult, count, gate};
+use assize_pipeline::{PipelineError, Result as PipelineResult, count, size_gate};
 use serde_json::json;
 
 use crate::Exit;
@@ -207,18 +207,18 @@ fn describe_judge(
     providers: &mut session::Providers,
     id: &ModelId,
     settings: &Settings,
-) -> anyhow::Result<gate::Sized> {
+) -> anyhow::Result<size_gate::SizedModel> {
     let of_kind = providers.of_kind(id.provider)?;
     let mut sizes = settings.assumed_sizes();
     if id.provider == ProviderKind::OpenAi {
         sizes.entry(id.to_string()).or_insert(f64::MIN_POSITIVE);
     }
-    let model = gate::describe(id, &of_kind, &sizes)?;
+    let model = size_gate::describe(id, &of_kind, &sizes)?;
     if id.provider == ProviderKind::OpenAi {
         return Ok(model);
     }
-    let (mut admitted, rejected) = gate::admit(vec![model], settings.max_model_b);
-    let gated: PipelineResult<gate::Sized> = admitted.pop().ok_or_else(|| {
+    let (mut admitted, rejected) = size_gate::admit(vec![model], settings.max_model_b);
+    let gated: PipelineResult<size_gate::SizedModel> = admitted.pop().ok_or_else(|| {
         let reason = rejected
             .first()
             .map(|it| it.reason.clone())

@@ -13,15 +13,15 @@ use assize_providers::{Completion, Message, Provider, ProviderError, Request, Ro
 
 use super::grid::{Cell, Grid};
 use super::{CollectOptions, Collection};
-use crate::gate::Sized;
+use crate::size_gate::SizedModel;
 
-/// What all cells of one model share: most params, tags and texts.
+/// Generates the cells of one model. It holds what they share: most params, tags and texts.
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct CellGenerator<'a> {
     task: &'a Task,
     options: &'a CollectOptions,
     grid: &'a Grid<'a>,
-    model: &'a Sized,
+    model: &'a SizedModel,
     model_id: Arc<str>,
     clock: crate::Clock,
     shared_params: Vec<(Arc<str>, Arc<str>)>,
@@ -31,7 +31,7 @@ pub struct Writer<'a> {
 
 /// A generated cell, ready to be tracked.
 #[derive(Debug)]
-pub struct Made {
+pub struct GeneratedCell {
     pub record: CellRecord,
     pub prompt: String,
     pub scenario: String,
@@ -42,8 +42,8 @@ pub struct Made {
     pub completion_tokens: u64,
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(collection: &Collection<'a>, grid: &'a Grid<'a>, model: &'a Sized) -> Self {
+impl<'a> CellGenerator<'a> {
+    pub fn new(collection: &Collection<'a>, grid: &'a Grid<'a>, model: &'a SizedModel) -> Self {
         let (task, options) = (collection.task, collection.options);
         let tags = [
             (tag::JUDGE_KIND, options.judge_kind.as_str()),
@@ -71,7 +71,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Generates a cell's candidates.
-    pub fn make(&self, provider: &dyn Provider, cell: &Cell<'_>) -> Made {
+    pub fn generate(&self, provider: &dyn Provider, cell: &Cell<'_>) -> GeneratedCell {
         let start_time_ms = (self.clock)();
         let request = self.request(cell);
         let mut answers = provider.generate(&self.model.id.name, &request);
@@ -112,7 +112,7 @@ impl<'a> Writer<'a> {
         answers: &[assize_providers::Result<Completion>],
         start_time_ms: i64,
         end_time_ms: i64,
-    ) -> Made {
+    ) -> GeneratedCell {
         let mut candidates = Vec::with_capacity(answers.len());
         let mut raw = String::new();
         for ((index, answer), asked) in (0_u32..).zip(answers).zip(&request.candidates) {
@@ -173,7 +173,7 @@ impl<'a> Writer<'a> {
                 (artifact::RUBRIC.into(), Arc::clone(&self.rubric_text)),
             ],
         };
-        Made {
+        GeneratedCell {
             record,
             prompt: cell.prompt.name.clone(),
             scenario: scenario.clone(),

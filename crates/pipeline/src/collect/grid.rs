@@ -10,7 +10,7 @@ use assize_domain::scenario::Scenario;
 use assize_domain::task::Task;
 
 use super::CollectOptions;
-use crate::gate::Sized;
+use crate::size_gate::SizedModel;
 use crate::{PipelineError, Result};
 
 /// The prompts and scenarios of a collection, checked and compiled.
@@ -119,17 +119,17 @@ impl<'a> Grid<'a> {
     }
 
     /// How many cells of a model fall into this shard.
-    pub fn count(&self, model: &Sized) -> u64 {
+    pub fn count(&self, model: &SizedModel) -> u64 {
         self.positions(model).count() as u64
     }
 
     /// The cells of a model that fall into this shard, prompt by prompt.
-    pub fn cells(&self, model: &'a Sized) -> impl Iterator<Item = Result<Cell<'a>>> {
+    pub fn cells(&self, model: &'a SizedModel) -> impl Iterator<Item = Result<Cell<'a>>> {
         self.positions(model)
             .map(move |position| self.cell(model, position))
     }
 
-    fn positions(&self, model: &Sized) -> impl Iterator<Item = usize> {
+    fn positions(&self, model: &SizedModel) -> impl Iterator<Item = usize> {
         let models = self.options.models.len().max(1);
         let position = self
             .options
@@ -156,7 +156,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Which of a model's cells are in the part that is looked at; `None` for all.
-    fn wanted(&self, model: &Sized) -> Option<Vec<bool>> {
+    fn wanted(&self, model: &SizedModel) -> Option<Vec<bool>> {
         let only = self.only?;
         let model = model.id.to_string();
         let cells = self.prompts.iter().flat_map(|(prompt, _)| {
@@ -167,7 +167,7 @@ impl<'a> Grid<'a> {
         Some(cells.collect())
     }
 
-    fn cell(&self, model: &Sized, position: usize) -> Result<Cell<'a>> {
+    fn cell(&self, model: &SizedModel, position: usize) -> Result<Cell<'a>> {
         let (prompt, renderer) = &self.prompts[position / self.scenarios.len()];
         let scenario = self.scenarios[position % self.scenarios.len()];
         let render = |angle: &str| {

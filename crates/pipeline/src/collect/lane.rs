@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use assize_providers::{Provider, ProviderError};
 
-use super::cell::{Made, Writer};
+use super::cell::{CellGenerator, GeneratedCell};
 use super::grid::{Cell, Grid};
 use super::{CellEvent, CellStatus, Collection, Event, Observer, Summary};
-use crate::gate::Sized;
 use crate::guard::{Place, Tenancy};
+use crate::size_gate::SizedModel;
 use crate::{PipelineError, Result, lock};
 
 /// How many cells are looked up in the store at once, and recorded at once at most.
@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 /// The hosts that the models can run on, each once.
-pub fn hosts(models: &[Sized]) -> Vec<Host> {
+pub fn hosts(models: &[SizedModel]) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     for provider in models.iter().flat_map(|model| &model.providers) {
         if !hosts
@@ -45,7 +45,7 @@ pub struct Lane<'a> {
     pub collection: &'a Collection<'a>,
     pub grid: &'a Grid<'a>,
     /// Models that nobody has taken yet.
-    pub plan: &'a Mutex<Vec<&'a Sized>>,
+    pub plan: &'a Mutex<Vec<&'a SizedModel>>,
     pub summary: &'a Mutex<Summary>,
     pub abort: &'a AtomicBool,
     pub observer: Observer<'a>,
@@ -67,7 +67,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    fn take(&self, host: &Host) -> Option<&'a Sized> {
+    fn take(&self, host: &Host) -> Option<&'a SizedModel> {
         let mut plan = self.plan.lock().ok()?;
         let next = plan.iter().position(|model| {
             model
@@ -88,7 +88,7 @@ impl<'a> Lane<'a> {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn run_model(&self, host: &Host, model: &'a Sized) -> Result<()> {
+    fn run_model(&self, host: &Host, model: &'a SizedModel) -> Result<()> {
         let cells = self.grid.count(model);
         if cells == 0 {
             return Ok(());
@@ -110,17 +110,17 @@ impl<'a> Lane<'a> {
             lane: self,
             host,
             model,
-            writer: Writer::new(self.collection, self.grid, model),
-            entry: Mutex::new(Entry::NotTried),
+            generator: CellGenerator::new(self.collection, self.grid, model),
+            residency: Mutex::new(Residency::NotTried),
             gone: AtomicU32::new(0),
         };
         let result = work.run();
         // Whatever happened, the model is unloaded and seen to be gone.
-        let entry = work
-            .entry
+        let residency = work
+            .residency
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let left = if let Entry::Loaded(tenancy) = entry {
+        let left = if let Residency::Loaded(tenancy) = residency {
             tenancy.leave()
         } else {
             Ok(())
@@ -136,7 +136,7 @@ impl<'a> Lane<'a> {
 }
 
 /// Whether the model is loaded.
-enum Entry {
+enum Residency {
     NotTried,
     Loaded(Tenancy),
     Refused(String),
@@ -146,9 +146,9 @@ enum Entry {
 struct Work<'a, 'l> {
     lane: &'l Lane<'a>,
     host: &'l Host,
-    model: &'a Sized,
-    writer: Writer<'a>,
-    entry: Mutex<Entry>,
+    model: &'a SizedModel,
+    generator: CellGenerator<'a>,
+    residency: Mutex<Residency>,
     /// Cells in a row that failed because the host is gone.
     gone: AtomicU32,
 }
@@ -158,7 +158,7 @@ impl<'a> Work<'a, '_> {
     fn run(&self) -> Result<()> {
         let jobs = self.lane.collection.options.jobs.max(1) as usize;
         let (to_workers, from_finder) = sync_channel::<Cell<'a>>(jobs * 2);
-        let (to_recorder, from_workers) = sync_channel::<Made>(GROUP);
+        let (to_recorder, from_workers) = sync_channel::<GeneratedCell>(GROUP);
         let from_finder = Arc::new(Mutex::new(from_finder));
         std::thread::scope(|scope| {
             for _ in 0..jobs {
@@ -237,14 +237,14 @@ impl<'a> Work<'a, '_> {
     /// Loads the model at the first missing cell. Answers the reason where it cannot be
     /// loaded but other models may go on; errors stop the collection.
     fn enter_once(&self) -> Result<Option<String>> {
-        let mut entry = self
-            .entry
+        let mut residency = self
+            .residency
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        match &*entry {
-            Entry::Loaded(_) => return Ok(None),
-            Entry::Refused(reason) => return Ok(Some(reason.clone())),
-            Entry::NotTried => {}
+        match &*residency {
+            Residency::Loaded(_) => return Ok(None),
+            Residency::Refused(reason) => return Ok(Some(reason.clone())),
+            Residency::NotTried => {}
         }
         let (collection, model) = (self.lane.collection, self.model);
         let options = collection.options;
@@ -273,7 +273,7 @@ impl<'a> Work<'a, '_> {
                 ) =>
             {
                 let reason = error.to_string();
-                *entry = Entry::Refused(reason.clone());
+                *residency = Residency::Refused(reason.clone());
                 return Ok(Some(reason));
             }
             Err(error) => return Err(error),
@@ -288,11 +288,11 @@ impl<'a> Work<'a, '_> {
             model,
             load_ms: tenancy.load_ms,
         });
-        *entry = Entry::Loaded(tenancy);
+        *residency = Residency::Loaded(tenancy);
         Ok(None)
     }
 
-    fn generate(&self, cells: &Mutex<Receiver<Cell<'a>>>, made: &SyncSender<Made>) {
+    fn generate(&self, cells: &Mutex<Receiver<Cell<'a>>>, made: &SyncSender<GeneratedCell>) {
         loop {
             let next = cells.lock().map(|receiver| receiver.recv());
             let Ok(Ok(cell)) = next else {
@@ -302,7 +302,7 @@ impl<'a> Work<'a, '_> {
             if self.lane.stopped() || self.gone.load(Ordering::Relaxed) >= HOST_DOWN_LIMIT {
                 continue;
             }
-            let cell = self.writer.make(self.host.provider.as_ref(), &cell);
+            let cell = self.generator.generate(self.host.provider.as_ref(), &cell);
             if cell.host_down {
                 self.gone.fetch_add(1, Ordering::Relaxed);
             } else {
@@ -315,7 +315,7 @@ impl<'a> Work<'a, '_> {
     }
 
     /// Records what the workers made, as many at once as are there.
-    fn record(&self, from_workers: &Receiver<Made>) -> Result<()> {
+    fn record(&self, from_workers: &Receiver<GeneratedCell>) -> Result<()> {
         while let Ok(first) = from_workers.recv() {
             let mut group = vec![first];
             group.extend(from_workers.try_iter().take(GROUP - 1));
@@ -339,7 +339,7 @@ impl<'a> Work<'a, '_> {
         Ok(())
     }
 
-    fn record_group(&self, group: &[Made]) -> Result<()> {
+    fn record_group(&self, group: &[GeneratedCell]) -> Result<()> {
         let collection = self.lane.collection;
         let records: Vec<_> = group.iter().map(|made| made.record.clone()).collect();
         let recorded = collection

@@ -23,9 +23,9 @@ use assize_store::queue::{Closing, LeaseRequest, Leased};
 use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
 use super::{Entropy, draw, rubric_of};
-use crate::gate::Sized;
 use crate::guard::{Guard, Place, Tenancy};
 use crate::lock;
+use crate::size_gate::SizedModel;
 use crate::{Now, PipelineError, Result};
 use ask::Asker;
 use bench::Bench;
@@ -49,7 +49,7 @@ pub struct AutoJudge<'a> {
     /// The task's calibration cases, which are left out where the rubric is not theirs.
     pub anchors: Anchors,
     /// The judging model; admitted by the size gate where it holds weights here.
-    pub model: &'a Sized,
+    pub model: &'a SizedModel,
     pub guard: &'a Guard,
     /// Requests in flight.
     pub jobs: u32,

@@ -68,7 +68,7 @@ pub(super) fn follow(
 }
 
 /// How a job ended, from its exit code where this server started it, else from what it said.
-pub(super) fn verdict(
+pub(super) fn ending(
     folder: &Path,
     progress: &Progress,
     code: Option<i32>,

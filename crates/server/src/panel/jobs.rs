@@ -30,10 +30,11 @@ const MOST_FAILURES: usize = 20;
 #[template(path = "jobs.html")]
 struct JobsPage {
     frame: Frame,
-    jobs: Vec<Line>,
+    jobs: Vec<JobRow>,
 }
 
-struct Line {
+/// One job in the list.
+struct JobRow {
     id: String,
     kind: String,
     experiment: String,
@@ -84,7 +85,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
         if jobs.iter().any(|it| !it.status.is_over()) {
             frame.refresh_s = 5;
         }
-        let line = |it: JobRecord| Line {
+        let row = |it: JobRecord| JobRow {
             status: it.status.as_str(),
             when: When::of_ms(it.created_ms, visit.now_ms),
             id: it.id,
@@ -95,7 +96,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
             total: it.total,
             by: it.by,
         };
-        let jobs = jobs.into_iter().map(line).collect();
+        let jobs = jobs.into_iter().map(row).collect();
         show(&JobsPage { frame, jobs })
     })
     .await

@@ -14,13 +14,13 @@ use crate::App;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What was found on the hosts.
-pub(crate) struct Found {
+pub(crate) struct HostModels {
     pub models: Vec<Model>,
     pub unreachable: Vec<String>,
     pub max_model_b: String,
 }
 
-impl Found {
+impl HostModels {
     pub fn look(app: &App, picked: &[&str]) -> Self {
         let listed = ask_program(app, &["models".into(), "list".into(), "--json".into()]);
         let listed = listed.unwrap_or_else(|error| json!({"unreachable": [error]}));

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Form, Query, named, number};
-use super::models::{Found, ask_program};
+use super::models::{HostModels, ask_program};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
 use super::when::span;
 use crate::App;
@@ -23,7 +23,7 @@ use crate::App;
 #[template(path = "new_run.html")]
 struct NewRunPage {
     frame: Frame,
-    found: Found,
+    found: HostModels,
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
     /// Whether the task has angles to give to outputs.
@@ -167,7 +167,7 @@ fn form(
     preview: Preview,
 ) -> Result<NewRunPage, PageError> {
     let task: Task = task_files::load(&app.config.task)?;
-    let found = Found::look(app, &fields.all("model"));
+    let found = HostModels::look(app, &fields.all("model"));
     let prompts = fields.all("prompt");
     let split = fields.get("split").unwrap_or("selection");
     let text =

@@ -11,7 +11,7 @@ use super::Top;
 use crate::App;
 use crate::api::jobs::plan;
 use crate::panel::fields::{Fields, Form, Path, named, number};
-use crate::panel::models::Found;
+use crate::panel::models::HostModels;
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, with_status};
 
 #[derive(Template)]
@@ -21,7 +21,7 @@ struct AutoJudgePage {
     top: Top,
     /// Cells that no automatic judge has scored.
     waiting: u64,
-    found: Found,
+    found: HostModels,
     other: String,
     limit: String,
     max_cost: String,
@@ -97,7 +97,7 @@ async fn form(
     let picked = fields.owned("judge").unwrap_or_default();
     let (found, counts) = blocking(app, move |app| {
         let counts: JudgingCounts = app.store.judging_counts(&experiment)?;
-        Ok::<_, PageError>((Found::look(app, &[&picked]), counts))
+        Ok::<_, PageError>((HostModels::look(app, &[&picked]), counts))
     })
     .await?;
     let text = |name| fields.owned(name).unwrap_or_default();

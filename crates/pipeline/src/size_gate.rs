@@ -11,9 +11,9 @@ use assize_providers::{ModelInfo, Provider, ProviderError};
 
 use crate::{PipelineError, Result};
 
-/// A model, what it says of itself, and who can run it.
+/// A model of known size: what its provider reports about it, and which providers have it.
 #[derive(Debug, Clone)]
-pub struct Sized {
+pub struct SizedModel {
     pub id: ModelId,
     pub info: ModelInfo,
     pub parameter_count: u64,
@@ -21,13 +21,13 @@ pub struct Sized {
     pub providers: Vec<Arc<dyn Provider>>,
 }
 
-impl Sized {
+impl SizedModel {
     pub fn billions(&self) -> f64 {
         self.parameter_count as f64 / 1e9
     }
 }
 
-/// A model that the gate turned away.
+/// A model that the gate rejected.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Rejected {
     pub model: String,
@@ -40,7 +40,7 @@ pub fn describe(
     id: &ModelId,
     providers: &[Arc<dyn Provider>],
     assume_size: &BTreeMap<String, f64>,
-) -> Result<Sized> {
+) -> Result<SizedModel> {
     let mut having = Vec::new();
     let mut first: Option<ModelInfo> = None;
     let mut last_error: Option<ProviderError> = None;
@@ -75,7 +75,7 @@ pub fn describe(
              say so with --assume-size {id}=B (in billions of parameters)"
         )));
     };
-    Ok(Sized {
+    Ok(SizedModel {
         id: id.clone(),
         info,
         parameter_count,
@@ -84,7 +84,7 @@ pub fn describe(
 }
 
 /// Splits models into those that may be loaded and those that may not.
-pub fn admit(models: Vec<Sized>, max_model_b: f64) -> (Vec<Sized>, Vec<Rejected>) {
+pub fn admit(models: Vec<SizedModel>, max_model_b: f64) -> (Vec<SizedModel>, Vec<Rejected>) {
     let (admitted, rejected): (Vec<_>, Vec<_>) = models
         .into_iter()
         .partition(|model| model.billions() <= max_model_b);
