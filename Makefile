@@ -34,7 +34,7 @@ bench-mlflow: setup
 
 ## fuzz: mutated filters and requests for an hour
 fuzz: setup
-	@ASSIZE_FUZZ_SECONDS=3600 $(CARGO) test --release --locked --test mlflow_fuzz -- --nocapture
+	@ASSIZE_FUZZ_SECONDS=3600 $(CARGO) test --release --locked --test mlflow fuzz:: -- --nocapture
 
 ## test-ollama: the grid against a real Ollama, which is installed where it can be had
 test-ollama: weights
@@ -46,7 +46,7 @@ calibrate:
 
 ## stress: 200 kills during a collect, in the end exactly the grid
 stress: build
-	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test kill -- --nocapture
+	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test faults killed_collect:: -- --nocapture
 
 ## injection: fifty attacks inside candidates on the embedded judge
 injection: weights

@@ -12,15 +12,11 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
-#[path = "../tests/support/openai_stand_in.rs"]
-#[expect(dead_code, reason = "the tests use the rest")]
-mod openai_stand_in;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use openai_stand_in::{Manner, OpenAiStandIn};
+use assize_test_support::openai_stand_in::{Manner, OpenAiStandIn};
 use serde_json::{Value, json};
 
 const JOBS: usize = 32;

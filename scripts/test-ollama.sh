@@ -34,4 +34,4 @@ if ! command -v ollama >/dev/null 2>&1; then
   export PATH
 fi
 
-exec "${CARGO:-cargo}" test --release --locked --test ollama_real -- --nocapture
+exec "${CARGO:-cargo}" test --release --locked --test engine ollama:: -- --nocapture

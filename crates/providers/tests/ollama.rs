@@ -10,12 +10,10 @@ use assize_providers::{
     Candidate, Completion, HttpConfig, Message, Provider, ProviderError, Request, Result, Role,
     Sampling, Sleep,
 };
+use assize_test_support::ollama_stand_in::{
+    OllamaStandIn, REAL_LOAD_NS, RESIDENT_LOAD_NS, StandInModel,
+};
 use serde_json::json;
-
-use ollama_stand_in::{OllamaStandIn, REAL_LOAD_NS, RESIDENT_LOAD_NS, StandInModel};
-
-#[path = "../../../tests/support/ollama_stand_in.rs"]
-mod ollama_stand_in;
 
 #[path = "ollama/errors.rs"]
 mod errors;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use assize_providers::ollama::{OllamaConfig, OllamaProvider};
 use assize_providers::{Completion, HttpConfig, Provider, ProviderError, Result, Sleep};
 
-use super::ollama_stand_in::Fault;
 use super::{SMALL, host, one, provider, request};
+use assize_test_support::ollama_stand_in::Fault;
 
 /// The outcome of one chat that meets `fault` `times` times, and how many calls it took.
 fn chat_with(fault: Fault, times: usize) -> (Result<Completion>, usize) {

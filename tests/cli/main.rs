@@ -1,0 +1,4 @@
+//! What concerns the command line as a whole: help, tasks, lists, and the webhook that commands call.
+
+mod commands;
+mod webhook;

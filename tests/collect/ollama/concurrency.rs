@@ -1,0 +1,202 @@
+//! Several at once: requests in flight, hosts, processes. And which models where none is named.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{
+    ALPHA, BETA, CELLS, GAMMA, TIPS, collect, counts, host, models_in_order, scratch, start,
+    tracked_cells,
+};
+use assize_test_support::ollama_stand_in::{OllamaStandIn, StandInModel};
+
+#[test]
+fn requests_in_flight_are_as_many_as_asked_for() {
+    for (jobs, wanted) in [(None, 1), (Some("4"), 4)] {
+        let (host, scratch) = (host(), scratch());
+        let url = host.url();
+        let more: Vec<&str> = jobs.iter().flat_map(|jobs| ["-j", jobs]).collect();
+        host.pause_after(0);
+        let running = start(
+            &scratch,
+            "collect",
+            &collect(&url, "alpha:0.5b,beta:1b", &more),
+        );
+        host.wait_for_completions(wanted);
+        host.resume();
+        let outcome = running.finish(&scratch);
+        assert_eq!(outcome.code, 0, "{outcome}");
+        assert_eq!(counts(&outcome.summary()), [12, 12, 0, 0]);
+        assert_eq!(host.most_in_flight(), wanted);
+        assert_eq!(host.loads(), [ALPHA, BETA]);
+        assert_eq!(host.most_held_at_once(), 1);
+        assert_eq!(tracked_cells(&scratch).len(), 2 * CELLS);
+    }
+}
+
+/// Both stand-ins are on this machine, so they share its memory: they are both used, and yet
+/// there is never a model in one beside a model in the other.
+#[test]
+fn two_hosts_share_the_models_and_a_models_cells_stay_together() {
+    let scratch = scratch();
+    let hosts = [host(), host()];
+    let urls = format!("{},{}", hosts[0].url(), hosts[1].url());
+    for host in &hosts {
+        host.pause_after(0);
+    }
+    let models = "alpha:0.5b,beta:1b,gamma:3b";
+    let running = start(&scratch, "collect", &collect(&urls, models, &[]));
+    running.wait_until_it_says(&scratch, "waits for");
+    let loaded: Vec<String> = hosts.iter().flat_map(OllamaStandIn::loads).collect();
+    assert!(loaded.len() <= 1, "one memory, one model: {loaded:?}");
+    for host in &hosts {
+        host.resume();
+    }
+    let outcome = running.finish(&scratch);
+    assert_eq!(outcome.code, 0, "{outcome}");
+    let summary = outcome.summary();
+    assert_eq!(counts(&summary), [18, 18, 0, 0]);
+    assert_eq!(summary["model_loads"], json!({ALPHA: 1, BETA: 1, GAMMA: 1}));
+    let used = hosts
+        .each_ref()
+        .map(|host| models_in_order(&host.completions()));
+    assert!(used.iter().all(|models| !models.is_empty()), "{used:?}");
+    let once: BTreeSet<&String> = used.iter().flatten().collect();
+    assert_eq!(
+        (once.len(), used.iter().flatten().count()),
+        (3, 3),
+        "{used:?}"
+    );
+    assert_eq!(
+        hosts
+            .iter()
+            .map(|host| host.completions().len())
+            .sum::<usize>(),
+        3 * CELLS * TIPS
+    );
+    for host in &hosts {
+        assert_eq!(host.most_held_at_once(), 1);
+        assert_eq!(host.held_now(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_model_goes_to_the_host_that_has_it() {
+    let scratch = scratch();
+    let one = |name| OllamaStandIn::start(vec![StandInModel::new(name, 500_000_000, &["Walk."])]);
+    let (left, right) = (one(ALPHA), one(BETA));
+    let urls = format!("{},{}", left.url(), right.url());
+    let summary = scratch
+        .ok(&collect(&urls, "alpha:0.5b,beta:1b", &[]))
+        .summary();
+    assert_eq!(counts(&summary), [12, 12, 0, 0]);
+    assert_eq!(
+        (left.loads(), right.loads()),
+        (vec![ALPHA.to_owned()], vec![BETA.to_owned()])
+    );
+}
+
+#[test]
+fn two_collectors_make_exactly_the_grid() {
+    let (host, scratch) = (host(), scratch());
+    let url = host.url();
+    let args = collect(&url, "alpha:0.5b,beta:1b", &[]);
+    host.pause_after(1);
+    let first = start(&scratch, "first", &args);
+    host.wait_for_completions(2);
+    let second = start(&scratch, "second", &args);
+    second.wait_until_it_says(&scratch, "waits for another collect");
+    host.resume();
+    let outcomes = [first.finish(&scratch), second.finish(&scratch)];
+    let mut collected = 0;
+    for outcome in &outcomes {
+        assert_eq!(outcome.code, 0, "{outcome}");
+        let [cells, made, skipped, failed] = counts(&outcome.summary());
+        assert_eq!((cells, made + skipped, failed), (12, 12, 0));
+        collected += made;
+    }
+    assert_eq!(collected, 12);
+    assert_eq!(
+        host.completions().len(),
+        2 * CELLS * TIPS,
+        "no cell is generated twice"
+    );
+    assert_eq!(tracked_cells(&scratch).len(), 2 * CELLS);
+    assert_eq!(host.loads(), [ALPHA, BETA]);
+    assert_eq!(host.most_held_at_once(), 1);
+}
+
+/// Two projects of one user collect from one host: they take turns in its memory.
+#[test]
+fn collectors_of_different_folders_take_turns_in_a_hosts_memory() {
+    let host = host();
+    let (here, there) = (scratch(), scratch());
+    let url = host.url();
+    host.pause_after(1);
+    let first = start(&here, "first", &collect(&url, ALPHA, &[]));
+    host.wait_for_completions(2);
+    let mut command = there.command(&collect(&url, BETA, &[]));
+    let errors = std::fs::File::create(there.file("second.err")).expect("a file");
+    let output = std::fs::File::create(there.file("second.out")).expect("a file");
+    let child = command
+        .env("ASSIZE_CACHE_DIR", here.file("cache"))
+        .stderr(errors)
+        .stdout(output)
+        .spawn();
+    let second = super::Running {
+        child: child.expect("it starts"),
+        name: "second".to_owned(),
+    };
+    second.wait_until_it_says(&there, "waits for another Assize process");
+    assert_eq!(host.loads(), [ALPHA]);
+    host.resume();
+    let (first, second) = (first.finish(&here), second.finish(&there));
+    assert_eq!((first.code, second.code), (0, 0), "{first}\n{second}");
+    assert_eq!(host.loads(), [ALPHA, BETA]);
+    assert_eq!(host.most_held_at_once(), 1);
+}
+
+#[test]
+fn where_ollama_answers_its_small_models_are_the_default() {
+    let sizes = [
+        ("qwen2.5:0.5b", 494_032_768),
+        ("qwen2.5:1.5b", 1_777_088_000),
+        ("gemma3:1b", 999_885_952),
+        ("llama3.2:3b", 3_212_749_888),
+    ];
+    let models = sizes
+        .map(|(name, count)| StandInModel::new(name, count, &["Walk."]))
+        .to_vec();
+    let (host, scratch) = (OllamaStandIn::start(models), scratch());
+    let url = host.url();
+    let args = [
+        "collect",
+        "--task",
+        "./task",
+        "--n-tips",
+        "1",
+        "--json",
+        "--ollama-url",
+        &url,
+    ];
+    let summary = scratch.ok(&args).summary();
+    assert_eq!(counts(&summary), [24, 24, 0, 0]);
+    assert_eq!(host.loads(), sizes.map(|(name, _)| name));
+}
+
+#[test]
+fn where_no_ollama_answers_the_embedded_model_is_the_default() {
+    let (gone, scratch) = (host().url(), scratch());
+    let args = ["collect", "--task", "./task", "--ollama-url", &gone];
+    let outcome = scratch.run(&args);
+    let said = format!("No Ollama answers at {gone}: using embedded:smollm2-135m");
+    assert!(outcome.stderr.contains(&said), "{outcome}");
+    // The scratch folder has no weights, and a build without the engine could not use them.
+    let (code, remedy) = if cfg!(feature = "embedded") {
+        (1, "assize models pull smollm2-135m")
+    } else {
+        (2, "no embedded engine")
+    };
+    assert_eq!(outcome.code, code, "{outcome}");
+    assert!(outcome.stderr.contains(remedy), "{outcome}");
+}

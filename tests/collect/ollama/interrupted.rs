@@ -1,0 +1,152 @@
+//! Ended in the middle: by Ctrl-C, by `kill -9`, by a host that goes away.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{ALPHA, BETA, CELLS, collect, counts, host, scratch, start, tracked_cells};
+use assize_test_support::Scratch;
+use assize_test_support::ollama_stand_in::OllamaStandIn;
+
+/// Collects until two cells are made and the third is in flight, then kills the process.
+fn killed(host: &OllamaStandIn, scratch: &Scratch) {
+    host.pause_after(4);
+    let running = start(scratch, "killed", &collect(&host.url(), ALPHA, &[]));
+    host.wait_for_completions(5);
+    running.kill();
+    host.resume();
+    assert_eq!(host.held_now(), [ALPHA], "nobody was there to unload it");
+}
+
+#[test]
+fn after_a_kill_the_next_collect_goes_on_with_its_own_orphan() {
+    let (host, scratch) = (host(), scratch());
+    killed(&host, &scratch);
+    let summary = scratch.ok(&collect(&host.url(), ALPHA, &[])).summary();
+    let [cells, collected, skipped, failed] = counts(&summary);
+    assert_eq!((cells, collected + skipped, failed), (6, 6, 0));
+    assert!(
+        collected >= 4,
+        "the third cell was never answered: {summary}"
+    );
+    assert_eq!(
+        host.loads(),
+        [ALPHA],
+        "the orphan's weights are used as they are"
+    );
+    assert_eq!(host.held_now(), Vec::<String>::new());
+    assert_eq!(tracked_cells(&scratch).len(), CELLS);
+}
+
+#[test]
+fn an_orphan_is_unloaded_before_another_model_is_loaded() {
+    let (host, scratch) = (host(), scratch());
+    killed(&host, &scratch);
+    let summary = scratch.ok(&collect(&host.url(), BETA, &[])).summary();
+    assert_eq!(counts(&summary), [6, 6, 0, 0]);
+    assert_eq!(host.loads(), [ALPHA, BETA]);
+    assert_eq!(host.most_held_at_once(), 1);
+    assert_eq!(host.held_now(), Vec::<String>::new());
+}
+
+#[test]
+fn an_orphan_that_somebody_else_took_over_is_theirs() {
+    let (host, scratch) = (host(), scratch());
+    killed(&host, &scratch);
+    host.renew_as_another_client(ALPHA, Duration::from_mins(10));
+    for models in [ALPHA, BETA] {
+        let outcome = scratch.fails(1, &collect(&host.url(), models, &[]));
+        for words in ["'alpha:0.5b'", "--evict"] {
+            assert!(outcome.stderr.contains(words), "{outcome}");
+        }
+    }
+    assert_eq!(host.held_now(), [ALPHA]);
+    scratch.ok(&collect(&host.url(), BETA, &["--evict"]));
+    assert_eq!(host.most_held_at_once(), 1);
+}
+
+#[test]
+fn ctrl_c_finishes_what_is_in_flight_and_unloads() {
+    let (host, scratch) = (host(), scratch());
+    let url = host.url();
+    let args = collect(&url, "alpha:0.5b,beta:1b", &[]);
+    host.pause_after(4);
+    let running = start(&scratch, "stopped", &args);
+    host.wait_for_completions(5);
+    running.interrupt();
+    running.wait_until_it_says(&scratch, "Stopping");
+    host.resume();
+    let outcome = running.finish(&scratch);
+    assert_eq!(outcome.code, 130, "{outcome}");
+    let summary = outcome.summary();
+    assert_eq!(counts(&summary), [3, 3, 0, 0]);
+    assert_eq!(summary["interrupted"], true);
+    assert_eq!(host.held_now(), Vec::<String>::new());
+    assert_eq!(host.loads(), [ALPHA]);
+    assert_eq!(tracked_cells(&scratch).len(), 3);
+
+    let again = scratch.ok(&args).summary();
+    assert_eq!(counts(&again), [12, 9, 3, 0]);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_at_once_and_leaves_an_orphan_that_is_known() {
+    let (host, scratch) = (host(), scratch());
+    host.pause_after(4);
+    let running = start(&scratch, "stopped", &collect(&host.url(), ALPHA, &[]));
+    host.wait_for_completions(5);
+    running.interrupt();
+    running.wait_until_it_says(&scratch, "Stopping");
+    running.interrupt();
+    let outcome = running.finish(&scratch);
+    assert_eq!(outcome.code, 130, "{outcome}");
+    host.resume();
+    assert_eq!(host.held_now(), [ALPHA]);
+    let again = scratch.ok(&collect(&host.url(), ALPHA, &[])).summary();
+    assert_eq!(again["failed"], 0);
+    assert_eq!(host.held_now(), Vec::<String>::new());
+}
+
+#[test]
+fn when_the_host_goes_away_the_work_is_kept_and_can_go_on_elsewhere() {
+    let scratch = scratch();
+    let (first, second) = (host(), host());
+    first.pause_after(4);
+    let url = first.url();
+    let running = start(&scratch, "cut", &collect(&url, ALPHA, &["--retries", "0"]));
+    first.wait_for_completions(5);
+    drop(first);
+    let outcome = running.finish(&scratch);
+    assert_eq!(outcome.code, 1, "{outcome}");
+    for words in [&url, "cannot be reached", "run the same command again"] {
+        assert!(outcome.stderr.contains(words), "{outcome}");
+    }
+    let summary = outcome.summary();
+    assert_eq!(
+        (&summary["collected"], &summary["failed"]),
+        (&json!(2), &json!(3))
+    );
+
+    let again = scratch.ok(&collect(&second.url(), ALPHA, &[])).summary();
+    assert_eq!(counts(&again), [6, 4, 2, 0]);
+    assert_eq!(tracked_cells(&scratch).len(), CELLS);
+}
+
+#[test]
+fn a_host_that_is_gone_before_a_model_is_loaded_is_no_failure_of_the_cells() {
+    let (host, scratch) = (host(), scratch());
+    host.preload("theirs:7b");
+    host.fail(
+        "/api/generate",
+        1,
+        assize_test_support::ollama_stand_in::Fault::CutMidBody,
+    );
+    let more = ["--retries", "0", "--evict"];
+    let outcome = scratch.fails(1, &collect(&host.url(), "alpha:0.5b,beta:1b", &more));
+    assert!(outcome.stderr.contains("cannot be reached"), "{outcome}");
+    assert_eq!(counts(&outcome.summary()), [0, 0, 0, 0]);
+    assert_eq!(
+        counts(&scratch.ok(&collect(&host.url(), ALPHA, &[])).summary()),
+        [6, 6, 0, 0]
+    );
+}

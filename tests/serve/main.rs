@@ -1,0 +1,9 @@
+//! `assize serve`: its HTTP, the bench API and its jobs, and the web panel.
+
+mod bench_api;
+mod http;
+mod job_requests;
+mod jobs_on_hosts;
+mod openapi;
+mod panel_browser;
+mod panel_forms;

@@ -1,0 +1,173 @@
+//! The web panel in a real browser: headless Chromium clicks through the real server.
+
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests fail by panicking, and say loudly what they skip"
+)]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use assize_test_support::server::Served;
+use assize_test_support::{Outcome, Scratch, root, script, set_up, write_small_task};
+
+/// Where Chromium is usually found.
+const BROWSERS: [&str; 4] = [
+    "/usr/bin/chromium",
+    "/usr/bin/chromium-browser",
+    "/usr/bin/google-chrome",
+    "/usr/bin/google-chrome-stable",
+];
+
+/// A browser, and a folder with what drives it; `None`, loudly, where one cannot be had.
+fn browser() -> Option<(&'static str, String)> {
+    let Some(chromium) = BROWSERS.into_iter().find(|it| Path::new(it).exists()) else {
+        eprintln!("SKIPPED: there is no Chromium here (apt-get install chromium)");
+        return None;
+    };
+    match set_up(
+        "scripts/node-env.sh",
+        &["panel", "playwright-core", "axe-core"],
+    ) {
+        Ok(folder) => Some((chromium, folder)),
+        Err(reason) => {
+            eprintln!("SKIPPED: playwright-core and axe-core cannot be had here: {reason}");
+            None
+        }
+    }
+}
+
+/// A name that no table has room for.
+const LONG: &str =
+    "a-name-that-goes-on-and-on-without-an-end-in-sight-and-with-its-quantisation_q4_K_M";
+
+/// A small task whose gate asks experts only, two scripted models, and `fair` as champion.
+fn shop() -> Scratch {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 8);
+    scratch.write("assize.toml", "[gate]\nrequire = [\"expert\"]\n");
+    let texts: [(&str, &[&str]); 4] = [
+        (LONG, &["Rest."]),
+        ("plain", &["Sleep."]),
+        ("fair", &["Eat <b>something</b>."]),
+        ("good", &["Walk now.\n<script>alert('x')</script> **bold**"]),
+    ];
+    scratch.write("script.json", &script(&texts));
+    scratch.ok(
+        "collect --task task --models scripted:plain,scripted:fair --prompts p1 --n-tips 1 \
+         --script script.json --experiment before",
+    );
+    let words = "--judge-kind human --judged-by ada";
+    scratch.judge("before", "judge.json", words, |case| {
+        let is_fair = case["candidate"]
+            .as_str()
+            .is_some_and(|it| it.contains("Eat"));
+        case["scores"]["worth"] = json!(if is_fair { 2 } else { 1 });
+        case["rationale"] = json!("<img src=x onerror=alert(1)> because");
+    });
+    scratch.ok("promote --task task --experiment before");
+    let long = format!(
+        "collect --task task --models scripted:{LONG} --prompts p1 --n-tips 1 --script script.json \
+         --experiment long"
+    );
+    scratch.ok(long.as_str());
+    scratch
+}
+
+fn serve(scratch: &Scratch) -> Served {
+    Served::start_with(
+        scratch,
+        "serve --port 0 --json --task task --allow script.json",
+    )
+}
+
+fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
+    let Some((chromium, folder)) = browser() else {
+        return;
+    };
+    let output = Command::new("node")
+        .arg(root().join(program))
+        .env("NODE_FOLDER", folder)
+        .env("CHROMIUM", chromium)
+        .env("PANEL_URL", &served.url)
+        .env("PANEL_TOKEN", &served.token)
+        .envs(more.iter().copied())
+        .output()
+        .expect("node runs");
+    let outcome = Outcome::of(&output);
+    assert!(
+        outcome.code == 0 && outcome.stdout.trim_end().ends_with("OK"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_day_at_the_panel_by_keyboard_and_without_scripts() {
+    let scratch = shop();
+    let served = serve(&scratch);
+    drive("tests/serve/panel_browser/flow.mjs", &served, &[]);
+    drive(
+        "tests/serve/panel_browser/flow.mjs",
+        &served,
+        &[("JAVASCRIPT", "off")],
+    );
+}
+
+#[test]
+fn a_slow_job_fills_its_grid_before_one_s_eyes_and_can_be_cancelled() {
+    let scratch = shop();
+    let response = json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": 800});
+    let failure = json!({"prompt": "*", "scenario": "*", "error": "malformed", "latency_ms": 800});
+    let model = |it| json!({"parameter_count": 500_000_000, "responses": [it]});
+    let models = json!({"slow": model(response), "broken": model(failure)});
+    scratch.write("slow.json", &json!({"models": models}).to_string());
+    let words = "serve --port 0 --json --task task --allow slow.json";
+    let served = Served::start_with(&scratch, words);
+    drive("tests/serve/panel_browser/live.mjs", &served, &[]);
+}
+
+#[test]
+fn every_page_is_accessible_and_free_of_errors() {
+    let scratch = shop();
+    let served = serve(&scratch);
+    drive("tests/serve/panel_browser/pages.mjs", &served, &[]);
+}
+
+#[test]
+fn pages_forbid_everything_inline_and_escape_what_models_wrote() {
+    let scratch = shop();
+    let served = serve(&scratch);
+    let listed = served.get("/experiments/before/runs");
+    let text = String::from_utf8_lossy(&listed.body).into_owned();
+    let place = text.find("/runs/").expect("a run");
+    let run = &text[place..place + "/runs/".len() + 32];
+    for path in ["/", "/experiments/before", run, "/promotions"] {
+        let reply = served.get(path);
+        let head = reply.head.to_lowercase();
+        let body = String::from_utf8_lossy(&reply.body).into_owned();
+        assert_eq!(reply.status, 200, "{path} {head}");
+        let policy = "content-security-policy: default-src 'none'";
+        assert!(head.contains(policy) && !head.contains("unsafe"), "{head}");
+        for inline in [
+            " style=",
+            "<style",
+            " onclick=",
+            "<img src=x",
+            "<b>something",
+        ] {
+            assert!(!body.contains(inline), "{path} holds {inline}");
+        }
+    }
+    let page = String::from_utf8_lossy(&served.get(run).body).into_owned();
+    assert!(
+        page.contains("&lt;img src=x onerror=alert(1)&gt; because"),
+        "{page}"
+    );
+    let missing = served.get("/experiments/nowhere");
+    assert_eq!(missing.status, 404);
+    let body = String::from_utf8_lossy(&missing.body).into_owned();
+    assert!(body.contains("There is nothing here"), "{body}");
+}
