@@ -16,7 +16,7 @@ use assize_providers::ollama::{OllamaConfig, OllamaProvider};
 use assize_providers::openai::OpenAiProvider;
 use assize_providers::scripted::ScriptedProvider;
 use assize_providers::{HttpConfig, Provider};
-use assize_report::gate::{command_line, command_lines};
+use assize_report::shell::{command_line, command_lines};
 use assize_report::text::width;
 use assize_store::Tracking;
 use assize_store::embedded::EmbeddedStore;

@@ -6,8 +6,8 @@ use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{CompareOptions, compare};
+use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
-use assize_report::text::shell_word;
 
 use crate::Exit;
 use crate::cli::{Compare, Format};

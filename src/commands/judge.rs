@@ -11,7 +11,7 @@ use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
 use assize_pipeline::judge::export::{self, Export, ExportOptions};
 use assize_pipeline::{PipelineError, count};
 use assize_report::figure;
-use assize_report::text::shell_word;
+use assize_report::shell::shell_word;
 use assize_store::Tracking;
 
 use crate::Exit;

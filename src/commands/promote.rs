@@ -3,7 +3,8 @@
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
-use assize_report::gate::{command_line, command_lines, sentence, table};
+use assize_report::gate_table::{sentence, table};
+use assize_report::shell::{command_line, command_lines};
 use serde_json::{Value, json};
 
 use crate::Exit;

@@ -60,7 +60,7 @@ pub fn compare_cells(store: &dyn Tracking, options: &CompareOptions) -> Result<C
     let incumbent = match &options.incumbent {
         Some(wanted) => Some(named(&scores, "incumbent", wanted)?),
         None => match store.champion_get(&scores.task)? {
-            Some(it) => champion_arm(&scores, &it).or_else(|| {
+            Some(it) => champion_index(&scores, &it).or_else(|| {
                 warning = Some(format!(
                     "the champion {} is not in this experiment as it was promoted, so the first \
                      model and prompt stand in as the incumbent",
@@ -106,9 +106,9 @@ pub(crate) fn named(scores: &read::Scores, role: &str, wanted: &str) -> Result<u
 }
 
 /// Where the champion stands in an experiment, with exactly the contents that were promoted.
-pub(crate) fn champion_arm(scores: &read::Scores, promotion: &Promotion) -> Option<usize> {
+pub(crate) fn champion_index(scores: &read::Scores, promotion: &Promotion) -> Option<usize> {
     let it = &promotion.champion;
-    scores.find_arm(&read::Arm {
+    scores.find_key(&read::PairKey {
         model: it.model.clone(),
         model_digest: it.model_digest.clone(),
         prompt: it.prompt.clone(),

@@ -13,7 +13,7 @@ use assize_domain::promotion::{Action, Champion, GateReport, Promotion, before};
 use assize_domain::task::Task;
 use assize_store::Tracking;
 
-use crate::compare::read::Arm;
+use crate::compare::read::PairKey;
 use crate::{PipelineError, Result};
 
 pub mod calibrate;
@@ -151,23 +151,23 @@ pub fn rollback(store: &dyn Tracking, task: &str, signature: Signature) -> Resul
 }
 
 /// The candidate with its template, which must be in the task as it was judged.
-fn content(arm: &Arm, pair: &Pair, task: &Task) -> Result<Champion> {
+fn content(key: &PairKey, pair: &Pair, task: &Task) -> Result<Champion> {
     let prompt = task
         .prompts
         .iter()
-        .find(|it| it.name == arm.prompt && it.sha256 == arm.prompt_sha256);
+        .find(|it| it.name == key.prompt && it.sha256 == key.prompt_sha256);
     let Some(prompt) = prompt else {
         return Err(PipelineError::Invalid(format!(
             "the prompt of {pair} is not in the task '{}' as it was judged: restore that version of \
              {}, or collect and judge the one that is there now",
-            task.name, arm.prompt
+            task.name, key.prompt
         )));
     };
     Ok(Champion {
-        model: arm.model.clone(),
-        model_digest: arm.model_digest.clone(),
-        prompt: arm.prompt.clone(),
-        prompt_sha256: arm.prompt_sha256.clone(),
+        model: key.model.clone(),
+        model_digest: key.model_digest.clone(),
+        prompt: key.prompt.clone(),
+        prompt_sha256: key.prompt_sha256.clone(),
         system: prompt.system.clone(),
         body: prompt.body.clone(),
     })

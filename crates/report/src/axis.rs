@@ -1,4 +1,4 @@
-//! The stretch of numbers that a chart shows, with round ends and ticks.
+//! The axis of a chart: its range, with round ends and ticks.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
@@ -13,7 +13,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Covers the finite values with about `ticks` round steps; `None` where there are none.
+    /// Covers the finite values with about `ticks` round steps; `None` if there are no values.
     pub fn covering(values: impl IntoIterator<Item = f64>, ticks: f64) -> Option<Self> {
         let (low, high) = values
             .into_iter()
@@ -32,8 +32,8 @@ impl Axis {
         Some(Self { low, high, step })
     }
 
-    /// Covers every row's interval, and no score that the rubric cannot give. Without any
-    /// interval it covers all that the rubric can give, so that chance does not look large.
+    /// Covers every row's interval, within the rubric's range. Without any interval it covers the
+    /// whole range, so that small differences do not look large.
     pub fn of_composites(board: &Leaderboard, ticks: f64) -> Option<Self> {
         let values = board.rows.iter().flat_map(|row| {
             let [low, high] = interval(row).unwrap_or([row.composite.mean; 2]);
@@ -54,8 +54,7 @@ impl Axis {
         any.then_some(Self { low, high, ..axis })
     }
 
-    /// Where a value lies, from 0 at the low end to 1 at the high end; values outside lie at
-    /// the nearer end.
+    /// The position of a value from 0 (low end) to 1 (high end); values outside are clamped.
     pub fn fraction(&self, value: f64) -> f64 {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }

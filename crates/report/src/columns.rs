@@ -1,13 +1,12 @@
-//! The columns of a board's two tables on a page: what decides, and what explains.
+//! The columns of a board's two HTML tables: figures that decide, and figures that explain.
 //!
-//! The report in one file and the panel show the same ones. A column in which nothing stands is
-//! left out.
+//! The HTML report and the web panel show the same columns. Empty columns are left out.
 
 use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
-use crate::{figure, words};
+use crate::{figure, sentences};
 
-/// A column of figures: its head and what stands in a row.
+/// A column of figures: its heading and its text for each row.
 pub struct Column<'a> {
     pub head: String,
     cell: Box<dyn Fn(&Row) -> String + 'a>,
@@ -32,11 +31,11 @@ impl<'a> Column<'a> {
     }
 }
 
-/// What decides.
+/// The columns that the decision rests on.
 pub fn deciding(board: &Leaderboard) -> Vec<Column<'_>> {
     let columns = vec![
         Column::new("vs incumbent", |row| {
-            words::versus(board, row, figure::half)
+            sentences::versus(board, row, figure::half)
         }),
         Column::new("p adj", |row| {
             figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
@@ -48,7 +47,7 @@ pub fn deciding(board: &Leaderboard) -> Vec<Column<'_>> {
     filled(board, columns)
 }
 
-/// What explains.
+/// The columns that explain the decision.
 pub fn explaining(board: &Leaderboard) -> Vec<Column<'_>> {
     let mut columns = scores(board, |row| &row.criteria, figure::plain);
     columns.extend(scores(board, |row| &row.flags, figure::percent));
@@ -70,7 +69,7 @@ fn scores(
     of: fn(&Row) -> &Scores,
     write: fn(f64) -> String,
 ) -> Vec<Column<'_>> {
-    let names = words::score_names(board, of).into_iter();
+    let names = sentences::score_names(board, of).into_iter();
     names
         .map(|name| {
             Column::new(name, move |row| {

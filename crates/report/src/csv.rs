@@ -1,15 +1,16 @@
-//! The leaderboard as CSV: one row a pair, every figure in full precision, RFC 4180.
+//! The leaderboard as CSV (RFC 4180): one row per pair, every figure in full precision.
 //!
 //! A spreadsheet runs a cell that starts with `=`, `+`, `-` or `@` as a formula, quoted or not.
-//! Such a name gets an apostrophe before it, the mark by which spreadsheets know text. Programs
-//! that need names exactly as they are read the JSON instead. Numbers are left as they are.
+//! Such a name gets a leading apostrophe, which spreadsheets read as a mark for text. Programs
+//! that need the exact names should read the JSON instead. Numbers are not changed.
 //!
-//! Criteria and flags have prefixed columns, so that a rubric's own names never clash with ours.
+//! Criteria and flags have prefixed columns, so that a rubric's names cannot clash with the fixed
+//! columns.
 
 use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
+use crate::sentences;
 use crate::text::clean;
-use crate::words;
 
 const BEFORE: [&str; 12] = [
     "experiment",
@@ -40,10 +41,10 @@ const AFTER: [&str; 12] = [
     "winner",
 ];
 
-/// A header and one record a row; what is not computed is empty.
+/// A header and one record per row; missing figures are empty.
 pub fn render(board: &Leaderboard) -> String {
-    let criteria = words::score_names(board, |row| &row.criteria);
-    let flags = words::score_names(board, |row| &row.flags);
+    let criteria = sentences::score_names(board, |row| &row.criteria);
+    let flags = sentences::score_names(board, |row| &row.flags);
     let mut header: Vec<String> = BEFORE.map(str::to_owned).to_vec();
     header.extend(
         criteria
@@ -102,8 +103,8 @@ fn after(board: &Leaderboard, row: &Row) -> Vec<String> {
             .pareto
             .as_ref()
             .map_or_else(String::new, |it| it.holds(row).to_string()),
-        words::is_incumbent(board, row).to_string(),
-        words::is_winner(board, row).to_string(),
+        sentences::is_incumbent(board, row).to_string(),
+        sentences::is_winner(board, row).to_string(),
     ]
 }
 

@@ -1,6 +1,6 @@
-//! Numbers as people read them. What is missing or not a number is a dash.
+//! Number formats. A missing value or NaN is shown as a dash.
 
-/// Stands for a figure that is not there.
+/// Shown for a missing figure.
 pub const NONE: &str = "–";
 
 /// Two decimals and a real minus sign.
@@ -72,7 +72,7 @@ pub fn latency(latency_ms: f64) -> String {
     }
 }
 
-/// Whole tokens a second, with a decimal where there are few.
+/// Whole tokens per second, with a decimal below ten.
 pub fn speed(tokens_per_s: f64) -> String {
     if !tokens_per_s.is_finite() {
         NONE.to_owned()

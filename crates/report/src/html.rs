@@ -4,16 +4,17 @@
 //! plot; then the charts. A content security policy in the file itself forbids everything but
 //! its own style, so that even a mistake in escaping could not run anything.
 //!
-//! The page is written with [`Markup`] and not with a template engine; `markup` says why.
+//! The page is written with [`Markup`] and not with a template engine, for the reason given in
+//! `markup`.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use crate::axis::{interval, is_measured};
 use crate::columns::{self, Column};
 use crate::markup::Markup;
+use crate::sentences::Next;
 use crate::svg::{self, forest};
-use crate::words::Next;
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
@@ -74,17 +75,17 @@ fn header(page: &mut Markup, board: &Leaderboard) {
             " tier</p>
 ",
         );
-    let verdict = words::nothing(board).or_else(|| words::decision(board));
+    let verdict = sentences::nothing_to_rank(board).or_else(|| sentences::decision(board));
     page.leaf(
         "h1",
         &[],
         &verdict.unwrap_or_else(|| "Leaderboard".to_owned()),
     )
     .raw("\n");
-    if let Some(note) = words::tier_note(board) {
+    if let Some(note) = sentences::tier_note(board) {
         page.leaf("p", &[("class", "note".into())], note).raw("\n");
     }
-    if let Some(coverage) = words::coverage(board) {
+    if let Some(coverage) = sentences::coverage(board) {
         page.leaf("p", &[], &coverage).raw("\n");
     }
     if board.rows.is_empty() {
@@ -100,17 +101,17 @@ fn header(page: &mut Markup, board: &Leaderboard) {
     page.raw("</header>\n");
 }
 
-/// What fills the page that has nothing to show.
+/// The next step, for a board without rows.
 fn next_step(page: &mut Markup, board: &Leaderboard) {
     page.raw("<p>Next: ");
-    match words::next(board) {
+    match sentences::next(board) {
         Next::Command(parts) => page.leaf("code", &[], &parts.join(" ")),
-        Next::Words(words) => page.text(words),
+        Next::Advice(advice) => page.text(advice),
     };
     page.raw("</p>\n");
 }
 
-/// One table in a box that scrolls by itself; `plot` adds composite and forest plot.
+/// One table in a scrollable box; `plot` adds composite and forest plot.
 fn table(
     page: &mut Markup,
     board: &Leaderboard,
@@ -122,7 +123,7 @@ fn table(
     page.raw("<table>\n<thead>\n<tr>");
     page.raw("<th scope=\"col\">#</th><th scope=\"col\" class=\"name\">model × prompt</th>");
     if plot {
-        let head = format!("composite{}", words::of_maximum(board));
+        let head = format!("composite{}", sentences::of_maximum(board));
         page.leaf("th", &[("scope", "col".into())], &head);
         let head = if is_measured(board) {
             "95 % interval"
@@ -140,7 +141,7 @@ fn table(
     }
     page.raw("</tr>\n</thead>\n<tbody>\n");
     for row in &board.rows {
-        let class = if plot && words::is_winner(board, row) {
+        let class = if plot && sentences::is_winner(board, row) {
             "winner"
         } else {
             "row"
@@ -196,11 +197,11 @@ fn scroll_box(page: &mut Markup, name: &str) {
 
 fn figures(page: &mut Markup, board: &Leaderboard) {
     let latency_caption = if is_measured(board) {
-        "Filled, and joined by the dashed line: no other pair is both better and faster. Hollow: some pair is. Upright \
-         lines are 95 % intervals; a number is a rank in the table."
+        "Filled points, joined by the dashed line: no other pair is both better and faster. Hollow points: some pair is. \
+         Vertical lines are 95 % intervals; a number is a rank in the table."
     } else {
-        "Filled, and joined by the dashed line: no other pair is both better and faster. Hollow: some pair is. A number \
-         is a rank in the table."
+        "Filled points, joined by the dashed line: no other pair is both better and faster. Hollow points: some pair is. \
+         A number is a rank in the table."
     };
     page.raw("<div class=\"figures\">\n");
     figure_of(
@@ -212,8 +213,8 @@ fn figures(page: &mut Markup, board: &Leaderboard) {
     figure_of(
         page,
         "Where the differences come from",
-        "Shares of all the differences between single scores. Only model, prompt and the two together can be shipped; \
-         the rest is scenarios and luck.",
+        "Shares of the total variance of single scores. Only the parts of model, prompt and their combination can be \
+         shipped; the rest is due to scenarios and chance.",
         svg::variance::draw(board),
     );
     figure_of(
@@ -247,10 +248,10 @@ fn reading(page: &mut Markup) {
         "<section class=\"reading\">\n<h2>How to read this</h2>\n<dl>\n\
          <dt>composite</dt><dd>The mean over scenarios of the rubric's total; ± is half of the 95 % interval.</dd>\n\
          <dt>vs incumbent</dt><dd>The mean difference on the scenarios that both have; the dashed line in the plot is the incumbent.</dd>\n\
-         <dt>p adj</dt><dd>The chance of so large a lead if no challenger were better, corrected for the number of \
-         challengers. Below .05 counts as a win. It is one-sided and looks at all challengers together, while ± beside a \
-         difference is two-sided and looks at one: the two can disagree, and p adj decides.</dd>\n\
-         <dt>p best</dt><dd>How often the pair comes first when the scenarios are drawn again.</dd>\n\
+         <dt>p adj</dt><dd>The probability of so large a lead if no challenger were better, corrected for the number of \
+         challengers. Below .05 counts as a win. It is one-sided and covers all challengers together, while ± beside a \
+         difference is two-sided and covers one: the two can disagree, and p adj decides.</dd>\n\
+         <dt>p best</dt><dd>How often the pair comes first when the scenarios are resampled.</dd>\n\
          </dl>\n</section>\n",
     );
 }

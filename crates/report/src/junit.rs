@@ -1,18 +1,18 @@
 //! The leaderboard as `JUnit` XML, which every CI system reads.
 //!
-//! One `<testcase>` a pair, a `<failure>` where the check fails it, `<skipped/>` where the
-//! pair does not count. Only the elements and attributes that the readers of Jenkins, `GitLab` and `GitHub`'s
-//! reporters have in common are used. Characters that XML cannot hold are replaced like hidden
+//! There is one `<testcase>` per pair, with a `<failure>` if the check fails and `<skipped/>` if
+//! the pair is not checked. Only elements and attributes that Jenkins, `GitLab` and `GitHub`'s
+//! reporters have in common are used. Characters that XML does not allow are replaced like hidden
 //! ones; everything else is escaped by [`Markup`].
 //!
-//! A test's `time` is the pair's mean latency in seconds, because that is what readers chart.
+//! A test's `time` is the pair's mean latency in seconds, because CI systems chart it.
 
 use assize_domain::leaderboard::check::{Check, Outcome};
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use crate::axis;
 use crate::markup::Markup;
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 /// The whole document.
 pub fn render(board: &Leaderboard, check: &Check) -> String {
@@ -55,7 +55,7 @@ fn properties(board: &Leaderboard, check: &Check) -> Vec<(&'static str, String)>
         ("tier", board.tier.to_string()),
         ("split", board.split.clone()),
     ];
-    let decision = words::nothing(board).or_else(|| words::decision(board));
+    let decision = sentences::nothing_to_rank(board).or_else(|| sentences::decision(board));
     properties.extend(decision.map(|it| ("decision", it)));
     properties.extend(
         board
@@ -85,7 +85,7 @@ fn case(page: &mut Markup, experiment: &str, board: &Leaderboard, row: &Row, out
         Outcome::Skipped => {
             page.empty(
                 "skipped",
-                &[("message", "tried, and not what is shipped".into())],
+                &[("message", "not the pair that is checked".into())],
             )
             .raw("\n");
         }
@@ -102,7 +102,7 @@ fn case(page: &mut Markup, experiment: &str, board: &Leaderboard, row: &Row, out
         .raw("\n</testcase>\n");
 }
 
-/// The row in words.
+/// The row's figures as text.
 fn figures(board: &Leaderboard, row: &Row) -> String {
     let mut composite = format!("composite {}", figure::plain(row.composite.mean));
     if let Some(ends) = axis::interval(row) {
@@ -113,7 +113,7 @@ fn figures(board: &Leaderboard, row: &Row) -> String {
         composite,
         format!(
             "vs incumbent {}",
-            words::versus(board, row, figure::interval)
+            sentences::versus(board, row, figure::interval)
         ),
         format!("p adj {}", figure::p_value(p)),
         format!("scenarios {}", row.scenarios),
@@ -121,7 +121,7 @@ fn figures(board: &Leaderboard, row: &Row) -> String {
     parts.join(", ")
 }
 
-/// Without the two characters that are no control characters and yet no XML.
+/// Replaces U+FFFE and U+FFFF, which XML does not allow although they are not control characters.
 fn xml(text: &str) -> String {
     text.replace(['\u{FFFE}', '\u{FFFF}'], "\u{FFFD}")
 }

@@ -1,33 +1,33 @@
 //! The leaderboard as GitHub-flavoured Markdown, for pull requests and chat.
 //!
-//! The decision comes first, then the table with every figure, then what it stands on. Charts
-//! are left to the HTML report.
+//! The decision comes first, then the table with every figure, then coverage, rubric and split.
+//! Charts are in the HTML report only.
 
 use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
+use crate::sentences::Next;
 use crate::text::clean;
-use crate::words::Next;
-use crate::{axis, figure, words};
+use crate::{axis, figure, sentences};
 
-/// A heading, the decision, the table and what it stands on.
+/// A heading, the decision, the table, and coverage, rubric and split.
 pub fn render(board: &Leaderboard) -> String {
     let mut blocks = vec![format!("### {}", escape(&board.experiment))];
-    if let Some(note) = words::tier_note(board) {
+    if let Some(note) = sentences::tier_note(board) {
         blocks.push(format!("> {}", escape(note)));
     }
-    if let Some(nothing) = words::nothing(board) {
+    if let Some(nothing) = sentences::nothing_to_rank(board) {
         blocks.push(format!("**{}**", escape(&nothing)));
-        let next = match words::next(board) {
+        let next = match sentences::next(board) {
             Next::Command(parts) => escape(&parts.join(" ")),
-            Next::Words(words) => escape(words),
+            Next::Advice(advice) => escape(advice),
         };
         blocks.push(format!("Next: {next}"));
     } else {
-        let decision = words::decision(board);
+        let decision = sentences::decision(board);
         blocks.extend(decision.map(|it| format!("**{}**", escape(&it))));
         blocks.push(table(board));
     }
-    let sources = words::sources(board);
+    let sources = sentences::sources(board);
     if !sources.is_empty() {
         let shares = sources
             .iter()
@@ -47,7 +47,10 @@ pub fn render(board: &Leaderboard) -> String {
 }
 
 fn closing(board: &Leaderboard) -> String {
-    let mut parts: Vec<String> = words::coverage(board).iter().map(|it| escape(it)).collect();
+    let mut parts: Vec<String> = sentences::coverage(board)
+        .iter()
+        .map(|it| escape(it))
+        .collect();
     if let Some(rubric) = &board.rubric {
         parts.push(format!("Rubric {}.", escape(&rubric.id)));
     }
@@ -93,11 +96,11 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
             ..column("model × prompt", &|row| escape(&row.pair().to_string()))
         },
         column(
-            &format!("composite{}", words::of_maximum(board)),
+            &format!("composite{}", sentences::of_maximum(board)),
             &composite,
         ),
         column("vs incumbent", &|row| {
-            words::versus(board, row, figure::interval)
+            sentences::versus(board, row, figure::interval)
         }),
         column("p adj", &|row| {
             figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
@@ -108,7 +111,7 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
         }),
     ];
     let scores = |of: fn(&Row) -> &Scores, write: fn(f64) -> String| {
-        let names = words::score_names(board, of);
+        let names = sentences::score_names(board, of);
         let cell = move |name: &str, row: &Row| figure::optional(of(row).get(name).copied(), write);
         names
             .into_iter()
@@ -135,8 +138,8 @@ fn composite(row: &Row) -> String {
     }
 }
 
-/// Words that Markdown shows as they are: no markup, no HTML, no new cell. What GitHub finds in
-/// plain text by itself, such as bare addresses, is left to GitHub.
+/// Escapes text for Markdown: no markup, no HTML, no new table cell. Bare addresses, which GitHub
+/// turns into links, are left alone.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in clean(text).chars() {

@@ -1,14 +1,14 @@
-//! HTML and SVG that cannot forget to escape.
+//! Builds HTML and SVG with escaping enforced by the types.
 //!
-//! [`Markup::raw`] takes only string literals, so a name from a board has no way in but
-//! [`Markup::text`] or an attribute, and both escape. That is all that a page and four charts
-//! need; a template engine would add a dependency and an error that cannot happen.
+//! [`Markup::raw`] takes only string literals, so a name from a board can only be added by
+//! [`Markup::text`] or as an attribute, and both escape it. This is enough for one page and four
+//! charts; a template engine would add a dependency and errors that cannot occur here.
 
 use std::fmt::Write as _;
 
 use crate::text::clean;
 
-/// A piece of HTML or SVG, well formed as far as its literals are.
+/// A fragment of HTML or SVG, well formed if its literals are.
 #[derive(Debug, Clone, Default)]
 pub struct Markup(String);
 
@@ -38,7 +38,7 @@ impl Markup {
         self
     }
 
-    /// Somebody's words, escaped.
+    /// Untrusted text, escaped.
     pub fn text(&mut self, text: &str) -> &mut Self {
         for c in clean(text).chars() {
             match c {
@@ -76,7 +76,7 @@ impl Markup {
         self.raw("</").raw(name).raw(">")
     }
 
-    /// An element around somebody's words.
+    /// An element with untrusted text inside, escaped.
     pub fn leaf(
         &mut self,
         name: &'static str,
@@ -109,7 +109,7 @@ impl Markup {
         self
     }
 
-    /// At most two decimals; what is not finite becomes 0, which every attribute accepts.
+    /// At most two decimals; values that are not finite become 0, which every attribute accepts.
     fn number(&mut self, number: f64) -> &mut Self {
         let number = if number.is_finite() { number } else { 0.0 };
         let rounded = (number * 100.0).round() / 100.0;

@@ -1,9 +1,9 @@
-//! The charts, as SVG that stands alone, in the HTML report and in the web panel.
+//! The charts as SVG, for files, the HTML report and the web panel.
 //!
-//! Marks are drawn in `currentColor`, so a chart is readable wherever it is put; a page that
-//! includes [`CSS`] and sets `--accent` gets the accent colour. Nothing is styled by `style`
-//! attributes or scripts, so that a strict content security policy can stay strict. Every chart
-//! has a `<title>`, direct labels instead of a legend, and repeats in text what colour says.
+//! Marks are drawn in `currentColor`, so a chart is readable on any background; a page that
+//! includes [`CSS`] and sets `--accent` gets the accent colour. There are no `style` attributes or
+//! scripts, so that charts work under a strict content security policy. Every chart has a
+//! `<title>`, direct labels instead of a legend, and text for everything that colour shows.
 //!
 //! A function returns `None` where the board holds nothing to draw.
 
@@ -62,7 +62,7 @@ pub fn scatter(board: &Leaderboard) -> Option<String> {
     scatter::draw(board).map(Markup::into_string)
 }
 
-/// The estimated width of a column of 12 px text, on the wide side of usual fonts.
+/// The estimated width of a column of 12 px text, an upper bound for common fonts.
 const COLUMN_PX: f64 = 6.8;
 
 fn text_px(text: &str) -> f64 {
@@ -96,7 +96,7 @@ fn finish(mut svg: Markup) -> Markup {
     svg
 }
 
-/// Where a text stands relative to its point.
+/// How a text is aligned at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchor {
     Start,
@@ -123,7 +123,7 @@ fn label(svg: &mut Markup, x: f64, y: f64, anchor: Anchor, text: &str) {
     svg.leaf("text", &attributes, text).raw("\n");
 }
 
-/// A quieter label: units, axis names, ticks.
+/// A secondary label: units, axis names, ticks.
 fn aside(svg: &mut Markup, x: f64, y: f64, anchor: Anchor, text: &str) {
     let attributes = [
         ("x", x.into()),
@@ -135,7 +135,7 @@ fn aside(svg: &mut Markup, x: f64, y: f64, anchor: Anchor, text: &str) {
     svg.leaf("text", &attributes, text).raw("\n");
 }
 
-/// A thin line that only guides the eye.
+/// A thin guide line.
 fn guide(svg: &mut Markup, from: (Value<'_>, Value<'_>), to: (Value<'_>, Value<'_>), dashed: bool) {
     let mut attributes = vec![
         ("x1", from.0),

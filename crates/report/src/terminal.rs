@@ -1,11 +1,11 @@
 //! The leaderboard on a terminal.
 //!
-//! Nothing is longer than the given width. A wider terminal gets more columns and whole names;
-//! what does not fit beside the ranks stands in a second table under the first. Colour repeats
-//! what the text already says.
+//! No line is longer than the given width. A wider terminal gets more columns and full names;
+//! columns that do not fit go into a second table below the first. Colour only repeats what the
+//! text says.
 //!
-//! The bar's axis spans what the intervals span, because on the rubric's whole range they would
-//! all look alike; its ends stand below the rows, and the header names the rubric's maximum.
+//! The axis of the bars covers the intervals and not the rubric's whole range, on which they would
+//! all look alike. Its ends are printed below the rows, and the header names the rubric's maximum.
 
 mod bar;
 mod columns;
@@ -16,21 +16,21 @@ use assize_domain::leaderboard::Leaderboard;
 
 pub(crate) use self::paint::{Paint, painted};
 use crate::figure;
+use crate::sentences::{self, Next};
 use crate::text::{clean, shorten, width, wrap};
-use crate::words::{self, Next};
 
-/// Nothing sensible fits into fewer columns.
+/// Narrower terminals are treated as this wide.
 pub(crate) const MIN_WIDTH: usize = 40;
-/// Sentences longer than this are hard to read.
+/// Sentences are wrapped at this width, because longer lines are hard to read.
 const MAX_TEXT_WIDTH: usize = 100;
 
-/// What the terminal can show, and what was asked for.
+/// The terminal's capabilities and the requested parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// In columns; fewer than 40 are taken as 40.
     pub width: usize,
     pub color: bool,
-    /// Whether quality against latency was asked for.
+    /// Whether to show quality against latency.
     pub pareto: bool,
 }
 
@@ -40,7 +40,7 @@ pub fn table(board: &Leaderboard, style: Style) -> String {
     table_with(board, style, &[])
 }
 
-/// [`table`], with flags that the next command needs too, ready for a shell.
+/// [`table`], with global flags (quoted for a shell) that are added to the next command.
 pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> String {
     let style = Style {
         width: style.width.max(MIN_WIDTH),
@@ -50,16 +50,16 @@ pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> Stri
         style,
         lines: Vec::new(),
     };
-    if let Some(note) = words::tier_note(board) {
+    if let Some(note) = sentences::tier_note(board) {
         page.sentence(note, Paint::Warning);
         page.gap();
     }
-    if let Some(nothing) = words::nothing(board) {
+    if let Some(nothing) = sentences::nothing_to_rank(board) {
         page.sentence(&nothing, Paint::Strong);
     } else {
         page.lines.extend(columns::lines(board, style));
         page.gap();
-        if let Some(decision) = words::decision(board) {
+        if let Some(decision) = sentences::decision(board) {
             page.sentence(&decision, Paint::Strong);
         }
         if style.pareto {
@@ -95,14 +95,14 @@ impl Page {
         }
     }
 
-    /// The variance as small bars, in two columns where they fit.
+    /// The variance as small bars, in two columns if they fit.
     fn sources(&mut self, board: &Leaderboard) {
-        let sources = words::sources(board);
+        let sources = sentences::sources(board);
         if sources.is_empty() {
             return;
         }
         let largest = sources.first().map_or(1.0, |it| it.share.max(1e-9));
-        let cell = |source: &words::Source| {
+        let cell = |source: &sentences::Source| {
             let length = bar::columns(source.share / largest, 14);
             let bar = "━".repeat(length);
             format!(
@@ -112,7 +112,7 @@ impl Page {
             )
         };
         let cells: Vec<String> = sources.iter().map(cell).collect();
-        if let Some(line) = words::sources_line(board) {
+        if let Some(line) = sentences::sources_line(board) {
             self.sentence(&line, Paint::Plain);
         }
         let half = cells.len().div_ceil(2);
@@ -130,9 +130,11 @@ impl Page {
 
     /// Coverage and the next step, on one line where both fit.
     fn closing(&mut self, board: &Leaderboard, globals: &[String]) {
-        let coverage = words::coverage(board).map_or_else(String::new, |it| it + " ");
-        match words::next(board) {
-            Next::Words(words) => self.sentence(&format!("{coverage}Next: {words}"), Paint::Plain),
+        let coverage = sentences::coverage(board).map_or_else(String::new, |it| it + " ");
+        match sentences::next(board) {
+            Next::Advice(advice) => {
+                self.sentence(&format!("{coverage}Next: {advice}"), Paint::Plain)
+            }
             Next::Command(mut parts) => {
                 parts.extend_from_slice(globals);
                 let command = parts.join(" ");
@@ -147,7 +149,7 @@ impl Page {
         }
     }
 
-    /// A command on lines of its own, continued as shells continue them.
+    /// A command on lines of its own, continued with backslashes.
     fn command(&mut self, parts: &[String]) {
         let whole = parts.join(" ");
         let lines = if width(&whole) + 7 < self.style.width {

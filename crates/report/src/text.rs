@@ -1,4 +1,4 @@
-//! Strings of others made safe and made to fit.
+//! Makes untrusted text safe to print, and shortens and wraps it.
 //!
 //! Widths are terminal columns, not bytes or characters.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Stands for a character that is not shown.
+/// Replaces a character that must not be printed.
 const REPLACEMENT: char = '\u{FFFD}';
 const ELLIPSIS: &str = "…";
 /// Between a model and a prompt.
@@ -74,8 +74,8 @@ fn tail_within(text: &str, most: usize) -> &str {
     &text[start..]
 }
 
-/// Every name in its room. Where two names would look the same, what they have in common at the
-/// beginning gives way to what tells them apart.
+/// Shortens every name to its width. Where two shortened names would look the same, their common
+/// prefix is cut instead, so that the part that differs stays visible.
 pub fn shorten_apart(names: &[(&str, usize)]) -> Vec<String> {
     let mut short: Vec<String> = names
         .iter()
@@ -97,8 +97,8 @@ pub fn shorten_apart(names: &[(&str, usize)]) -> Vec<String> {
     short
 }
 
-/// The length in bytes of what all names share, up to the last mark between words; all of the
-/// name where there is only one.
+/// The length in bytes of the prefix that all names share, up to the last separator; the whole
+/// name if there is only one.
 fn common_beginning<'a>(names: impl Iterator<Item = &'a str>) -> usize {
     let shared = names.reduce(|shared, name| {
         let same = shared
@@ -159,7 +159,7 @@ pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>, most: usiz
         .collect()
 }
 
-/// How many columns a model and a prompt get of those that a pair has.
+/// Divides the columns of a pair between its model and its prompt.
 fn rooms(model: &str, prompt: &str, most: usize) -> [usize; 2] {
     let (model, prompt) = (width(model), width(prompt));
     let room = most.saturating_sub(width(TIMES));
@@ -172,12 +172,12 @@ fn rooms(model: &str, prompt: &str, most: usize) -> [usize; 2] {
     [room - prompt_room, prompt_room]
 }
 
-/// The columns that a pair takes where nothing is shortened.
+/// The columns that a pair takes if nothing is shortened.
 pub fn pair_width(model: &str, prompt: &str) -> usize {
     width(&clean(model)) + width(TIMES) + width(&clean(prompt))
 }
 
-/// Lines of at most `most` columns, broken at spaces; a longer word is broken where it must be.
+/// Lines of at most `most` columns, broken at spaces, and inside a word that is longer than that.
 pub fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -224,17 +224,6 @@ fn words(text: &str) -> Vec<String> {
         }
     }
     words
-}
-
-/// One word of a shell command, quoted where the shell would read it otherwise.
-pub fn shell_word(text: &str) -> String {
-    let text = clean(text);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        text.into_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]
@@ -315,14 +304,5 @@ mod tests {
             ["is", "[0.1, 2.0", "], p = .1"]
         );
         assert_eq!(wrap("it is [0.1, 2.0]", 12), ["it is", "[0.1, 2.0]"]);
-    }
-
-    #[test]
-    fn shell_words_survive_the_shell() {
-        assert_eq!(shell_word("tip-bench_2026.04"), "tip-bench_2026.04");
-        assert_eq!(shell_word("a b; rm -rf $HOME"), "'a b; rm -rf $HOME'");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
-        assert_eq!(shell_word("--help"), "'--help'");
     }
 }

@@ -1,9 +1,9 @@
 //! Two workloads beside the same in `NumPy`, on the same data and in one run.
 //!
-//! * board: 1,000,000 rows of 24 arms × 1,000 blocks are collapsed to cells, scored, compared with
-//!   the first arm by t and by maxT over 10,000 sign vectors, and resampled 10,000 times for the
-//!   probability of best.
-//! * exact: maxT over all 2^16 sign vectors for 49 challengers of one arm.
+//! * board: 1,000,000 rows of 24 treatments × 1,000 blocks are collapsed to cells, scored, compared
+//!   with the first treatment by t and by maxT over 10,000 sign vectors, and resampled 10,000 times
+//!   for the probability of best.
+//! * exact: maxT over all 2^16 sign vectors for 49 challengers of one treatment.
 //!
 //! `ASSIZE_BENCH_PYTHON` names a Python with `NumPy` and `SciPy`; without it the comparison is
 //! skipped, loudly. Figures are medians of several runs after one that does not count.
@@ -11,10 +11,10 @@
 #![expect(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
-use assize_stats::arm::macro_score;
 use assize_stats::best::probability_of_best_drawn;
 use assize_stats::max_t::max_t;
 use assize_stats::paired::{differences, pair};
+use assize_stats::score::macro_score;
 use assize_stats::simulate::BlockModel;
 use assize_stats::table::{Row, Table};
 use assize_stats::{Alternative, Draws};
@@ -25,9 +25,9 @@ use std::process::Command;
 use std::time::Instant;
 
 const RUNS: usize = 9;
-const ARMS: usize = 24;
+const TREATMENTS: usize = 24;
 const BLOCKS: usize = 1000;
-const EXACT_ARMS: usize = 50;
+const EXACT_TREATMENTS: usize = 50;
 const EXACT_BLOCKS: usize = 16;
 const BOARD_TARGET_MS: f64 = 150.0;
 const EXACT_TARGET_MS: f64 = 50.0;
@@ -57,11 +57,13 @@ fn main() {
 /// 24,000 cells with 42 rows each, less one row in 126.
 fn board_rows() -> Vec<Row> {
     let model = BlockModel {
-        arm_effects: (0..ARMS).map(|arm| 0.002 * arm as f64).collect(),
+        treatment_effects: (0..TREATMENTS)
+            .map(|treatment| 0.002 * treatment as f64)
+            .collect(),
         blocks: BLOCKS,
         replicates: 42,
         block_sd: 1.0,
-        arm_by_block_sd: 0.5,
+        treatment_by_block_sd: 0.5,
         replicate_sd: 1.7,
     };
     let rows = model.rows(1).into_iter().enumerate();
@@ -72,11 +74,13 @@ fn board_rows() -> Vec<Row> {
 
 fn exact_family() -> Vec<Vec<Option<f64>>> {
     let model = BlockModel {
-        arm_effects: (0..EXACT_ARMS).map(|arm| 0.02 * arm as f64).collect(),
+        treatment_effects: (0..EXACT_TREATMENTS)
+            .map(|treatment| 0.02 * treatment as f64)
+            .collect(),
         blocks: EXACT_BLOCKS,
         replicates: 5,
         block_sd: 1.0,
-        arm_by_block_sd: 0.5,
+        treatment_by_block_sd: 0.5,
         replicate_sd: 1.7,
     };
     let table = model.table(2).unwrap();
@@ -84,19 +88,21 @@ fn exact_family() -> Vec<Vec<Option<f64>>> {
 }
 
 fn challengers(table: &Table) -> Vec<Vec<Option<f64>>> {
-    let incumbent = table.arm_means(0);
-    (1..table.arms())
-        .map(|arm| differences(&table.arm_means(arm), &incumbent))
+    let incumbent = table.treatment_means(0);
+    (1..table.treatments())
+        .map(|treatment| differences(&table.treatment_means(treatment), &incumbent))
         .collect()
 }
 
 /// The whole board; returns the t tests' p values, which `NumPy` must reproduce.
 fn board(rows: &[Row]) -> Vec<f64> {
-    let table = Table::from_rows(ARMS, BLOCKS, rows).unwrap();
-    let scores = (0..ARMS).map(|arm| macro_score(&table.arm_means(arm), 0.95).unwrap());
+    let table = Table::from_rows(TREATMENTS, BLOCKS, rows).unwrap();
+    let scores = (0..TREATMENTS)
+        .map(|treatment| macro_score(&table.treatment_means(treatment), 0.95).unwrap());
     std::hint::black_box(scores.collect::<Vec<_>>());
-    let incumbent = table.arm_means(0);
-    let compared = (1..ARMS).map(|arm| pair(&table.arm_means(arm), &incumbent).unwrap());
+    let incumbent = table.treatment_means(0);
+    let compared = (1..TREATMENTS)
+        .map(|treatment| pair(&table.treatment_means(treatment), &incumbent).unwrap());
     let p = compared.map(|pairing| pairing.compare(0.95).unwrap().p_greater.unwrap());
     let p = p.collect();
     let draws = Draws::default();
@@ -140,8 +146,8 @@ fn numpy(python: &str, rows: &[Row], family: &[Vec<Option<f64>>]) -> Value {
     let write = |name: &str, bytes: Vec<u8>| fs::write(folder.join(name), bytes).unwrap();
     let index = |i: usize| i64::try_from(i).unwrap().to_le_bytes();
     write(
-        "arm.i64",
-        rows.iter().flat_map(|row| index(row.arm)).collect(),
+        "treatment.i64",
+        rows.iter().flat_map(|row| index(row.treatment)).collect(),
     );
     write(
         "block.i64",
@@ -159,7 +165,7 @@ fn numpy(python: &str, rows: &[Row], family: &[Vec<Option<f64>>]) -> Value {
     let output = Command::new(python)
         .arg(script)
         .arg(&folder)
-        .args([ARMS, BLOCKS, EXACT_BLOCKS, RUNS].map(|n| n.to_string()))
+        .args([TREATMENTS, BLOCKS, EXACT_BLOCKS, RUNS].map(|n| n.to_string()))
         .output()
         .unwrap();
     fs::remove_dir_all(&folder).unwrap();

@@ -14,12 +14,12 @@ DRAWS = 10_000
 TIE = 1e-12
 
 
-def board(arm, block, value, arms, blocks):
-    cell = arm * blocks + block
-    count = np.bincount(cell, minlength=arms * blocks)
-    mean = np.bincount(cell, weights=value, minlength=arms * blocks) / count
-    np.bincount(cell, weights=(value - mean[cell]) ** 2, minlength=arms * blocks)
-    mean = mean.reshape(arms, blocks)
+def board(treatment, block, value, treatments, blocks):
+    cell = treatment * blocks + block
+    count = np.bincount(cell, minlength=treatments * blocks)
+    mean = np.bincount(cell, weights=value, minlength=treatments * blocks) / count
+    np.bincount(cell, weights=(value - mean[cell]) ** 2, minlength=treatments * blocks)
+    mean = mean.reshape(treatments, blocks)
 
     se = mean.std(axis=1, ddof=1) / np.sqrt(blocks)
     half = stats.t.ppf(0.975, blocks - 1) * se
@@ -73,8 +73,8 @@ def timed(runs, work):
 
 def main():
     folder = Path(sys.argv[1])
-    arms, blocks, exact_blocks, runs = map(int, sys.argv[2:6])
-    arm = np.fromfile(folder / "arm.i64", dtype="<i8")
+    treatments, blocks, exact_blocks, runs = map(int, sys.argv[2:6])
+    treatment = np.fromfile(folder / "treatment.i64", dtype="<i8")
     block = np.fromfile(folder / "block.i64", dtype="<i8")
     value = np.fromfile(folder / "value.f64", dtype="<f8")
     family = np.fromfile(folder / "family.f64", dtype="<f8").reshape(-1, exact_blocks)
@@ -83,7 +83,7 @@ def main():
             {
                 "numpy": np.__version__,
                 "scipy": scipy.__version__,
-                "board": timed(runs, lambda: board(arm, block, value, arms, blocks)),
+                "board": timed(runs, lambda: board(treatment, block, value, treatments, blocks)),
                 "exact": timed(runs, lambda: exact(family)),
             }
         )

@@ -1,18 +1,18 @@
-//! The probability that an arm is the best, by the bootstrap over blocks.
+//! The probability that a treatment is the best, by the bootstrap over blocks.
 //!
-//! In each resample (see [`crate::bootstrap`]) every arm's mean is taken over the same drawn
-//! blocks; the arm with the largest mean gets the resample's weight, and ties share it equally.
-//! Exact enumeration to 9 blocks, seeded draws above. Rank intervals come from the same
+//! In each resample (see [`crate::bootstrap`]) every treatment's mean is taken over the same drawn
+//! blocks; the treatment with the largest mean gets the resample's weight, and ties share it
+//! equally. Exact enumeration to 9 blocks, seeded draws above. Rank intervals come from the same
 //! resamples; ties share their average rank.
 //!
-//! Only blocks that every arm has are used: an arm must not lead because it lacks the hard
-//! blocks. Leave out an arm with many gaps before asking.
+//! Only blocks that every treatment has are used: a treatment must not lead because it lacks the
+//! hard blocks. Leave out a treatment with many gaps before asking.
 //!
 //! Most draws are decided on whole numbers, of which twice as many fit into a register: see
 //! [`quick`]. Where these leave a doubt, the draw is done again with all digits.
 //!
-//! This is for display. It is not an error rate: with equal arms one of them still leads, and a
-//! bootstrap over few blocks is too sure of itself. Decisions belong to [`crate::max_t`].
+//! This is for display. It is not an error rate: with equal treatments one of them still leads, and
+//! a bootstrap over few blocks is too sure of itself. Decisions belong to [`crate::max_t`].
 
 use crate::bootstrap::{EXACT_BLOCKS, for_each_multiset, resample_rng};
 use crate::describe::{finite, scale};
@@ -27,31 +27,31 @@ const LANES: usize = 8;
 const DRAWS_PER_RUN: usize = 64;
 const RANK_TAIL: f64 = 0.025;
 
-/// How likely each arm is to be the best.
+/// How likely each treatment is to be the best.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
-    pub arms: Vec<BestArm>,
-    /// Blocks that every arm has, on which this is computed.
+    pub treatments: Vec<BestTreatment>,
+    /// Blocks that every treatment has, on which this is computed.
     pub blocks: usize,
     /// Whether all resamples were enumerated.
     pub is_exact: bool,
 }
 
-/// One arm's part in [`Best`].
+/// One treatment's part in [`Best`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BestArm {
+pub struct BestTreatment {
     pub p_best: f64,
-    /// The middle 95 % of the arm's rank, 1 for the best.
+    /// The middle 95 % of the treatment's rank, 1 for the best.
     pub rank: Interval,
 }
 
-/// Probability of best from `means[arm][block]`: enumerated to 9 blocks, drawn above.
+/// Probability of best from `means[treatment][block]`: enumerated to 9 blocks, drawn above.
 pub fn probability_of_best(means: &[Vec<Option<f64>>], draws: Draws) -> Result<Best, StatsError> {
     let board = Board::new(means)?;
     if board.blocks > EXACT_BLOCKS {
         return board.drawn(draws);
     }
-    let mut tally = Tally::new(board.arms);
+    let mut tally = Tally::new(board.treatments);
     for_each_multiset(board.blocks, |counts, weight| {
         let weighted = |group: &Vec<[f64; LANES]>| {
             let mut sums = [0.0; LANES];
@@ -63,7 +63,7 @@ pub fn probability_of_best(means: &[Vec<Option<f64>>], draws: Draws) -> Result<B
             sums
         };
         let sums: Vec<f64> = board.groups.iter().flat_map(weighted).collect();
-        tally.add(&sums[..board.arms], board.tie, weight);
+        tally.add(&sums[..board.treatments], board.tie, weight);
     })?;
     let rank = |histogram: &[f64]| inverted_ranks(histogram);
     Ok(board.finish(&tally, 1.0, true, rank))
@@ -77,9 +77,10 @@ pub fn probability_of_best_drawn(
     Board::new(means)?.drawn(draws)
 }
 
-/// The complete blocks: `groups[group][block]` holds eight arms, the last group padded with zeros.
+/// The complete blocks: `groups[group][block]` holds eight treatments, the last group padded with
+/// zeros.
 struct Board {
-    arms: usize,
+    treatments: usize,
     blocks: usize,
     groups: Vec<Vec<[f64; LANES]>>,
     quick: Quick,
@@ -90,16 +91,21 @@ struct Board {
 impl Board {
     fn new(means: &[Vec<Option<f64>>]) -> Result<Self, StatsError> {
         let length = means.first().map_or(0, Vec::len);
-        if let Some(other) = means.iter().find(|arm| arm.len() != length) {
+        if let Some(other) = means.iter().find(|treatment| treatment.len() != length) {
             return Err(StatsError::LengthMismatch {
                 left: length,
                 right: other.len(),
             });
         }
         let complete: Vec<Vec<f64>> = (0..length)
-            .filter_map(|block| means.iter().map(|arm| finite(arm[block])).collect())
+            .filter_map(|block| {
+                means
+                    .iter()
+                    .map(|treatment| finite(treatment[block]))
+                    .collect()
+            })
             .collect();
-        let arms = means.len();
+        let treatments = means.len();
         let blocks = complete.len();
         if blocks == 0 {
             return Err(StatsError::TooFewBlocks {
@@ -114,15 +120,15 @@ impl Board {
             }
             lanes
         };
-        let groups = (0..arms.div_ceil(LANES))
+        let groups = (0..treatments.div_ceil(LANES))
             .map(|group| complete.iter().map(|row| lanes(row, group)).collect())
             .collect();
         let largest = complete.iter().map(|row| scale(row)).fold(0.0, f64::max);
         Ok(Self {
-            arms,
+            treatments,
             blocks,
             groups,
-            quick: Quick::new(&complete, arms),
+            quick: Quick::new(&complete, treatments),
             tie: TIE_TOLERANCE * largest * blocks as f64,
         })
     }
@@ -140,7 +146,7 @@ impl Board {
             .into_par_iter()
             .map(|run| self.run(run, draws))
             .collect();
-        let mut tally = Tally::new(self.arms);
+        let mut tally = Tally::new(self.treatments);
         for run in &runs {
             tally.merge(run);
         }
@@ -149,8 +155,8 @@ impl Board {
     }
 
     fn run(&self, run: usize, draws: Draws) -> Tally {
-        let mut tally = Tally::new(self.arms);
-        let mut keys = Vec::with_capacity(self.arms);
+        let mut tally = Tally::new(self.treatments);
+        let mut keys = Vec::with_capacity(self.treatments);
         let mut resample = vec![0_usize; self.blocks];
         let mut sums = vec![0.0; self.groups.len() * LANES];
         let last = ((run + 1) * DRAWS_PER_RUN).min(draws.count);
@@ -160,13 +166,13 @@ impl Board {
                 *block = rng.below(self.blocks);
             }
             if self.quick.order(&resample, &mut keys) {
-                tally.add_ordered(keys.iter().map(|key| quick::arm_of(*key)));
+                tally.add_ordered(keys.iter().map(|key| quick::treatment_of(*key)));
                 continue;
             }
             for (group, sums) in self.groups.iter().zip(sums.as_chunks_mut().0) {
                 *sums = lane_sums(&resample, group);
             }
-            tally.add(&sums[..self.arms], self.tie, 1.0);
+            tally.add(&sums[..self.treatments], self.tie, 1.0);
         }
         tally
     }
@@ -179,24 +185,25 @@ impl Board {
         rank: impl Fn(&[f64]) -> Interval,
     ) -> Best {
         let histograms = tally.ranks.chunks_exact(tally.bins());
-        let arms = tally
+        let treatments = tally
             .best
             .iter()
             .zip(histograms)
-            .map(|(best, histogram)| BestArm {
+            .map(|(best, histogram)| BestTreatment {
                 p_best: best / total,
                 rank: rank(histogram),
             })
             .collect();
         Best {
-            arms,
+            treatments,
             blocks: self.blocks,
             is_exact,
         }
     }
 }
 
-/// Sums of eight arms over the drawn blocks. Two running sums halve the wait for each addition.
+/// Sums of eight treatments over the drawn blocks. Two running sums halve the wait for each
+/// addition.
 fn lane_sums(resample: &[usize], group: &[[f64; LANES]]) -> [f64; LANES] {
     let mut sums = [[0.0; LANES]; 2];
     let (pairs, odd) = resample.as_chunks::<2>();
@@ -219,7 +226,7 @@ fn add(sums: &mut [f64; LANES], values: &[f64; LANES]) {
     }
 }
 
-/// Weight of being best, and of each doubled rank, by arm.
+/// Weight of being best, and of each doubled rank, by treatment.
 struct Tally {
     best: Vec<f64>,
     ranks: Vec<f64>,
@@ -227,15 +234,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(arms: usize) -> Self {
+    fn new(treatments: usize) -> Self {
         Self {
-            best: vec![0.0; arms],
-            ranks: vec![0.0; arms * (2 * arms + 1)],
-            order: (0..arms).collect(),
+            best: vec![0.0; treatments],
+            ranks: vec![0.0; treatments * (2 * treatments + 1)],
+            order: (0..treatments).collect(),
         }
     }
 
-    /// Doubled mid-ranks run from 2 to 2·arms.
+    /// Doubled mid-ranks run from 2 to 2·treatments.
     fn bins(&self) -> usize {
         2 * self.best.len() + 1
     }
@@ -249,23 +256,23 @@ impl Tally {
             while end < sums.len() && sums[self.order[end - 1]] - sums[self.order[end]] <= tie {
                 end += 1;
             }
-            for &arm in &self.order[start..end] {
-                self.ranks[arm * bins + start + 1 + end] += weight;
+            for &treatment in &self.order[start..end] {
+                self.ranks[treatment * bins + start + 1 + end] += weight;
                 if start == 0 {
-                    self.best[arm] += weight / end as f64;
+                    self.best[treatment] += weight / end as f64;
                 }
             }
             start = end;
         }
     }
 
-    /// Adds a draw without ties, whose arms come best first.
-    fn add_ordered(&mut self, arms: impl Iterator<Item = usize>) {
+    /// Adds a draw without ties, whose treatments come best first.
+    fn add_ordered(&mut self, treatments: impl Iterator<Item = usize>) {
         let bins = self.bins();
-        for (place, arm) in arms.enumerate() {
-            self.ranks[arm * bins + 2 * place + 2] += 1.0;
+        for (place, treatment) in treatments.enumerate() {
+            self.ranks[treatment * bins + 2 * place + 2] += 1.0;
             if place == 0 {
-                self.best[arm] += 1.0;
+                self.best[treatment] += 1.0;
             }
         }
     }

@@ -4,7 +4,7 @@
 //! C(2S − 1, S) multisets are enumerated with their multinomial weights S!/(Πc!·S^S), and nothing
 //! is random. Above, B resamples are drawn from [`SplitMix64`]: resample b takes S outputs from
 //! position b·S on, and an output u becomes the index ⌊u·S/2^64⌋. One index matrix serves every
-//! arm and pair, so resampled arms stay paired.
+//! treatment and pair, so resampled treatments stay paired.
 //!
 //! The percentile interval is too short with few blocks and must not decide anything; use the t
 //! interval of [`crate::paired`]. It is here because people know it, and to show the difference.
@@ -157,7 +157,7 @@ pub(crate) fn inverted_cdf(sorted: &[(f64, f64)], probability: f64) -> f64 {
 }
 
 fn tails(values: &[f64], confidence: f64) -> Result<(f64, f64), StatsError> {
-    crate::arm::check_confidence(confidence)?;
+    crate::score::check_confidence(confidence)?;
     if values.iter().any(|value| !value.is_finite()) {
         return Err(StatsError::NotFinite);
     }

@@ -1,16 +1,16 @@
-//! Statistics for comparing arms that were all tried on the same blocks.
+//! Statistics for comparing treatments that were all tried on the same blocks.
 //!
-//! An *arm* is something that can win. A *block* is a situation in which every arm is tried, and
-//! it is the unit of sampling: rows within a block are correlated, so every interval and every
-//! test here works on one number per arm and block. *Replicates* are repeated rows of one arm in
-//! one block. *Items* are scored by *raters*.
+//! A *treatment* is something that can win. A *block* is a situation in which every treatment is
+//! tried, and it is the unit of sampling: rows within a block are correlated, so every interval and
+//! every test here works on one number per treatment and block. *Replicates* are repeated rows of
+//! one treatment in one block. *Items* are scored by *raters*.
 //!
 //! | module | answers |
 //! |---|---|
-//! | [`table`], [`arm`] | what is each arm's score, and how uncertain is it? |
-//! | [`paired`] | by how much does an arm differ from another on the blocks that both have? |
-//! | [`max_t`], [`multiplicity`] | is any of many arms better, with the error rate held over all? |
-//! | [`best`], [`bootstrap`] | how likely is each arm to be the best? (for display) |
+//! | [`table`], [`score`] | what is each treatment's score, and how uncertain is it? |
+//! | [`paired`] | by how much does a treatment differ from another on the blocks that both have? |
+//! | [`max_t`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
+//! | [`best`], [`bootstrap`] | how likely is each treatment to be the best? (for display) |
 //! | [`variance`], [`power`] | where does the spread come from, and how many blocks would tell? |
 //! | [`ranks`] | the rank tests that people ask for beside these |
 //! | [`agreement`], [`drift`] | do raters agree, and do they stay the same? |
@@ -27,7 +27,6 @@
 )]
 
 pub mod agreement;
-pub mod arm;
 pub mod best;
 pub mod bootstrap;
 pub mod describe;
@@ -41,6 +40,7 @@ pub mod paired;
 pub mod power;
 pub mod ranks;
 pub mod rng;
+pub mod score;
 pub mod simulate;
 pub mod spot_check;
 pub mod table;

@@ -1,8 +1,8 @@
-//! Paired differences between two arms over the blocks that both have.
+//! Paired differences between two treatments over the blocks that both have.
 //!
 //! d_s = ȳ(a, s) − ȳ(b, s); SE = sd(d)/√S; t = d̄/SE with S − 1 degrees of freedom; two-sided
-//! interval d̄ ± t(1 − α/2)·SE and one-sided lower bound d̄ − t(1 − α)·SE. A block that one arm
-//! lacks says nothing about the difference and is left out, never filled in.
+//! interval d̄ ± t(1 − α/2)·SE and one-sided lower bound d̄ − t(1 − α)·SE. A block that one
+//! treatment lacks says nothing about the difference and is left out, never filled in.
 //!
 //! The t interval holds its level with few blocks, where a normal or a percentile-bootstrap
 //! interval is too short; Student (1908). The effect size is Cohen's d_z = d̄/sd(d).
@@ -10,12 +10,12 @@
 //! Where every difference is the same the t statistic does not exist, and p is `None`; the
 //! sign-flip test in [`crate::max_t`] still answers.
 
-use crate::arm::{check_confidence, t_interval};
 use crate::describe::{correlation, finite, mean, scale, sd};
 use crate::dist::{t_quantile, t_two_sided, t_upper};
+use crate::score::{check_confidence, t_interval};
 use crate::{Interval, StatsError, TIE_TOLERANCE};
 
-/// The blocks that two arms share.
+/// The blocks that two treatments share.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pairing {
     /// Indices of the shared blocks.
@@ -24,11 +24,11 @@ pub struct Pairing {
     pub right: Vec<f64>,
     /// left − right, one for each shared block.
     pub differences: Vec<f64>,
-    /// Blocks that exactly one of the two arms has.
+    /// Blocks that exactly one of the two treatments has.
     pub dropped: usize,
 }
 
-/// A paired comparison of two arms.
+/// A paired comparison of two treatments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedDiff {
     pub blocks: usize,
@@ -45,11 +45,11 @@ pub struct PairedDiff {
     /// One-sided lower bound of the same confidence.
     pub lower_bound: f64,
     pub cohen_dz: Option<f64>,
-    /// The difference in the block that is worst for the left arm.
+    /// The difference in the block that is worst for the left treatment.
     pub worst: f64,
 }
 
-/// Pairs two arms' cell means by block.
+/// Pairs two treatments' cell means by block.
 pub fn pair(left: &[Option<f64>], right: &[Option<f64>]) -> Result<Pairing, StatsError> {
     if left.len() != right.len() {
         return Err(StatsError::LengthMismatch {
@@ -87,7 +87,7 @@ impl Pairing {
         paired_diff(&self.differences, confidence)
     }
 
-    /// Correlation of the two arms over blocks: what pairing gains.
+    /// Correlation of the two treatments over blocks: what pairing gains.
     pub fn correlation(&self) -> Option<f64> {
         correlation(&self.left, &self.right)
     }

@@ -7,8 +7,8 @@
 //! S that reaches the wanted power. The normal approximation (z(1 − α/2) + z(power))·sd/√S is
 //! given beside it because it is widely used; it is too optimistic with few blocks.
 //!
-//! From variance components the standard error of a difference of two arms is
-//! √(2(σ²(arm × block) + σ²(replicate)/K)/S): more replicates K shrink only the second part.
+//! From variance components the standard error of a difference of two treatments is
+//! √(2(σ²(treatment × block) + σ²(replicate)/K)/S): more replicates K shrink only the second part.
 //!
 //! Reference: Cohen (1988), "Statistical Power Analysis"; Johnson and Welch (1940).
 
@@ -134,10 +134,10 @@ pub fn blocks_needed(
     (high <= most).then_some(high)
 }
 
-/// Standard error of a difference of two arms predicted from variance components, of which
+/// Standard error of a difference of two treatments predicted from variance components, of which
 /// negative estimates count as zero.
 pub fn predicted_se_of_difference(
-    arm_by_block: f64,
+    treatment_by_block: f64,
     replicate: f64,
     blocks: usize,
     replicates: usize,
@@ -146,7 +146,7 @@ pub fn predicted_se_of_difference(
         return None;
     }
     let within = replicate.max(0.0) / replicates as f64;
-    let variance = 2.0 * (arm_by_block.max(0.0) + within) / blocks as f64;
+    let variance = 2.0 * (treatment_by_block.max(0.0) + within) / blocks as f64;
     variance.is_finite().then(|| variance.sqrt())
 }
 

@@ -1,10 +1,10 @@
-//! Rank tests: Wilcoxon's signed ranks for one comparison, Friedman's for many arms.
+//! Rank tests: Wilcoxon's signed ranks for one comparison, Friedman's for many treatments.
 //!
 //! **Wilcoxon** (1945): zero differences are dropped, |d| is ranked with ties sharing their
 //! average rank, and W⁺ is the sum of the ranks of positive differences. The null distribution
 //! over all sign vectors is counted exactly by convolution, ties included.
 //!
-//! **Friedman** (1937): arms are ranked within blocks;
+//! **Friedman** (1937): treatments are ranked within blocks;
 //! χ² = [12/(S·k(k + 1))·ΣR_j² − 3S(k + 1)]/(1 − Σ(τ³ − τ)/(S·k(k² − 1))), compared with χ² of
 //! k − 1 degrees of freedom. The χ² approximation is rough below ten blocks.
 //!
@@ -27,7 +27,7 @@ pub struct Friedman {
     pub chi2: f64,
     pub df: usize,
     pub p: f64,
-    /// Blocks that every arm has, on which this is computed.
+    /// Blocks that every treatment has, on which this is computed.
     pub blocks: usize,
 }
 
@@ -79,28 +79,31 @@ pub fn wilcoxon_signed_rank(differences: &[f64]) -> Result<f64, StatsError> {
     Ok((2.0 * below.min(above)).min(1.0))
 }
 
-/// Friedman's test over `means[arm][block]`, on the blocks that every arm has.
+/// Friedman's test over `means[treatment][block]`, on the blocks that every treatment has.
 pub fn friedman(means: &[Vec<Option<f64>>]) -> Result<Friedman, StatsError> {
     let length = means.first().map_or(0, Vec::len);
-    if let Some(other) = means.iter().find(|arm| arm.len() != length) {
+    if let Some(other) = means.iter().find(|treatment| treatment.len() != length) {
         return Err(StatsError::LengthMismatch {
             left: length,
             right: other.len(),
         });
     }
-    let arms = means.len();
-    if arms < 2 {
+    let treatments = means.len();
+    if treatments < 2 {
         return Err(StatsError::ParameterOutOfRange {
-            what: "the number of arms",
-            value: arms as f64,
+            what: "the number of treatments",
+            value: treatments as f64,
             range: "at least 2",
         });
     }
-    let mut rank_sums = vec![0.0; arms];
+    let mut rank_sums = vec![0.0; treatments];
     let mut tied = 0.0;
     let mut blocks = 0_usize;
     for block in 0..length {
-        let row: Option<Vec<f64>> = means.iter().map(|arm| finite(arm[block])).collect();
+        let row: Option<Vec<f64>> = means
+            .iter()
+            .map(|treatment| finite(treatment[block]))
+            .collect();
         let Some(row) = row else { continue };
         blocks += 1;
         for (sum, rank) in rank_sums.iter_mut().zip(mid_ranks(&row)) {
@@ -108,7 +111,7 @@ pub fn friedman(means: &[Vec<Option<f64>>]) -> Result<Friedman, StatsError> {
         }
         tied += tie_term(&row);
     }
-    let (k, s) = (arms as f64, blocks as f64);
+    let (k, s) = (treatments as f64, blocks as f64);
     let correction = 1.0 - tied / (s * k * (k * k - 1.0));
     if blocks < 2 {
         return Err(StatsError::TooFewBlocks {
@@ -119,7 +122,7 @@ pub fn friedman(means: &[Vec<Option<f64>>]) -> Result<Friedman, StatsError> {
     if correction <= 0.0 {
         return Ok(Friedman {
             chi2: 0.0,
-            df: arms - 1,
+            df: treatments - 1,
             p: 1.0,
             blocks,
         });
@@ -130,7 +133,7 @@ pub fn friedman(means: &[Vec<Option<f64>>]) -> Result<Friedman, StatsError> {
     let p = chi2_upper(chi2, k - 1.0).ok_or(StatsError::NotFinite)?;
     Ok(Friedman {
         chi2,
-        df: arms - 1,
+        df: treatments - 1,
         p,
         blocks,
     })

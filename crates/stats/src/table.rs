@@ -1,4 +1,4 @@
-//! Rows collapsed to one cell per arm and block.
+//! Rows collapsed to one cell per treatment and block.
 //!
 //! The estimand is the mean over blocks of the cell means ȳ(a, s): every block weighs the same,
 //! however many replicates it has. A cell keeps its number of rows, its mean and its sum of
@@ -13,12 +13,12 @@ use crate::describe::finite;
 /// One observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    pub arm: usize,
+    pub treatment: usize,
     pub block: usize,
     pub value: f64,
 }
 
-/// The rows of one arm in one block, summarised.
+/// The rows of one treatment in one block, summarised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     pub rows: usize,
@@ -27,10 +27,10 @@ pub struct Cell {
     pub squared_deviations: f64,
 }
 
-/// Arms × blocks, any cell of which may be missing.
+/// Treatments × blocks, any cell of which may be missing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    arms: usize,
+    treatments: usize,
     blocks: usize,
     cells: Vec<Option<Cell>>,
     skipped_rows: usize,
@@ -39,14 +39,14 @@ pub struct Table {
 impl Table {
     /// Collapses rows into cells in two passes, so that the spread keeps its digits however far
     /// the scores are from zero. Rows that are not finite are skipped and counted.
-    pub fn from_rows(arms: usize, blocks: usize, rows: &[Row]) -> Result<Self, StatsError> {
-        let mut cells = vec![(0_usize, 0.0_f64, 0.0_f64); arms * blocks];
+    pub fn from_rows(treatments: usize, blocks: usize, rows: &[Row]) -> Result<Self, StatsError> {
+        let mut cells = vec![(0_usize, 0.0_f64, 0.0_f64); treatments * blocks];
         let mut skipped_rows = 0;
         for row in rows {
-            in_range("arm", row.arm, arms)?;
+            in_range("treatment", row.treatment, treatments)?;
             in_range("block", row.block, blocks)?;
             if row.value.is_finite() {
-                let (count, total, _) = &mut cells[row.arm * blocks + row.block];
+                let (count, total, _) = &mut cells[row.treatment * blocks + row.block];
                 *count += 1;
                 *total += row.value;
             } else {
@@ -59,7 +59,7 @@ impl Table {
             }
         }
         for row in rows.iter().filter(|row| row.value.is_finite()) {
-            let (_, mean, squares) = &mut cells[row.arm * blocks + row.block];
+            let (_, mean, squares) = &mut cells[row.treatment * blocks + row.block];
             *squares += (row.value - *mean).powi(2);
         }
         let cells = cells
@@ -73,17 +73,17 @@ impl Table {
             })
             .collect();
         Ok(Self {
-            arms,
+            treatments,
             blocks,
             cells,
             skipped_rows,
         })
     }
 
-    /// A table of cell means with one replicate each: `means[arm][block]`.
+    /// A table of cell means with one replicate each: `means[treatment][block]`.
     pub fn from_means(means: &[Vec<Option<f64>>]) -> Result<Self, StatsError> {
         let blocks = means.first().map_or(0, Vec::len);
-        if let Some(ragged) = means.iter().find(|arm| arm.len() != blocks) {
+        if let Some(ragged) = means.iter().find(|treatment| treatment.len() != blocks) {
             return Err(StatsError::LengthMismatch {
                 left: blocks,
                 right: ragged.len(),
@@ -104,15 +104,15 @@ impl Table {
             })
             .collect();
         Ok(Self {
-            arms: means.len(),
+            treatments: means.len(),
             blocks,
             cells,
             skipped_rows,
         })
     }
 
-    pub fn arms(&self) -> usize {
-        self.arms
+    pub fn treatments(&self) -> usize {
+        self.treatments
     }
 
     pub fn blocks(&self) -> usize {
@@ -125,46 +125,50 @@ impl Table {
     }
 
     /// The cell, unless it is missing or outside the table.
-    pub fn cell(&self, arm: usize, block: usize) -> Option<Cell> {
+    pub fn cell(&self, treatment: usize, block: usize) -> Option<Cell> {
         if block >= self.blocks {
             return None;
         }
-        *self.cells.get(arm * self.blocks + block)?
+        *self.cells.get(treatment * self.blocks + block)?
     }
 
-    /// The cells of one arm by block; empty for an arm outside the table.
-    pub fn arm_cells(&self, arm: usize) -> &[Option<Cell>] {
-        let start = arm.saturating_mul(self.blocks);
+    /// The cells of one treatment by block; empty for a treatment outside the table.
+    pub fn treatment_cells(&self, treatment: usize) -> &[Option<Cell>] {
+        let start = treatment.saturating_mul(self.blocks);
         self.cells
             .get(start..start.saturating_add(self.blocks))
             .unwrap_or_default()
     }
 
-    /// The cell means of one arm by block.
-    pub fn arm_means(&self, arm: usize) -> Vec<Option<f64>> {
-        self.arm_cells(arm)
+    /// The cell means of one treatment by block.
+    pub fn treatment_means(&self, treatment: usize) -> Vec<Option<f64>> {
+        self.treatment_cells(treatment)
             .iter()
             .map(|cell| cell.map(|c| c.mean))
             .collect()
     }
 
-    /// All cell means, `[arm][block]`.
+    /// All cell means, `[treatment][block]`.
     pub fn means(&self) -> Vec<Vec<Option<f64>>> {
-        (0..self.arms).map(|arm| self.arm_means(arm)).collect()
-    }
-
-    /// The (arm, block) pairs without a row.
-    pub fn missing_cells(&self) -> Vec<(usize, usize)> {
-        (0..self.arms)
-            .flat_map(|arm| (0..self.blocks).map(move |block| (arm, block)))
-            .filter(|&(arm, block)| self.cell(arm, block).is_none())
+        (0..self.treatments)
+            .map(|treatment| self.treatment_means(treatment))
             .collect()
     }
 
-    /// The blocks that every arm has.
+    /// The (treatment, block) pairs without a row.
+    pub fn missing_cells(&self) -> Vec<(usize, usize)> {
+        (0..self.treatments)
+            .flat_map(|treatment| (0..self.blocks).map(move |block| (treatment, block)))
+            .filter(|&(treatment, block)| self.cell(treatment, block).is_none())
+            .collect()
+    }
+
+    /// The blocks that every treatment has.
     pub fn complete_blocks(&self) -> Vec<usize> {
         (0..self.blocks)
-            .filter(|&block| (0..self.arms).all(|arm| self.cell(arm, block).is_some()))
+            .filter(|&block| {
+                (0..self.treatments).all(|treatment| self.cell(treatment, block).is_some())
+            })
             .collect()
     }
 
@@ -188,8 +192,12 @@ mod tests {
     use super::{Row, Table};
     use crate::StatsError;
 
-    fn row(arm: usize, block: usize, value: f64) -> Row {
-        Row { arm, block, value }
+    fn row(treatment: usize, block: usize, value: f64) -> Row {
+        Row {
+            treatment,
+            block,
+            value,
+        }
     }
 
     #[test]
@@ -211,9 +219,9 @@ mod tests {
         assert_eq!(table.complete_blocks(), [0]);
         assert_eq!(table.replicates(), Some((1, 2)));
         assert_eq!(table.skipped_rows(), 1);
-        assert_eq!(table.arm_means(1), [Some(2.0), None]);
+        assert_eq!(table.treatment_means(1), [Some(2.0), None]);
         assert_eq!(table.cell(0, 2), None);
-        assert!(table.arm_cells(9).is_empty());
+        assert!(table.treatment_cells(9).is_empty());
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub fn prediction_powered(
     lambda: Lambda,
     confidence: f64,
 ) -> Result<TwoTierMean, StatsError> {
-    crate::arm::check_confidence(confidence)?;
+    crate::score::check_confidence(confidence)?;
     if trusted.len() != cheap.len() {
         return Err(StatsError::LengthMismatch {
             left: trusted.len(),

@@ -1,8 +1,8 @@
 //! Where the spread comes from: two fixed factors × random blocks × replicates.
 //!
-//! Model: y = μ + α_i + β_j + (αβ)_ij + S_s + (αS)_is + (βS)_js + (αβS)_ijs + ε, where the arms
-//! are all combinations of a levels of the first and b levels of the second factor, blocks are a
-//! sample, and each cell has K replicates. Two views of the same sums of squares:
+//! Model: y = μ + α_i + β_j + (αβ)_ij + S_s + (αS)_is + (βS)_js + (αβS)_ijs + ε, where the
+//! treatments are all combinations of a levels of the first and b levels of the second factor,
+//! blocks are a sample, and each cell has K replicates. Two views of the same sums of squares:
 //!
 //! * **Shares** SS/ΣSS (η²) describe this table. They are never negative and add up to 1.
 //! * **Components** estimate variances by equating mean squares to their expectations
@@ -15,8 +15,8 @@
 //! lower interaction with blocks takes over as the error term. With one replicate the highest
 //! interaction and ε cannot be told apart: [`Components::confounded`] is their sum.
 //!
-//! Gaps: only blocks that every arm has are used. Unequal replicates are analysed by unweighted
-//! cell means with K the harmonic mean, which is exact when they are equal.
+//! Gaps: only blocks that every treatment has are used. Unequal replicates are analysed by
+//! unweighted cell means with K the harmonic mean, which is exact when they are equal.
 //!
 //! References: Searle, Casella and `McCulloch` (1992), "Variance Components"; Montgomery, "Design
 //! and Analysis of Experiments"; Winer (1971) for unweighted means.
@@ -112,14 +112,14 @@ pub struct Decomposition {
     pub first_test: Option<FTest>,
     pub second_test: Option<FTest>,
     pub first_by_second_test: Option<FTest>,
-    /// Blocks used, and blocks left out because an arm lacks them.
+    /// Blocks used, and blocks left out because a treatment lacks them.
     pub blocks: usize,
     pub dropped_blocks: usize,
     /// Harmonic mean of the replicates per cell.
     pub replicates: f64,
 }
 
-/// Standard error of a difference of two arm means, pooled over all arms.
+/// Standard error of a difference of two treatment means, pooled over all treatments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PooledSe {
     pub se: f64,
@@ -133,7 +133,7 @@ impl Decomposition {
         (total > 0.0 && total.is_finite()).then(|| self.sources.map(|s| s.ss / total))
     }
 
-    /// √(2·MS(arm × block)/(K·S)) with every interaction of arms and blocks pooled.
+    /// √(2·MS(treatment × block)/(K·S)) with every interaction of treatments and blocks pooled.
     pub fn pooled_se_of_difference(&self) -> Option<PooledSe> {
         let pooled = [
             self.sources.first_by_block,
@@ -148,33 +148,36 @@ impl Decomposition {
     }
 }
 
-/// Arms against blocks and replicates: the arms as the levels of one factor.
-pub fn decompose_arms(table: &Table) -> Result<Decomposition, StatsError> {
-    decompose(table, table.arms(), 1)
+/// Treatments against blocks and replicates: the treatments as the levels of one factor.
+pub fn decompose_treatments(table: &Table) -> Result<Decomposition, StatsError> {
+    decompose(table, table.treatments(), 1)
 }
 
-/// Two factors against blocks and replicates. Arm `i * second_levels + j` of the table is level i
-/// of the first factor and level j of the second.
+/// Two factors against blocks and replicates. Treatment `i * second_levels + j` of the table is
+/// level i of the first factor and level j of the second.
 pub fn decompose(
     table: &Table,
     first_levels: usize,
     second_levels: usize,
 ) -> Result<Decomposition, StatsError> {
-    if first_levels.checked_mul(second_levels) != Some(table.arms()) {
+    if first_levels.checked_mul(second_levels) != Some(table.treatments()) {
         return Err(StatsError::LengthMismatch {
             left: first_levels.saturating_mul(second_levels),
-            right: table.arms(),
+            right: table.treatments(),
         });
     }
     let used = table.complete_blocks();
-    if used.is_empty() || table.arms() == 0 {
+    if used.is_empty() || table.treatments() == 0 {
         return Err(StatsError::TooFewBlocks {
             needed: 1,
             found: 0,
         });
     }
-    let cells: Vec<Cell> = (0..table.arms())
-        .flat_map(|arm| used.iter().filter_map(move |&block| table.cell(arm, block)))
+    let cells: Vec<Cell> = (0..table.treatments())
+        .flat_map(|treatment| {
+            used.iter()
+                .filter_map(move |&block| table.cell(treatment, block))
+        })
         .collect();
     let reciprocals: f64 = cells.iter().map(|c| 1.0 / c.rows as f64).sum();
     let design = Design {
@@ -242,22 +245,22 @@ impl Design {
         let first_effects = effects(&centred, &first);
         let second_effects = effects(&centred, &second);
         let block_effects = effects(&centred, &block);
-        let arm_means = effects(&centred, &pairs(&first, &second, self.second));
+        let treatment_means = effects(&centred, &pairs(&first, &second, self.second));
         let first_block_means = effects(&centred, &pairs(&first, &block, self.blocks));
         let second_block_means = effects(&centred, &pairs(&second, &block, self.blocks));
         let mut ss = Terms::default();
         for (row, value) in centred.iter().enumerate() {
             let (in_first, in_second) = (first_effects[row], second_effects[row]);
             let in_block = block_effects[row];
-            let in_arm = arm_means[row] - in_first - in_second;
+            let in_treatment = treatment_means[row] - in_first - in_second;
             let in_first_block = first_block_means[row] - in_first - in_block;
             let in_second_block = second_block_means[row] - in_second - in_block;
             let main = in_first + in_second + in_block;
-            let rest = value - main - in_arm - in_first_block - in_second_block;
+            let rest = value - main - in_treatment - in_first_block - in_second_block;
             ss.first += in_first * in_first;
             ss.second += in_second * in_second;
             ss.block += in_block * in_block;
-            ss.first_by_second += in_arm * in_arm;
+            ss.first_by_second += in_treatment * in_treatment;
             ss.first_by_block += in_first_block * in_first_block;
             ss.second_by_block += in_second_block * in_second_block;
             ss.first_by_second_by_block += rest * rest;

@@ -13,7 +13,6 @@ mod board;
 mod support;
 
 use assize_stats::Alternative;
-use assize_stats::arm::{macro_score, row_score};
 use assize_stats::best::{probability_of_best, probability_of_best_drawn};
 use assize_stats::bootstrap::{bootstrap_mean, bootstrap_mean_exact};
 use assize_stats::dist::{f_upper, t_quantile};
@@ -21,9 +20,12 @@ use assize_stats::max_t::{max_t, sign_flip, step_down};
 use assize_stats::multiplicity::{benjamini_hochberg, bonferroni, holm};
 use assize_stats::ranks::{friedman, wilcoxon_signed_rank};
 use assize_stats::rng::SplitMix64;
+use assize_stats::score::{macro_score, row_score};
 use assize_stats::table::Table;
-use assize_stats::variance::{Source, decompose, decompose_arms};
-use board::{ARMS, CHALLENGERS, DRAWS, arm_of, composite, data, family, pairing, table_of};
+use assize_stats::variance::{Source, decompose, decompose_treatments};
+use board::{
+    CHALLENGERS, DRAWS, TREATMENTS, composite, data, family, pairing, table_of, treatment_of,
+};
 use serde_json::Value;
 use support::{close, close_interval, number, numbers};
 
@@ -35,14 +37,14 @@ fn generator_is_the_one_of_the_reference() {
 }
 
 #[test]
-fn arms() {
+fn treatments() {
     let data = data();
     let table = composite(&data);
     let format_ok = table_of(&data, "format_ok", |_| true);
     let overlong = table_of(&data, "overlong", |_| true);
-    for (arm, name) in ARMS.iter().enumerate() {
+    for (treatment, name) in TREATMENTS.iter().enumerate() {
         let expected = &data["reference"]["per_arm"][name];
-        let rows = row_score(table.arm_cells(arm)).unwrap();
+        let rows = row_score(table.treatment_cells(treatment)).unwrap();
         assert_eq!(rows.rows as f64, number(&expected["n"]));
         close(rows.mean, &expected["mean"]);
         close(rows.sd.unwrap(), &expected["sd"]);
@@ -54,18 +56,18 @@ fn arms() {
             rows.design_effect.unwrap(),
             &expected["design_effect_observed"],
         );
-        let score = macro_score(&table.arm_means(arm), 0.95).unwrap();
+        let score = macro_score(&table.treatment_means(treatment), 0.95).unwrap();
         close(score.mean, &expected["mean"]);
         close(score.se.unwrap(), &expected["se_cluster_CR1"]);
         close_interval(score.interval.unwrap(), &expected["ci95_t7"]);
         for (found, wanted) in table
-            .arm_means(arm)
+            .treatment_means(treatment)
             .iter()
             .zip(expected["scenario_means"].as_array().unwrap())
         {
             close(found.unwrap(), wanted);
         }
-        let rate = |t: &Table| row_score(t.arm_cells(arm)).unwrap().mean;
+        let rate = |t: &Table| row_score(t.treatment_cells(treatment)).unwrap().mean;
         close(rate(&format_ok), &expected["format_ok_rate"]);
         close(rate(&overlong), &expected["overlong_rate"]);
     }
@@ -75,7 +77,10 @@ fn arms() {
 fn pairs() {
     let data = data();
     let table = composite(&data);
-    assert_eq!(data["reference"]["vs_incumbent"]["incumbent"], ARMS[0]);
+    assert_eq!(
+        data["reference"]["vs_incumbent"]["incumbent"],
+        TREATMENTS[0]
+    );
     for name in CHALLENGERS {
         let expected = &data["reference"]["vs_incumbent"]["pairs"][name];
         let pairing = pairing(&table, name);
@@ -212,11 +217,20 @@ fn probability_of_being_best() {
     let exact = probability_of_best(&table.means(), DRAWS).unwrap();
     let drawn = probability_of_best_drawn(&table.means(), DRAWS).unwrap();
     assert!(exact.is_exact && !drawn.is_exact);
-    for (arm, name) in ARMS.iter().enumerate() {
-        close(exact.arms[arm].p_best, &expected["exact_bootstrap"][name]);
+    for (treatment, name) in TREATMENTS.iter().enumerate() {
+        close(
+            exact.treatments[treatment].p_best,
+            &expected["exact_bootstrap"][name],
+        );
         let wanted = number(&expected["mc_splitmix64"][name]);
-        assert_eq!(drawn.arms[arm].p_best.to_bits(), wanted.to_bits());
-        close_interval(drawn.arms[arm].rank, &expected["rank_ci95_mc"][name]);
+        assert_eq!(
+            drawn.treatments[treatment].p_best.to_bits(),
+            wanted.to_bits()
+        );
+        close_interval(
+            drawn.treatments[treatment].rank,
+            &expected["rank_ci95_mc"][name],
+        );
     }
 }
 
@@ -263,13 +277,13 @@ fn analysis_of_variance() {
 }
 
 #[test]
-fn arm_level() {
+fn treatment_level() {
     let data = data();
     let table = composite(&data);
     let expected = &data["reference"]["arm_level"];
-    let found = decompose_arms(&table).unwrap();
+    let found = decompose_treatments(&table).unwrap();
     let ms = |source: Source| source.ms().unwrap();
-    close(ms(found.sources.first), &expected["MS_arm"]);
+    close(ms(found.sources.first), &expected["MS_treatment"]);
     close(ms(found.sources.block), &expected["MS_scenario"]);
     close(
         ms(found.sources.first_by_block),
@@ -284,7 +298,7 @@ fn arm_level() {
     );
     close(components.replicate.unwrap(), &expected["sigma2_candidate"]);
     let test = found.first_test.unwrap();
-    close(test.f, &expected["F_arm"]);
+    close(test.f, &expected["F_treatment"]);
     assert_eq!(
         [test.df1 as f64, test.df2 as f64].to_vec(),
         numbers(&expected["F_df"])
@@ -308,7 +322,7 @@ fn unbalanced() {
     let dropped = expected["dropped"].as_array().unwrap();
     let is_dropped = |row: &Value| {
         dropped.iter().any(|drop| {
-            drop["arm"] == ARMS[arm_of(row)]
+            drop["arm"] == TREATMENTS[treatment_of(row)]
                 && drop["scenario"] == row["scenario"]
                 && drop["candidates"]
                     .as_array()
@@ -317,17 +331,19 @@ fn unbalanced() {
         })
     };
     let table = table_of(&data, "composite", |row| !is_dropped(row));
-    let arm = ARMS
+    let treatment = TREATMENTS
         .iter()
         .position(|name| expected["arm"] == *name)
         .unwrap();
-    let rows = row_score(table.arm_cells(arm)).unwrap();
+    let rows = row_score(table.treatment_cells(treatment)).unwrap();
     close(rows.mean, &expected["row_mean"]);
     close(rows.se_cr1.unwrap(), &expected["row_mean_cluster_CR1"]);
-    let score = macro_score(&table.arm_means(arm), 0.95).unwrap();
+    let score = macro_score(&table.treatment_means(treatment), 0.95).unwrap();
     close(score.mean, &expected["macro_mean"]);
     close(score.se.unwrap(), &expected["macro_se"]);
-    let diff = pairing(&table, ARMS[arm]).compare(0.95).unwrap();
+    let diff = pairing(&table, TREATMENTS[treatment])
+        .compare(0.95)
+        .unwrap();
     close(diff.mean, &expected["paired_macro_diff_vs_m1_p0"]);
     close(diff.se, &expected["paired_macro_se"]);
     close(diff.t.unwrap(), &expected["t"]);

@@ -17,7 +17,7 @@ use assize_stats::power::{
     Goal, blocks_needed, detectable_dz, detectable_effect, detectable_effect_normal, power,
     predicted_se_of_difference,
 };
-use assize_stats::variance::decompose_arms;
+use assize_stats::variance::decompose_treatments;
 use board::{composite, data, pairing};
 use serde_json::Value;
 use support::{close, number};
@@ -89,7 +89,7 @@ fn power_and_blocks_needed() {
             assert_eq!(blocks as f64, number(wanted), "{key} {effect}");
         }
     }
-    let components = decompose_arms(&table).unwrap().components;
+    let components = decompose_treatments(&table).unwrap().components;
     for (key, wanted) in expected["predicted_se_diff_grid"].as_object().unwrap() {
         let (blocks, replicates) = key.split_once(',').unwrap();
         let se = predicted_se_of_difference(

@@ -2,7 +2,6 @@
 //! p values, shares add up, and nothing panics on gaps, ties or non-numbers.
 
 use assize_stats::agreement::{Metric, Scale, alpha, compare};
-use assize_stats::arm::{macro_score, row_score};
 use assize_stats::best::{probability_of_best, probability_of_best_drawn};
 use assize_stats::bootstrap::{bootstrap_mean, bootstrap_mean_exact};
 use assize_stats::drift::{DriftSettings, drift};
@@ -12,8 +11,9 @@ use assize_stats::paired::{differences, pair};
 use assize_stats::power::{Goal, blocks_needed, detectable_dz, power};
 use assize_stats::ranks::{friedman, wilcoxon_signed_rank};
 use assize_stats::rng::SplitMix64;
+use assize_stats::score::{macro_score, row_score};
 use assize_stats::table::{Row, Table};
-use assize_stats::variance::{decompose, decompose_arms};
+use assize_stats::variance::{decompose, decompose_treatments};
 use assize_stats::{Alternative, Draws};
 use proptest::prelude::*;
 
@@ -24,13 +24,13 @@ const DRAWS: Draws = Draws {
 const SIDES: [Alternative; 2] = [Alternative::TwoSided, Alternative::Greater];
 
 /// Scores as a rubric gives them: whole numbers with many ties.
-fn rows(arms: usize, blocks: usize) -> impl Strategy<Value = Vec<Row>> {
-    let row = (0..arms, 0..blocks, -5_i32..15).prop_map(|(arm, block, score)| Row {
-        arm,
+fn rows(treatments: usize, blocks: usize) -> impl Strategy<Value = Vec<Row>> {
+    let row = (0..treatments, 0..blocks, -5_i32..15).prop_map(|(treatment, block, score)| Row {
+        treatment,
         block,
         value: f64::from(score),
     });
-    prop::collection::vec(row, 1..arms * blocks * 3)
+    prop::collection::vec(row, 1..treatments * blocks * 3)
 }
 
 /// Anything a caller might hand over, gaps and non-numbers included.
@@ -50,8 +50,8 @@ fn wild() -> impl Strategy<Value = Option<f64>> {
 }
 
 fn wild_table() -> impl Strategy<Value = Vec<Vec<Option<f64>>>> {
-    (0_usize..5, 0_usize..20).prop_flat_map(|(arms, blocks)| {
-        prop::collection::vec(prop::collection::vec(wild(), blocks), arms)
+    (0_usize..5, 0_usize..20).prop_flat_map(|(treatments, blocks)| {
+        prop::collection::vec(prop::collection::vec(wild(), blocks), treatments)
     })
 }
 
@@ -98,8 +98,9 @@ proptest! {
     fn the_order_of_rows_does_not_matter(rows in rows(3, 4), seed: u64) {
         let table = Table::from_rows(3, 4, &rows).unwrap();
         let other = Table::from_rows(3, 4, &shuffled(&rows, seed)).unwrap();
-        for arm in 0..3 {
-            let (l, r) = (row_score(table.arm_cells(arm)), row_score(other.arm_cells(arm)));
+        for treatment in 0..3 {
+            let score = |table: &Table| row_score(table.treatment_cells(treatment));
+            let (l, r) = (score(&table), score(&other));
             prop_assert!(same(l.map(|s| s.mean), r.map(|s| s.mean)));
             prop_assert!(same(l.and_then(|s| s.se_cr1), r.and_then(|s| s.se_cr1)));
             prop_assert!(same(l.and_then(|s| s.icc1), r.and_then(|s| s.icc1)));
@@ -115,14 +116,14 @@ proptest! {
             .collect();
         let table = Table::from_rows(4, 6, &rows).unwrap();
         let other = Table::from_rows(4, 6, &moved).unwrap();
-        for arm in 0..4 {
-            let score = macro_score(&table.arm_means(arm), 0.95).ok();
-            let shifted = macro_score(&other.arm_means(arm), 0.95).ok();
+        for treatment in 0..4 {
+            let score = macro_score(&table.treatment_means(treatment), 0.95).ok();
+            let shifted = macro_score(&other.treatment_means(treatment), 0.95).ok();
             prop_assert!(same(score.map(|s| s.mean + shift), shifted.map(|s| s.mean)));
             prop_assert!(same(score.and_then(|s| s.se), shifted.and_then(|s| s.se)));
         }
         let family = |t: &Table| -> Vec<Vec<Option<f64>>> {
-            (1..4).map(|arm| differences(&t.arm_means(arm), &t.arm_means(0))).collect()
+            (1..4).map(|i| differences(&t.treatment_means(i), &t.treatment_means(0))).collect()
         };
         for side in SIDES {
             let before = max_t(&family(&table), side, DRAWS).unwrap();
@@ -137,14 +138,14 @@ proptest! {
         }
         let best = |t: &Table| probability_of_best(&t.means(), DRAWS).ok();
         if let (Some(l), Some(r)) = (best(&table), best(&other)) {
-            for (l, r) in l.arms.iter().zip(&r.arms) {
+            for (l, r) in l.treatments.iter().zip(&r.treatments) {
                 prop_assert!(same(Some(l.p_best), Some(r.p_best)));
             }
         }
     }
 
     #[test]
-    fn relabelling_arms_and_blocks_relabels_the_answers(
+    fn relabelling_treatments_and_blocks_relabels_the_answers(
         means in prop::collection::vec(
             prop::collection::vec((-5_i32..15).prop_map(|m| Some(f64::from(m))), 7), 2..6),
         seed: u64,
@@ -153,25 +154,26 @@ proptest! {
         let blocks: Vec<usize> = shuffled(&(0..7).collect::<Vec<_>>(), seed ^ 1);
         let relabelled: Vec<Vec<Option<f64>>> = order
             .iter()
-            .map(|&arm| blocks.iter().map(|&block| means[arm][block]).collect())
+            .map(|&treatment| blocks.iter().map(|&block| means[treatment][block]).collect())
             .collect();
         let best = probability_of_best(&means, DRAWS).unwrap();
         let other = probability_of_best(&relabelled, DRAWS).unwrap();
-        let total: f64 = best.arms.iter().map(|arm| arm.p_best).sum();
+        let total: f64 = best.treatments.iter().map(|treatment| treatment.p_best).sum();
         prop_assert!((total - 1.0).abs() < 1e-9);
-        for (place, &arm) in order.iter().enumerate() {
-            prop_assert!(same(Some(other.arms[place].p_best), Some(best.arms[arm].p_best)));
-            prop_assert_eq!(other.arms[place].rank, best.arms[arm].rank);
+        for (place, &treatment) in order.iter().enumerate() {
+            let (l, r) = (other.treatments[place].p_best, best.treatments[treatment].p_best);
+            prop_assert!(same(Some(l), Some(r)));
+            prop_assert_eq!(other.treatments[place].rank, best.treatments[treatment].rank);
         }
         for side in SIDES {
             let before = adjusted(&max_t(&means, side, DRAWS).unwrap());
             let after = adjusted(&max_t(&relabelled, side, DRAWS).unwrap());
-            for (place, &arm) in order.iter().enumerate() {
-                prop_assert_eq!(after[place], before[arm]);
+            for (place, &treatment) in order.iter().enumerate() {
+                prop_assert_eq!(after[place], before[treatment]);
             }
         }
         let (l, r) = (Table::from_means(&means).unwrap(), Table::from_means(&relabelled).unwrap());
-        let (l, r) = (decompose_arms(&l).unwrap(), decompose_arms(&r).unwrap());
+        let (l, r) = (decompose_treatments(&l).unwrap(), decompose_treatments(&r).unwrap());
         prop_assert!(same(l.components.block, r.components.block));
         prop_assert!(same(l.components.confounded, r.components.confounded));
     }
@@ -253,7 +255,7 @@ proptest! {
         let rows: Vec<Row> = scores
             .iter()
             .enumerate()
-            .map(|(i, s)| Row { arm: i / 12, block: i / 3 % 4, value: f64::from(*s) })
+            .map(|(i, s)| Row { treatment: i / 12, block: i / 3 % 4, value: f64::from(*s) })
             .collect();
         let found = decompose(&Table::from_rows(6, 4, &rows).unwrap(), 3, 2).unwrap();
         let total: f64 = found.sources.map(|s| s.ss).to_array().iter().sum();
@@ -302,7 +304,7 @@ proptest! {
 
     #[test]
     fn nothing_panics_on_wild_tables(means in wild_table()) {
-        let present = |arm: &Vec<Option<f64>>| arm.iter().flatten().copied().collect::<Vec<f64>>();
+        let present = |means: &Vec<Option<f64>>| means.iter().flatten().copied().collect::<Vec<f64>>();
         let table = Table::from_means(&means).unwrap();
         for side in SIDES {
             let family = max_t(&means, side, DRAWS).unwrap();
@@ -312,23 +314,23 @@ proptest! {
             step_down(&means, side, DRAWS).unwrap();
         }
         if let Ok(best) = probability_of_best(&means, DRAWS) {
-            let total: f64 = best.arms.iter().map(|arm| arm.p_best).sum();
+            let total: f64 = best.treatments.iter().map(|treatment| treatment.p_best).sum();
             prop_assert!((total - 1.0).abs() < 1e-9, "{:?}", best);
         }
-        let _ = decompose_arms(&table);
+        let _ = decompose_treatments(&table);
         let _ = friedman(&means);
-        for arm in &means {
-            let _ = macro_score(arm, 0.95);
-            let _ = sign_flip(&present(arm), Alternative::Greater, DRAWS);
-            let _ = wilcoxon_signed_rank(&present(arm));
-            let _ = bootstrap_mean(&present(arm), 0.95, DRAWS);
-            let _ = bootstrap_mean_exact(&present(arm), 0.95);
-            let _ = pair(arm, &means[0]).unwrap().compare(0.95);
-            let known = vec![3.0; arm.len()];
-            let _ = drift(&known, std::slice::from_ref(arm), DriftSettings::default());
+        for treatment in &means {
+            let _ = macro_score(treatment, 0.95);
+            let _ = sign_flip(&present(treatment), Alternative::Greater, DRAWS);
+            let _ = wilcoxon_signed_rank(&present(treatment));
+            let _ = bootstrap_mean(&present(treatment), 0.95, DRAWS);
+            let _ = bootstrap_mean_exact(&present(treatment), 0.95);
+            let _ = pair(treatment, &means[0]).unwrap().compare(0.95);
+            let known = vec![3.0; treatment.len()];
+            let _ = drift(&known, std::slice::from_ref(treatment), DriftSettings::default());
         }
-        for arm in 0..table.arms() {
-            let _ = row_score(table.arm_cells(arm));
+        for treatment in 0..table.treatments() {
+            let _ = row_score(table.treatment_cells(treatment));
         }
     }
 }

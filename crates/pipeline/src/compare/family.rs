@@ -17,24 +17,24 @@ pub fn against(
     let Some(incumbent) = incumbent else {
         return vec![None; means.len()];
     };
-    let challengers: Vec<usize> = (0..means.len()).filter(|arm| *arm != incumbent).collect();
+    let challengers: Vec<usize> = (0..means.len()).filter(|pair| *pair != incumbent).collect();
     let differences: Vec<Vec<Option<f64>>> = challengers
         .iter()
-        .map(|arm| paired::differences(&means[*arm], &means[incumbent]))
+        .map(|pair| paired::differences(&means[*pair], &means[incumbent]))
         .collect();
     let draws = Draws { count: DRAWS, seed };
     let tests = max_t::max_t(&differences, Alternative::Greater, draws)
         .map(|family| family.tests)
         .unwrap_or_default();
     let mut versus = vec![None; means.len()];
-    for (position, arm) in challengers.into_iter().enumerate() {
+    for (position, pair) in challengers.into_iter().enumerate() {
         let shared: Vec<f64> = differences[position].iter().flatten().copied().collect();
         let Some(mean) = assize_stats::describe::mean(&shared) else {
             continue;
         };
         let test = tests.get(position).copied().flatten();
         let paired = paired::paired_diff(&shared, 0.95).ok();
-        versus[arm] = Some(Versus {
+        versus[pair] = Some(Versus {
             diff: mean,
             ci95: paired.map(|it| ends(it.interval)),
             lower95: paired.map(|it| it.lower_bound),
@@ -57,7 +57,7 @@ pub fn leader(versus: &[Option<Versus>], level: f64, pairs: &[Pair]) -> Option<u
     let ahead = |it: &Versus| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= level);
     let challengers = || {
         let found = versus.iter().enumerate();
-        found.filter_map(|(arm, it)| Some((arm, it.as_ref()?)))
+        found.filter_map(|(pair, it)| Some((pair, it.as_ref()?)))
     };
     let largest = |a: &(usize, &Versus), b: &(usize, &Versus)| {
         let by_name = || pairs.get(a.0).cmp(&pairs.get(b.0));
@@ -68,5 +68,5 @@ pub fn leader(versus: &[Option<Versus>], level: f64, pairs: &[Pair]) -> Option<u
     let significant = challengers().filter(|(_, it)| ahead(it)).max_by(largest);
     significant
         .or_else(|| challengers().max_by(largest))
-        .map(|(arm, _)| arm)
+        .map(|(pair, _)| pair)
 }

@@ -7,7 +7,7 @@ use assize_domain::leaderboard::{
     Estimate, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
 };
 use assize_stats::table::{self, Table};
-use assize_stats::{Draws, MIN_TEST_BLOCKS, arm, best, variance};
+use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
 
 use super::family::{self, ends};
 use super::read::{Scores, TierScores};
@@ -30,10 +30,10 @@ pub fn rank(
     let blocks = scores.scenarios.len();
     let table = table(scores, judged)?;
     let means = table.means();
-    let incumbent = incumbent.filter(|arm| means[*arm].iter().any(Option::is_some));
+    let incumbent = incumbent.filter(|pair| means[*pair].iter().any(Option::is_some));
     let versus = family::against(&means, incumbent, options.seed);
     let ranked: Vec<usize> = (0..pairs.len())
-        .filter(|arm| means[*arm].iter().any(Option::is_some))
+        .filter(|pair| means[*pair].iter().any(Option::is_some))
         .collect();
     let p_best = chances(
         &means,
@@ -45,10 +45,10 @@ pub fn rank(
     );
     let mut rows: Vec<Row> = ranked
         .iter()
-        .filter_map(|&arm| {
-            let mut row = row(scores, judged, &pairs[arm], arm, &means[arm])?;
-            row.vs_incumbent.clone_from(&versus[arm]);
-            row.p_best = p_best.get(&arm).copied();
+        .filter_map(|&index| {
+            let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
+            row.vs_incumbent.clone_from(&versus[index]);
+            row.p_best = p_best.get(&index).copied();
             Some(row)
         })
         .collect();
@@ -65,7 +65,7 @@ pub fn rank(
         rubric: scores.rubric.clone(),
         tier,
         split: options.split.to_string(),
-        incumbent: incumbent.map(|arm| pairs[arm].clone()),
+        incumbent: incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
         rows,
         decision: None,
@@ -85,7 +85,7 @@ pub fn rank(
 
 /// The scores of all pairs × scenarios.
 pub fn table(scores: &Scores, judged: &TierScores) -> Result<Table> {
-    Table::from_rows(scores.arms(), scores.scenarios.len(), &judged.rows)
+    Table::from_rows(scores.pair_count(), scores.scenarios.len(), &judged.rows)
         .map_err(|error| PipelineError::Invalid(error.to_string()))
 }
 
@@ -93,16 +93,19 @@ fn row(
     scores: &Scores,
     judged: &TierScores,
     pair: &Pair,
-    arm: usize,
+    index: usize,
     means: &[Option<f64>],
 ) -> Option<Row> {
-    let score = arm::macro_score(means, 0.95).ok()?;
+    let score = score::macro_score(means, 0.95).ok()?;
     let named = |names: Vec<&str>, offset: usize| -> NamedScores {
         let values = names
             .into_iter()
             .enumerate()
             .filter_map(|(position, name)| {
-                Some((name.to_owned(), macro_mean(judged, arm, offset + position)?))
+                Some((
+                    name.to_owned(),
+                    macro_mean(judged, index, offset + position)?,
+                ))
             });
         values.collect()
     };
@@ -115,7 +118,7 @@ fn row(
         model: pair.model.clone(),
         prompt: pair.prompt.clone(),
         scenarios: u32::try_from(score.blocks).unwrap_or(u32::MAX),
-        candidates: judged.candidates_of(arm),
+        candidates: judged.candidates_of(index),
         composite: Estimate {
             mean: score.mean,
             se: score.se,
@@ -125,21 +128,21 @@ fn row(
         flags: named(flags, offset),
         vs_incumbent: None,
         p_best: None,
-        latency_ms: scores.latency_ms(arm),
-        tokens_per_s: scores.tokens_per_s(arm),
+        latency_ms: scores.latency_ms(index),
+        tokens_per_s: scores.tokens_per_s(index),
     })
 }
 
 /// The mean over scenarios of one score's cell means, summed in the order of the scenarios, so
 /// that the same board has the same last digits every time.
-pub fn macro_mean(judged: &TierScores, arm: usize, score: usize) -> Option<f64> {
-    let means: Vec<f64> = judged.means_of(arm, score).collect();
+pub fn macro_mean(judged: &TierScores, pair: usize, score: usize) -> Option<f64> {
+    let means: Vec<f64> = judged.means_of(pair, score).collect();
     assize_stats::describe::mean(&means)
 }
 
 /// The probability of being best, among the pairs that have scores.
 fn chances(means: &[Vec<Option<f64>>], ranked: &[usize], draws: Draws) -> BTreeMap<usize, f64> {
-    let means: Vec<_> = ranked.iter().map(|arm| means[*arm].clone()).collect();
+    let means: Vec<_> = ranked.iter().map(|pair| means[*pair].clone()).collect();
     let blocks = means.first().map_or(0, Vec::len);
     if ranked.len() < 2 || blocks < MIN_TEST_BLOCKS {
         return BTreeMap::new();
@@ -154,7 +157,7 @@ fn chances(means: &[Vec<Option<f64>>], ranked: &[usize], draws: Draws) -> BTreeM
     ranked
         .iter()
         .copied()
-        .zip(best.arms.iter().map(|arm| arm.p_best.clamp(0.0, 1.0)))
+        .zip(best.treatments.iter().map(|it| it.p_best.clamp(0.0, 1.0)))
         .collect()
 }
 
@@ -183,7 +186,7 @@ fn shares(judged: &TierScores, pairs: &[Pair], blocks: usize) -> Option<Variance
     };
     let places: Vec<usize> = pairs.iter().map(place_of).collect();
     let ordered = judged.rows.iter().map(|row| table::Row {
-        arm: places[row.arm],
+        treatment: places[row.treatment],
         ..*row
     });
     let ordered: Vec<table::Row> = ordered.collect();

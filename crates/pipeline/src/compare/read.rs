@@ -17,7 +17,7 @@ use crate::{PipelineError, Result};
 
 /// A pair with the exact contents of its model and prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Arm {
+pub struct PairKey {
     pub model: String,
     pub model_digest: String,
     pub prompt: String,
@@ -27,9 +27,9 @@ pub struct Arm {
 /// Everything that ranking needs: the runs under one rubric.
 #[derive(Debug, Default)]
 pub struct Scores {
-    arms: Vec<Arm>,
-    arm_index: HashMap<Arm, usize>,
-    last_arm: usize,
+    pairs: Vec<PairKey>,
+    pair_index: HashMap<PairKey, usize>,
+    last_pair: usize,
     /// Id and content: an edited scenario is another one, and nothing is paired across the edit.
     pub scenarios: Vec<(String, String)>,
     /// By id: contents and their places in `scenarios`.
@@ -40,7 +40,7 @@ pub struct Scores {
     first_run: String,
     tiers: BTreeMap<Tier, TierScores>,
     speeds: Vec<Speed>,
-    /// By arm: the scenario of each of its runs, failed ones too.
+    /// By pair: the scenario of each of its runs, failed ones too.
     runs: Vec<Vec<usize>>,
     /// In how many ways the runs were collected, in words.
     pub settings: BTreeSet<String>,
@@ -63,9 +63,9 @@ pub struct Scores {
 pub struct TierScores {
     /// The composites, one a candidate.
     pub rows: Vec<Row>,
-    /// By arm, then by scenario; without candidates where nothing is judged.
+    /// By pair, then by scenario; without candidates where nothing is judged.
     cells: Vec<Vec<CellSums>>,
-    /// By arm: the sums of every score in its first cell, then in its second.
+    /// By pair: the sums of every score in its first cell, then in its second.
     sums: Vec<Vec<f64>>,
     /// The number of scores.
     width: usize,
@@ -84,22 +84,22 @@ impl TierScores {
         }
     }
 
-    /// The cell of an arm in a scenario, if anything in it is judged.
-    pub fn cell(&self, arm: usize, scenario: usize) -> Option<&CellSums> {
-        let cell = self.cells.get(arm)?.get(scenario)?;
+    /// The cell of a pair in a scenario, if anything in it is judged.
+    pub fn cell(&self, pair: usize, scenario: usize) -> Option<&CellSums> {
+        let cell = self.cells.get(pair)?.get(scenario)?;
         (cell.candidates > 0).then_some(cell)
     }
 
-    /// The judged candidates of an arm.
-    pub fn candidates_of(&self, arm: usize) -> u32 {
-        let cells = self.cells.get(arm).into_iter().flatten();
+    /// The judged candidates of a pair.
+    pub fn candidates_of(&self, pair: usize) -> u32 {
+        let cells = self.cells.get(pair).into_iter().flatten();
         cells.map(|cell| cell.candidates).sum()
     }
 
-    /// The means of one score in the judged cells of an arm, in the order of the scenarios.
-    pub fn means_of(&self, arm: usize, score: usize) -> impl Iterator<Item = f64> {
-        let cells = self.cells.get(arm).into_iter().flatten();
-        let sums = self.sums.get(arm).into_iter().flatten();
+    /// The means of one score in the judged cells of a pair, in the order of the scenarios.
+    pub fn means_of(&self, pair: usize, score: usize) -> impl Iterator<Item = f64> {
+        let cells = self.cells.get(pair).into_iter().flatten();
+        let sums = self.sums.get(pair).into_iter().flatten();
         cells
             .zip(sums.skip(score).step_by(self.width.max(1)))
             .filter(|(cell, _)| cell.candidates > 0)
@@ -107,12 +107,12 @@ impl TierScores {
     }
 
     /// A cell and the sums of its scores, to be added to.
-    fn cell_mut(&mut self, arm: usize, scenario: usize) -> (&mut CellSums, &mut [f64]) {
-        if self.cells.len() <= arm {
-            self.cells.resize_with(arm + 1, Vec::new);
-            self.sums.resize_with(arm + 1, Vec::new);
+    fn cell_mut(&mut self, pair: usize, scenario: usize) -> (&mut CellSums, &mut [f64]) {
+        if self.cells.len() <= pair {
+            self.cells.resize_with(pair + 1, Vec::new);
+            self.sums.resize_with(pair + 1, Vec::new);
         }
-        let (cells, sums) = (&mut self.cells[arm], &mut self.sums[arm]);
+        let (cells, sums) = (&mut self.cells[pair], &mut self.sums[pair]);
         if cells.len() <= scenario {
             cells.resize(scenario + 1, CellSums::default());
             sums.resize((scenario + 1) * self.width, 0.0);
@@ -131,7 +131,7 @@ pub struct CellSums {
     pub composite: f64,
 }
 
-/// Latency and speed of an arm, summed over its runs.
+/// Latency and speed of a pair, summed over its runs.
 #[derive(Debug, Default, Clone)]
 struct Speed {
     latency_ms: (f64, u32),
@@ -196,10 +196,10 @@ impl Scores {
     }
 
     fn add(&mut self, run: &BoardRun<'_>) {
-        let arm = self.arm_of(run);
+        let pair = self.pair_of(run);
         let scenario = self.scenario_of(run);
         self.cells += 1;
-        self.runs[arm].push(scenario);
+        self.runs[pair].push(scenario);
         if run.status == RunStatus::Failed {
             self.failed += 1;
             return;
@@ -210,7 +210,7 @@ impl Scores {
         if !self.settings.contains(settings) {
             self.settings.insert(settings.to_owned());
         }
-        let speed = &mut self.speeds[arm];
+        let speed = &mut self.speeds[pair];
         for (sum, value) in [
             (&mut speed.latency_ms, run.latency_ms),
             (&mut speed.tokens_per_s, run.tokens_per_s),
@@ -221,7 +221,7 @@ impl Scores {
             }
         }
         for tier in Tier::ALL {
-            self.add_tier(run, tier, arm, scenario);
+            self.add_tier(run, tier, pair, scenario);
         }
     }
 
@@ -242,37 +242,37 @@ impl Scores {
         place
     }
 
-    fn arm_of(&mut self, run: &BoardRun<'_>) -> usize {
+    fn pair_of(&mut self, run: &BoardRun<'_>) -> usize {
         // Runs of one pair mostly follow each other.
-        if let Some(last) = self.arms.get(self.last_arm)
+        if let Some(last) = self.pairs.get(self.last_pair)
             && (last.model.as_str(), last.prompt.as_str()) == (run.model, run.prompt)
             && (last.model_digest.as_str(), last.prompt_sha256.as_str())
                 == (run.model_digest, run.prompt_sha256)
         {
-            return self.last_arm;
+            return self.last_pair;
         }
-        self.last_arm = self.arm_find(run);
-        self.last_arm
+        self.last_pair = self.pair_find(run);
+        self.last_pair
     }
 
-    fn arm_find(&mut self, run: &BoardRun<'_>) -> usize {
-        let arm = Arm {
+    fn pair_find(&mut self, run: &BoardRun<'_>) -> usize {
+        let key = PairKey {
             model: run.model.to_owned(),
             model_digest: run.model_digest.to_owned(),
             prompt: run.prompt.to_owned(),
             prompt_sha256: run.prompt_sha256.to_owned(),
         };
-        if let Some(known) = self.arm_index.get(&arm) {
+        if let Some(known) = self.pair_index.get(&key) {
             return *known;
         }
-        self.arms.push(arm.clone());
+        self.pairs.push(key.clone());
         self.speeds.push(Speed::default());
         self.runs.push(Vec::new());
-        self.arm_index.insert(arm, self.arms.len() - 1);
-        self.arms.len() - 1
+        self.pair_index.insert(key, self.pairs.len() - 1);
+        self.pairs.len() - 1
     }
 
-    fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, arm: usize, scenario: usize) {
+    fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, pair: usize, scenario: usize) {
         if !run.files.iter().any(|file| file.tier == tier) {
             return;
         }
@@ -290,12 +290,12 @@ impl Scores {
         scores.partly += u32::from(!complete);
         scores.candidates += verdicts.len() as u64;
         let composites = verdicts.values().map(|verdict| Row {
-            arm,
+            treatment: pair,
             block: scenario,
             value: verdict.composite,
         });
         scores.rows.extend(composites);
-        let (cell, sums) = scores.cell_mut(arm, scenario);
+        let (cell, sums) = scores.cell_mut(pair, scenario);
         cell.complete += u32::from(complete);
         for verdict in verdicts.values() {
             cell.candidates += 1;
@@ -323,24 +323,24 @@ impl Scores {
             .flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
         let mut wanted = pairs.chain([own]);
         wanted.find_map(|(model, prompt)| {
-            self.arms
+            self.pairs
                 .iter()
-                .position(|arm| arm.model == model && arm.prompt == prompt)
+                .position(|key| key.model == model && key.prompt == prompt)
         })
     }
 
-    pub fn arm(&self, arm: usize) -> &Arm {
-        &self.arms[arm]
+    pub fn pair_key(&self, pair: usize) -> &PairKey {
+        &self.pairs[pair]
     }
 
-    /// The arm with exactly these contents.
-    pub fn find_arm(&self, arm: &Arm) -> Option<usize> {
-        self.arm_index.get(arm).copied()
+    /// The pair with exactly these contents.
+    pub fn find_key(&self, key: &PairKey) -> Option<usize> {
+        self.pair_index.get(key).copied()
     }
 
-    /// The scenarios in which an arm has runs, once for each run.
-    pub fn runs_of(&self, arm: usize) -> &[usize] {
-        self.runs.get(arm).map_or(&[], Vec::as_slice)
+    /// The scenarios in which a pair has runs, once for each run.
+    pub fn runs_of(&self, pair: usize) -> &[usize] {
+        self.runs.get(pair).map_or(&[], Vec::as_slice)
     }
 
     /// Expert where it has judged anything, else auto.
@@ -357,23 +357,23 @@ impl Scores {
     }
 
     /// The number of pairs.
-    pub fn arms(&self) -> usize {
-        self.arms.len()
+    pub fn pair_count(&self) -> usize {
+        self.pairs.len()
     }
 
     /// All pairs. Where a prompt's name has had two contents they are two (`v1@3fa2c1`), and so
     /// it is with a model's tag.
     pub fn pairs(&self) -> Vec<Pair> {
         let mut contents: HashMap<&str, BTreeSet<&str>> = HashMap::new();
-        for arm in &self.arms {
+        for key in &self.pairs {
             contents
-                .entry(&arm.prompt)
+                .entry(&key.prompt)
                 .or_default()
-                .insert(&arm.prompt_sha256);
+                .insert(&key.prompt_sha256);
             contents
-                .entry(&arm.model)
+                .entry(&key.model)
                 .or_default()
-                .insert(&arm.model_digest);
+                .insert(&key.model_digest);
         }
         let name = |name: &str, hash: &str| {
             if contents[name].len() > 1 {
@@ -382,11 +382,11 @@ impl Scores {
                 name.to_owned()
             }
         };
-        let pair = |arm: &Arm| Pair {
-            model: name(&arm.model, &arm.model_digest),
-            prompt: name(&arm.prompt, &arm.prompt_sha256),
+        let pair = |key: &PairKey| Pair {
+            model: name(&key.model, &key.model_digest),
+            prompt: name(&key.prompt, &key.prompt_sha256),
         };
-        self.arms.iter().map(pair).collect()
+        self.pairs.iter().map(pair).collect()
     }
 
     pub fn first_pair(&self) -> Option<usize> {
@@ -400,12 +400,12 @@ impl Scores {
             .position(|pair| format!("{}/{}", pair.model, pair.prompt) == text)
     }
 
-    pub fn latency_ms(&self, arm: usize) -> Option<f64> {
-        mean(self.speeds.get(arm)?.latency_ms)
+    pub fn latency_ms(&self, pair: usize) -> Option<f64> {
+        mean(self.speeds.get(pair)?.latency_ms)
     }
 
-    pub fn tokens_per_s(&self, arm: usize) -> Option<f64> {
-        mean(self.speeds.get(arm)?.tokens_per_s)
+    pub fn tokens_per_s(&self, pair: usize) -> Option<f64> {
+        mean(self.speeds.get(pair)?.tokens_per_s)
     }
 
     pub fn coverage(&self, tier: Tier) -> Coverage {

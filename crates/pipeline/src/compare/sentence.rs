@@ -202,8 +202,8 @@ fn needed(
     incumbent: usize,
     pairs: &[Pair],
 ) -> Option<usize> {
-    let arm = pairs.iter().position(|pair| *pair == best.pair())?;
-    let differences: Vec<f64> = paired::differences(&means[arm], &means[incumbent])
+    let index = pairs.iter().position(|pair| *pair == best.pair())?;
+    let differences: Vec<f64> = paired::differences(&means[index], &means[incumbent])
         .into_iter()
         .flatten()
         .collect();
@@ -238,13 +238,13 @@ pub fn warnings(
             count(judged.partly as usize, "cell") + if judged.partly == 1 { " is" } else { " are" },
         ));
     }
-    let used: Vec<usize> = (0..table.arms())
-        .filter(|arm| table.arm_cells(*arm).iter().any(Option::is_some))
+    let used: Vec<usize> = (0..table.treatments())
+        .filter(|pair| table.treatment_cells(*pair).iter().any(Option::is_some))
         .collect();
     let missing = table
         .missing_cells()
         .iter()
-        .filter(|(arm, _)| used.contains(arm))
+        .filter(|(pair, _)| used.contains(pair))
         .count();
     if missing > 0 {
         warnings.push(format!(

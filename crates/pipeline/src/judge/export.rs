@@ -234,7 +234,7 @@ fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Re
 
 impl Export {
     /// Visits the blind cases in the order in which they are judged: scenarios in a random
-    /// order, and the cases of a scenario together, in a random order too, so that every arm
+    /// order, and the cases of a scenario together, in a random order too, so that every pair
     /// is seen in the same stretch of a judge's attention. Holds a few scenarios at a time: one
     /// thread reads ahead, this one visits.
     pub fn cases_each<E: From<PipelineError>>(
@@ -358,7 +358,7 @@ pub fn open_candidates(run: &PendingRun) -> impl Iterator<Item = u32> {
     open.map(|it| it.index)
 }
 
-/// Whole scenarios, until there are at least `most` cases: all arms of a scenario belong
+/// Whole scenarios, until there are at least `most` cases: all pairs of a scenario belong
 /// into one sitting.
 fn limit(mut runs: Vec<Waiting>, most: usize) -> Vec<Waiting> {
     if most == 0 {

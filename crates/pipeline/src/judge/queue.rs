@@ -1,7 +1,7 @@
 //! The queue: a sitting takes blind cases, hands in verdicts, and ends.
 //!
 //! Every door for people and agents (the MCP server, the terminal's desk, the web) is a thin
-//! layer over this. A sitting leases whole scenarios, so that all arms of a scenario are
+//! layer over this. A sitting leases whole scenarios, so that all pairs of a scenario are
 //! scored by one judge in one mood; two judges at once never hold the same case unless double
 //! scoring is wanted. What was handed in is durable when [`Queue::submit`] returns, so a
 //! killed judge loses the case on the screen at most. A judge who falls silent loses the

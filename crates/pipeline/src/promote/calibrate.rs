@@ -177,14 +177,14 @@ impl Design {
         Ok(found)
     }
 
-    /// Scores of the incumbent (arm 0) and of the challengers.
+    /// Scores of the incumbent (pair 0) and of the challengers.
     fn draw(&self, effects: &[f64], seed: u64) -> Result<Table, StatsError> {
         Table::from_rows(effects.len() + 1, self.scenarios, &self.rows(effects, seed))
     }
 
     fn rows(&self, effects: &[f64], seed: u64) -> Vec<Row> {
         let pairs = BlockModel {
-            arm_effects: [0.0]
+            treatment_effects: [0.0]
                 .iter()
                 .chain(effects)
                 .map(|it| self.mean + it)
@@ -192,23 +192,23 @@ impl Design {
             blocks: self.scenarios,
             replicates: self.candidates,
             block_sd: self.scenario_sd,
-            arm_by_block_sd: self.pair_by_scenario_sd,
+            treatment_by_block_sd: self.pair_by_scenario_sd,
             replicate_sd: self.candidate_sd,
         };
         let models = BlockModel {
-            arm_effects: vec![0.0; pairs.arm_effects.len().div_ceil(self.prompts)],
+            treatment_effects: vec![0.0; pairs.treatment_effects.len().div_ceil(self.prompts)],
             replicates: 1,
             block_sd: 0.0,
-            arm_by_block_sd: self.model_by_scenario_sd,
+            treatment_by_block_sd: self.model_by_scenario_sd,
             replicate_sd: 0.0,
             ..pairs.clone()
         };
         let turns = models.rows(seed_of(seed, 1));
         let turn = |row: &Row| {
-            let model = row.arm / self.prompts;
+            let model = row.treatment / self.prompts;
             let found = turns
                 .iter()
-                .find(|it| (it.arm, it.block) == (model, row.block));
+                .find(|it| (it.treatment, it.block) == (model, row.block));
             found.map_or(0.0, |it| it.value)
         };
         let mut rows = pairs.rows(seed_of(seed, 0));
@@ -225,7 +225,7 @@ impl Design {
         seed: u64,
         thresholds: &Thresholds,
     ) -> Result<Evidence, StatsError> {
-        let arms = effects.len() + 1;
+        let pairs = effects.len() + 1;
         let rows = self.rows(effects, seed);
         let mut rng = SplitMix64::new(seed_of(seed, 2));
         let judged: Vec<Row> = rows
@@ -235,7 +235,7 @@ impl Design {
                 ..*row
             })
             .collect();
-        let means = Table::from_rows(arms, self.scenarios, &rows)?.means();
+        let means = Table::from_rows(pairs, self.scenarios, &rows)?.means();
         let versus = family::against(&means, Some(0), 42);
         let unnamed: Vec<Pair> = Vec::new();
         let candidate = family::leader(&versus, thresholds.level, &unnamed).unwrap_or(1);
@@ -260,7 +260,7 @@ impl Design {
             flags: flags.clone(),
             missing_cells: 0,
         };
-        let automatic = Table::from_rows(arms, self.scenarios, &judged)?.means();
+        let automatic = Table::from_rows(pairs, self.scenarios, &judged)?.means();
         Ok(Evidence {
             candidate,
             incumbent: 0,

@@ -12,15 +12,15 @@ use assize_store::Tracking;
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
 use super::{PromoteOptions, judges};
-use crate::compare::read::{self, Arm, Scores, TierScores};
+use crate::compare::read::{self, PairKey, Scores, TierScores};
 use crate::compare::{self, family, rank};
 use crate::{PipelineError, Result};
 
 /// Who wants to be promoted, over whom, and what speaks for it.
 #[derive(Debug)]
 pub struct Case {
-    pub candidate: Arm,
-    pub incumbent: Arm,
+    pub candidate: PairKey,
+    pub incumbent: PairKey,
     /// As the board names them.
     pub candidate_pair: Pair,
     pub incumbent_pair: Pair,
@@ -62,8 +62,8 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
             crate::count(pending as usize, "cell")
         ));
     }
-    let (candidate_arm, incumbent_arm) = (scores.arm(candidate), scores.arm(incumbent));
-    let mut confirmation = confirmation(store, options, &scores, candidate_arm, incumbent_arm)?;
+    let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
+    let mut confirmation = confirmation(store, options, &scores, candidate_key, incumbent_key)?;
     if scores.adaptive {
         warnings.push(
             "collected adaptively: the candidate was chosen on these scores, so only the \
@@ -74,8 +74,8 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
         confirmation.get_or_insert_default();
     }
     Ok(Case {
-        candidate: candidate_arm.clone(),
-        incumbent: incumbent_arm.clone(),
+        candidate: candidate_key.clone(),
+        incumbent: incumbent_key.clone(),
         candidate_pair: pairs[candidate].clone(),
         incumbent_pair: pairs[incumbent].clone(),
         evidence: Evidence {
@@ -116,7 +116,7 @@ fn check_candidate(
     incumbent: usize,
     champion: Option<&Promotion>,
 ) -> Result<()> {
-    let champion = champion.and_then(|it| compare::champion_arm(scores, it));
+    let champion = champion.and_then(|it| compare::champion_index(scores, it));
     let what = if champion == Some(candidate) {
         "the champion already"
     } else if candidate == incumbent {
@@ -155,7 +155,7 @@ fn incumbent(
     options: &PromoteOptions<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<usize> {
-    let here = champion.map(|it| (it, compare::champion_arm(scores, it)));
+    let here = champion.map(|it| (it, compare::champion_index(scores, it)));
     if let Some(wanted) = options.incumbent {
         let named = compare::named(scores, "incumbent", wanted)?;
         if let Some((it, place)) = here
@@ -239,21 +239,21 @@ fn flags(
 
 /// Cells of the two pairs that have failed, lack a verdict, or are there for one pair only.
 fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: usize) -> usize {
-    let pair = [candidate, incumbent];
-    let scenarios: BTreeSet<usize> = pair
+    let both = [candidate, incumbent];
+    let scenarios: BTreeSet<usize> = both
         .iter()
-        .flat_map(|arm| scores.runs_of(*arm).iter().copied())
+        .flat_map(|pair| scores.runs_of(*pair).iter().copied())
         .collect();
-    let lacking = |arm: usize, scenario: usize| {
-        let runs = scores.runs_of(arm).iter().filter(|it| **it == scenario);
+    let lacking = |pair: usize, scenario: usize| {
+        let runs = scores.runs_of(pair).iter().filter(|it| **it == scenario);
         let complete = judged
-            .cell(arm, scenario)
+            .cell(pair, scenario)
             .map_or(0, |it| it.complete as usize);
         runs.count().max(1).saturating_sub(complete)
     };
     let cells = scenarios
         .iter()
-        .flat_map(|scenario| pair.map(|arm| lacking(arm, *scenario)));
+        .flat_map(|scenario| both.map(|pair| lacking(pair, *scenario)));
     cells.sum()
 }
 
@@ -263,8 +263,8 @@ fn confirmation(
     store: &dyn Tracking,
     options: &PromoteOptions<'_>,
     selection: &Scores,
-    candidate: &Arm,
-    incumbent: &Arm,
+    candidate: &PairKey,
+    incumbent: &PairKey,
 ) -> Result<Option<Confirmation>> {
     let wanted: Vec<(String, String)> = options
         .task
@@ -281,8 +281,8 @@ fn confirmation(
     let judged = scores
         .tier(tier)
         .filter(|_| scores.rubric == selection.rubric);
-    let means = |arm: &Arm| -> Vec<Option<f64>> {
-        let place = scores.find_arm(arm);
+    let means = |pair: &PairKey| -> Vec<Option<f64>> {
+        let place = scores.find_key(pair);
         let cell = |scenario: &(String, String)| {
             let scenario = scores.scenarios.iter().position(|it| it == scenario)?;
             let cell = judged?.cell(place?, scenario)?;

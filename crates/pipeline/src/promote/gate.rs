@@ -122,7 +122,7 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
 impl Evidence {
     /// Candidate minus incumbent by scenario.
     fn differences(&self, tier: &TierEvidence) -> Vec<Option<f64>> {
-        let of = |arm: usize| tier.means.get(arm).map_or(&[][..], Vec::as_slice);
+        let of = |pair: usize| tier.means.get(pair).map_or(&[][..], Vec::as_slice);
         paired::differences(of(self.candidate), of(self.incumbent))
     }
 }

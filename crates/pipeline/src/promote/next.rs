@@ -6,7 +6,7 @@ use assize_domain::scenario::Split;
 
 use super::PromoteOptions;
 use super::evidence::Case;
-use crate::compare::read::Arm;
+use crate::compare::read::PairKey;
 
 /// One step: a command to type, or advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +45,12 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
     let mut judge: Vec<Tier> = Vec::new();
     if missing_confirmation {
         let pairs = [&case.candidate, &case.incumbent];
-        steps.extend(pairs.map(|arm| collect(arm, Split::Confirmation, case, options)));
+        steps.extend(pairs.map(|pair| collect(pair, Split::Confirmation, case, options)));
         judge.push(report.tier);
     }
     if failed("missing_cells") {
         let pairs = [&case.candidate, &case.incumbent];
-        steps.extend(pairs.map(|arm| collect(arm, Split::Selection, case, options)));
+        steps.extend(pairs.map(|pair| collect(pair, Split::Selection, case, options)));
         judge.push(report.tier);
     }
     if failed("double_scored") {
@@ -101,11 +101,11 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
 }
 
 /// The command that collects one pair, as the experiment was collected.
-fn collect(arm: &Arm, split: Split, case: &Case, options: &PromoteOptions<'_>) -> Step {
+fn collect(pair: &PairKey, split: Split, case: &Case, options: &PromoteOptions<'_>) -> Step {
     let mut flags = vec![
         ("--experiment", options.experiment.to_owned()),
-        ("--models", arm.model.clone()),
-        ("--prompts", arm.prompt.clone()),
+        ("--models", pair.model.clone()),
+        ("--prompts", pair.prompt.clone()),
         ("--split", split.to_string()),
     ];
     let param = |key: &str| {

@@ -1,7 +1,7 @@
-//! The control chart of judges: where each sitting's weighted shift lies between its limits.
+//! The control chart of the judges: each sitting's weighted shift (EWMA) and its control limits.
 //!
-//! Time runs from left to right, one point a sitting, with its number under it and, where there
-//! is room, its judge. The band is what chance alone allows; a point outside it is hollow and named.
+//! Time runs from left to right. Each sitting is a point with its number and, if there is room,
+//! its judge below. The band shows the control limits; a point outside is hollow and labelled.
 
 use super::{Anchor, aside, drawing, finish, guide, label, text_px};
 use crate::axis::Axis;
@@ -10,7 +10,7 @@ use crate::markup::Markup;
 use crate::text::{clean, shorten};
 
 const STEP_PX: f64 = 34.0;
-/// Fewer sittings stand further apart, with the judge under each.
+/// With fewer sittings the points are further apart and show the judge's name.
 const NAMED_STEP_PX: f64 = 90.0;
 const MOST_NAMED: usize = 12;
 const UNDER_COLUMNS: usize = 12;
@@ -43,10 +43,10 @@ pub(crate) fn draw(points: &[Point]) -> Option<Markup> {
     let step = if is_named { NAMED_STEP_PX } else { STEP_PX };
     let x = |place: usize| LEFT_PX + (place as f64 + 0.5) * step;
     let right = LEFT_PX + sound.len() as f64 * step;
-    let note = "sittings by number; weighted shift of each; dashed: the limits of chance";
+    let note = "sittings by number; weighted shift of each; dashed: control limits";
     let width = (right + 90.0).max(text_px(note) + 8.0);
     let mut svg = drawing(
-        "Drift of the judges, sitting by sitting, with the limits of chance",
+        "Drift of the judges by sitting, with control limits",
         width,
         TOP_PX + PLOT_PX + 56.0,
     );

@@ -1,8 +1,8 @@
 //! The forest plot: each pair's mean and 95 % interval, with the incumbent's mean as a line.
 //!
-//! [`draw`] is a chart with names and figures of its own. [`cell`] and [`axis`]
-//! are the same plot cut into table cells: they fill their box in per cent, so that rows may be
-//! of any height and the plot stays aligned with them.
+//! [`draw`] is a complete chart with names and figures. [`cell`] and [`axis`] are the same plot cut
+//! into table cells: they are sized in per cent of the cell, so that the plot stays aligned with
+//! rows of any height.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
@@ -10,7 +10,7 @@ use super::{Anchor, aside, drawing, finish, guide, label, text_px};
 use crate::axis::{Axis, interval, is_measured};
 use crate::markup::{Markup, Value};
 use crate::text::pairs;
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 const TICKS: f64 = 5.0;
 const NAME_COLUMNS: usize = 44;
@@ -24,7 +24,7 @@ const CELL_MARGIN: f64 = 5.0;
 /// All rows with names, plot and figures.
 pub fn draw(board: &Leaderboard) -> Option<Markup> {
     let axis = Axis::of_composites(board, TICKS)?;
-    let names = pairs(words::pairs(board), NAME_COLUMNS);
+    let names = pairs(sentences::pairs(board), NAME_COLUMNS);
     let left = names.iter().map(|name| text_px(name)).fold(0.0, f64::max) + GAP_PX;
     let bottom = board.rows.len() as f64 * ROW_PX + 8.0;
     let x = |value: f64| left + axis.fraction(value) * PLOT_PX;
@@ -193,7 +193,7 @@ fn incumbent_mean(board: &Leaderboard) -> Option<f64> {
     let row = board
         .rows
         .iter()
-        .find(|row| words::is_incumbent(board, row))?;
+        .find(|row| sentences::is_incumbent(board, row))?;
     Some(row.composite.mean).filter(|mean| mean.is_finite())
 }
 
@@ -211,11 +211,11 @@ fn axis_name(board: &Leaderboard) -> String {
     } else {
         "composite"
     };
-    format!("{what}{}{line}", words::of_maximum(board))
+    format!("{what}{}{line}", sentences::of_maximum(board))
 }
 
 fn described(board: &Leaderboard, row: &Row) -> String {
-    let incumbent = if words::is_incumbent(board, row) {
+    let incumbent = if sentences::is_incumbent(board, row) {
         ", the incumbent"
     } else {
         ""

@@ -1,22 +1,21 @@
 //! The heat map: the composite of every model (rows) with every prompt (columns).
 //!
-//! Models and prompts come in the order of their best rank. The value stands in the cell; the
-//! shade only helps to find it, and is never so deep that text on it would lose contrast in a
-//! light or a dark scheme.
+//! Models and prompts are sorted by their best rank. Each cell shows its value; the shade only
+//! repeats it, and is light enough for the text to keep its contrast in light and dark mode.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use super::{Anchor, aside, drawing, finish, label, text_px};
 use crate::markup::Markup;
 use crate::text::{clean, shorten_apart};
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 const NAME_COLUMNS: usize = 30;
 const CELL_PX: f64 = 34.0;
 const MIN_CELL_WIDTH_PX: f64 = 72.0;
 const SHADES: [f64; 2] = [0.05, 0.42];
 
-/// One cell a pair; pairs that were not judged are dashes.
+/// One cell per pair; pairs that were not judged are dashes.
 pub fn draw(board: &Leaderboard) -> Option<Markup> {
     if board.rows.is_empty() {
         return None;
@@ -34,8 +33,8 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
     );
     let title = format!("Mean composite by model and prompt in {}", board.experiment);
     let note = match board.incumbent {
-        Some(_) => "deeper is higher; outlined: the incumbent",
-        None => "deeper is higher",
+        Some(_) => "darker is higher; outlined: the incumbent",
+        None => "darker is higher",
     };
     let width = (left + size.0).max(text_px(note));
     let mut svg = drawing(&title, width, top + size.1 + 22.0);
@@ -97,7 +96,7 @@ fn cell(
         ("height", (CELL_PX - 2.0).into()),
         ("fill-opacity", scale.shade(row.composite.mean).into()),
     ];
-    if words::is_incumbent(board, row) {
+    if sentences::is_incumbent(board, row) {
         attributes.push(("stroke", "currentColor".into()));
         attributes.push(("stroke-dasharray", "3 3".into()));
     }

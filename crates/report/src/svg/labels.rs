@@ -1,7 +1,7 @@
-//! Labels beside points, placed so that none covers another.
+//! Places labels beside points so that no label covers another.
 //!
-//! Points come in the order of importance. Each takes the first place around itself where its
-//! label is free: the whole text, else the short one, else none.
+//! Points are given in order of importance. Each gets the first free position around it, with the
+//! whole text if that fits, else the short text, else no label.
 
 use super::{Anchor, text_px};
 
@@ -33,7 +33,7 @@ impl Area {
     }
 }
 
-/// A point that wants a label.
+/// A point to be labelled.
 #[derive(Debug, Clone)]
 pub struct Point {
     pub x: f64,
@@ -42,7 +42,7 @@ pub struct Point {
     pub short: String,
 }
 
-/// A label that found its place; `y` is the text's baseline.
+/// A label with its position; `y` is the text's baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
     pub x: f64,
@@ -51,7 +51,7 @@ pub struct Placed {
     pub text: String,
 }
 
-/// One entry a point, `None` where no place was free.
+/// One label per point, `None` if no position was free.
 pub fn place(points: &[Point], bounds: Area) -> Vec<Option<Placed>> {
     let mut taken: Vec<Area> = points.iter().map(around).collect();
     let mut placed = Vec::with_capacity(points.len());

@@ -1,8 +1,8 @@
-//! Quality against latency: up is better, left is faster.
+//! A scatter plot of quality against latency: up is better, left is faster.
 //!
-//! A filled point is beaten by no other pair on both counts, and a thin line joins these; a hollow
-//! point is beaten. Pairs without a latency are left out, and so is the chart where none was
-//! measured.
+//! A filled point is on the Pareto frontier (no other pair is both better and faster), and a thin
+//! line joins these points; other points are hollow. Pairs without a latency are left out, and the
+//! chart is left out if no latency was measured.
 
 use assize_domain::leaderboard::{Leaderboard, Row};
 
@@ -11,7 +11,7 @@ use super::{Anchor, aside, drawing, finish, guide};
 use crate::axis::{Axis, interval};
 use crate::markup::Markup;
 use crate::text::pairs;
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 360.0;
@@ -23,7 +23,7 @@ const PLOT: Area = Area {
 };
 const LABEL_COLUMNS: usize = 34;
 
-/// One point a pair, labelled directly.
+/// One labelled point per pair.
 pub fn draw(board: &Leaderboard) -> Option<Markup> {
     let rows: Vec<(&Row, f64)> = board
         .rows
@@ -97,7 +97,7 @@ fn height_of(up: &Axis, value: f64) -> f64 {
     PLOT.bottom - up.fraction(value) * (PLOT.bottom - PLOT.top)
 }
 
-/// A line through the points that nothing beats, from the fastest to the best.
+/// A line through the Pareto frontier, from the fastest pair to the best.
 fn frontier(svg: &mut Markup, points: impl Iterator<Item = (f64, f64)>) {
     let mut points: Vec<(f64, f64)> = points.collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -143,7 +143,7 @@ fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {
             &figure::tick(tick),
         );
     }
-    let name = format!("↑ composite{}", words::of_maximum(board));
+    let name = format!("↑ composite{}", sentences::of_maximum(board));
     aside(svg, 0.0, 11.0, Anchor::Start, &name);
     aside(
         svg,

@@ -1,19 +1,19 @@
-//! Where the differences come from, as bars from the largest to the smallest.
+//! A bar chart of the shares of variance, largest first.
 
 use assize_domain::leaderboard::Leaderboard;
 
 use super::{Anchor, drawing, finish, label};
 use crate::markup::Markup;
-use crate::{figure, words};
+use crate::{figure, sentences};
 
 const NAME_PX: f64 = 118.0;
 const BAR_PX: f64 = 150.0;
 const FIGURE_PX: f64 = 46.0;
 const ROW_PX: f64 = 26.0;
 
-/// One bar a source of differences.
+/// One bar per source of variance.
 pub fn draw(board: &Leaderboard) -> Option<Markup> {
-    let sources = words::sources(board);
+    let sources = sentences::sources(board);
     let largest = sources.first()?.share.max(1e-9);
     let title = format!(
         "Where the differences in {} come from, as shares",

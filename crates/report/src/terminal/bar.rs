@@ -1,11 +1,11 @@
-//! Interval bars made of characters.
+//! Draws interval bars with characters.
 
 use assize_domain::leaderboard::Row;
 
 use crate::axis::{Axis, interval};
 use crate::{figure, text};
 
-/// `··├──●──┤·┊··`: the mean, its interval, and the incumbent's mean where nothing covers it.
+/// `··├──●──┤·┊··`: the mean, its interval, and the incumbent's mean unless the interval covers it.
 pub fn draw(row: &Row, axis: &Axis, incumbent: Option<f64>, width: usize) -> String {
     let place = |value: f64| columns(axis.fraction(value), width.saturating_sub(1));
     let mut cells = vec!['·'; width];
@@ -36,7 +36,7 @@ pub fn scale(axis: &Axis, width: usize) -> String {
     format!("{low} {} {high}", "─".repeat(between))
 }
 
-/// A share of some columns as a whole number of them.
+/// A share of a number of columns, rounded to whole columns.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Which columns there are, how wide they become, and the lines that they make.
+//! Chooses the columns of the terminal tables, their widths, and lays out the lines.
 
 use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
@@ -8,17 +8,17 @@ use super::paint::{Paint, painted};
 use super::pareto::FRONTIER;
 use crate::axis::Axis;
 use crate::text::{clean, pair_width, pairs, shorten, width};
-use crate::{axis, figure, words};
+use crate::{axis, figure, sentences};
 
 const GAP: usize = 2;
-/// At the usual 80 columns a pair gets this many, where it needs them.
+/// The most columns that a pair's name gets on a terminal of 80 columns.
 const PAIR_AT_80: usize = 27;
 const LEAST_PAIR: usize = 14;
 const MAX_HEAD: usize = 14;
-/// Below the least width a bar says nothing; above the most it says nothing more.
+/// Narrower bars are unreadable; wider ones show nothing more.
 const BAR_WIDTHS: [usize; 3] = [12, 15, 24];
 
-/// One column, already written; `cells` has one entry a row.
+/// One column with formatted cells, one for each row.
 #[derive(Debug, Clone, Default)]
 struct Column {
     head: String,
@@ -57,8 +57,7 @@ impl Column {
     }
 }
 
-/// The header, the rows and the axis of the bars; then, where something did not fit, a second
-/// table of what did not.
+/// The header, the rows and the axis of the bars; then a second table for columns that did not fit.
 pub fn lines(board: &Leaderboard, style: Style) -> Vec<String> {
     let axis = Axis::of_composites(board, 5.0);
     let (columns, left) = fitted(board, axis.as_ref(), style);
@@ -88,7 +87,7 @@ fn table(board: &Leaderboard, columns: &[Column], color: bool) -> Vec<String> {
     for (position, row) in board.rows.iter().enumerate() {
         let paint = |column: &Column| match () {
             () if column.is_bar => Paint::Bar,
-            () if column.is_pair && words::is_winner(board, row) => Paint::Winner,
+            () if column.is_pair && sentences::is_winner(board, row) => Paint::Winner,
             () => Paint::Plain,
         };
         let cell = |column: &Column| (column.aligned(&column.cells[position]), paint(column));
@@ -97,7 +96,7 @@ fn table(board: &Leaderboard, columns: &[Column], color: bool) -> Vec<String> {
     lines
 }
 
-/// Rank and, where there is room, the pair, with as many of these columns as fit.
+/// Rank and, if there is room, the pair, with as many of these columns as fit.
 fn more(board: &Leaderboard, left: Vec<Column>, most: usize) -> Vec<Column> {
     let rank = rank(board);
     let mut spare = most.saturating_sub(rank.width);
@@ -147,7 +146,7 @@ fn rank(board: &Leaderboard) -> Column {
     rank
 }
 
-/// What the widest pair needs.
+/// The width of the widest pair.
 fn natural_pair(board: &Leaderboard) -> usize {
     let widths = board
         .rows
@@ -156,7 +155,7 @@ fn natural_pair(board: &Leaderboard) -> usize {
     widths.max().unwrap_or(0).max(width("model × prompt"))
 }
 
-/// The columns that fit, widest use of the room last, and those that do not.
+/// The columns that fit, with the widest bar last, and those that do not fit.
 fn fitted(board: &Leaderboard, axis: Option<&Axis>, style: Style) -> (Vec<Column>, Vec<Column>) {
     let most = style.width;
     let rank = rank(board);
@@ -202,7 +201,7 @@ fn fitted(board: &Leaderboard, axis: Option<&Axis>, style: Style) -> (Vec<Column
 fn names(board: &Leaderboard, room: usize) -> Column {
     Column {
         head: "model × prompt".to_owned(),
-        cells: pairs(words::pairs(board), room),
+        cells: pairs(sentences::pairs(board), room),
         left: true,
         is_bar: false,
         is_pair: true,
@@ -216,8 +215,8 @@ fn grow(room: &mut usize, to: usize, spare: &mut usize) {
     *spare -= more;
 }
 
-/// What may stand beside rank, pair and composite: most important first, together or not at all.
-/// Who asks for the frontier gets it and the latencies before everything else.
+/// Groups of further columns, most important first; a group is shown whole or not at all. With
+/// `--pareto` the frontier and the latencies come first.
 fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Column>> {
     let mut groups = Vec::new();
     if let Some(pareto) = board.pareto.as_ref().filter(|_| pareto) {
@@ -238,7 +237,7 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
     groups.extend([
         one(any(&|row| row.vs_incumbent.is_some()), &|| {
             Column::new("vs incumbent", board, |row| {
-                words::versus(board, row, figure::half)
+                sentences::versus(board, row, figure::half)
             })
         }),
         one(any(&|row| p_adjusted(row).is_some()), &|| {
@@ -284,7 +283,7 @@ fn scores(
     of: impl Fn(&Row) -> &Scores,
     write: impl Fn(f64) -> String,
 ) -> Vec<Column> {
-    let names = words::score_names(board, &of);
+    let names = sentences::score_names(board, &of);
     let column = |name: &str| {
         Column::new(name, board, |row| {
             figure::optional(of(row).get(name).copied(), &write)
@@ -297,13 +296,13 @@ fn bars(board: &Leaderboard, axis: &Axis, room: usize) -> Column {
     let incumbent = board
         .rows
         .iter()
-        .find(|row| words::is_incumbent(board, row));
+        .find(|row| sentences::is_incumbent(board, row));
     let incumbent = incumbent.map(|row| row.composite.mean);
     let cells = board
         .rows
         .iter()
         .map(|row| bar::draw(row, axis, incumbent, room));
-    let of = words::of_maximum(board);
+    let of = sentences::of_maximum(board);
     let measured = axis::is_measured(board);
     let names = if measured {
         ["95 % interval", "95 %"]

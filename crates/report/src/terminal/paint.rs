@@ -1,6 +1,6 @@
-//! Colour, which only ever repeats what the text says.
+//! Terminal colours. Colour only repeats what the text says.
 
-/// What a piece of text is; how it looks is decided here only.
+/// The role of a piece of text, from which its style follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paint {
     Plain,

@@ -1,4 +1,4 @@
-//! Quality against latency in words: who is on the frontier, and who is beaten by whom.
+//! Quality against latency as text: the Pareto frontier, and which pair dominates each other pair.
 
 use assize_domain::leaderboard::{Leaderboard, Pair, Row};
 
@@ -7,10 +7,10 @@ use super::paint::Paint;
 use crate::figure;
 use crate::text::clean;
 
-/// Marks a pair that no other beats on both counts.
+/// Marks a pair on the Pareto frontier.
 pub const FRONTIER: &str = "◆";
 
-/// The frontier as a sentence, and a line for each pair that is beaten.
+/// The frontier as a sentence, and a line for each dominated pair.
 pub fn add(page: &mut Page, board: &Leaderboard) {
     let Some(pareto) = &board.pareto else {
         let why = "Quality against latency: fewer than two pairs have a measured latency, so there \
@@ -25,7 +25,7 @@ pub fn add(page: &mut Page, board: &Leaderboard) {
         .filter_map(|pair| row_of(pair).map(|row| with_figures(pair, row)))
         .collect();
     let line = format!(
-        "Quality against latency ({FRONTIER}: nothing is both better and faster): {}.",
+        "Quality against latency ({FRONTIER}: no pair is both better and faster): {}.",
         on.join("; ")
     );
     page.sentence(&line, Paint::Plain);
@@ -58,7 +58,7 @@ fn with_figures(pair: &Pair, row: &Row) -> String {
     )
 }
 
-/// On which counts the other is ahead; it is on one at least.
+/// In which respects the other pair is ahead; there is at least one.
 fn comparison(row: &Row, by: &Row) -> &'static str {
     let is_worse = row.composite.mean < by.composite.mean;
     let is_slower = row.latency_ms > by.latency_ms;

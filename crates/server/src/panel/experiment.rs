@@ -6,7 +6,7 @@ use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::CompareOptions;
-use assize_report::words;
+use assize_report::sentences;
 
 use super::fields::{Fields, query};
 use super::page::PageError;
@@ -73,13 +73,13 @@ fn kept(options: &CompareOptions) -> String {
 
 impl Top {
     pub fn of(board: &Leaderboard, tab: &'static str, pending: u64, kept: String) -> Self {
-        let sentence = words::nothing(board).or_else(|| words::decision(board));
+        let sentence = sentences::nothing_to_rank(board).or_else(|| sentences::decision(board));
         Self {
             name: board.experiment.clone(),
             tab,
             sentence: sentence.unwrap_or_else(|| "Leaderboard".to_owned()),
-            note: words::tier_note(board),
-            coverage: words::coverage(board),
+            note: sentences::tier_note(board),
+            coverage: sentences::coverage(board),
             warnings: board.warnings.clone(),
             pending,
             kept,

@@ -8,7 +8,8 @@ use assize_domain::run::param;
 use assize_domain::task::Task;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
-use assize_report::gate::{command_line, ended, numbers, sentence};
+use assize_report::gate_table::{numbers, outcome_label, sentence};
+use assize_report::shell::command_line;
 use assize_store::{RunQuery, Tracking as _};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -166,7 +167,7 @@ fn assess(app: &App, experiment: &str) -> Result<Assessment, PageError> {
 fn gate(it: &Assessment) -> Gate {
     let report = &it.report;
     let check = |it: &assize_domain::promotion::Check| {
-        let (mark, word) = ended(it.outcome);
+        let (mark, word) = outcome_label(it.outcome);
         let (figure, needs) = numbers(it);
         CheckLine {
             mark,

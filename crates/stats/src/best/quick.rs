@@ -1,34 +1,35 @@
-//! The order of the arms in one resample, on whole numbers, where these leave no doubt.
+//! The order of the treatments in one resample, on whole numbers, where these leave no doubt.
 //!
-//! Only differences between arms count, so every block's mean over arms is taken off first. What
-//! is left is scaled to whole numbers so small that S of them cannot leave 32 bits. Rounding moves
-//! each by at most one half, a sum by at most S/2, and a difference of two sums by at most S: sums
-//! further apart than that are in their true order, and are no ties. A narrower gap is a doubt,
-//! and the caller counts with all digits instead. The answer is therefore always the exact one.
+//! Only differences between treatments count, so every block's mean over treatments is taken off
+//! first. What is left is scaled to whole numbers so small that S of them cannot leave 32 bits.
+//! Rounding moves each by at most one half, a sum by at most S/2, and a difference of two sums by
+//! at most S: sums further apart than that are in their true order, and are no ties. A narrower gap
+//! is a doubt, and the caller counts with all digits instead. The answer is therefore always the
+//! exact one.
 
-/// Arms that are summed together: six registers of four.
+/// Treatments that are summed together: six registers of four.
 const PANEL: usize = 24;
-/// Room for the arm in a key, beside its sum.
-const ARM_BITS: u32 = 20;
+/// Room for the treatment in a key, beside its sum.
+const TREATMENT_BITS: u32 = 20;
 
 /// The means as whole numbers, `panels[panel][block]`.
 pub struct Quick {
-    arms: usize,
+    treatments: usize,
     panels: Vec<Vec<[i32; PANEL]>>,
     /// Sums that are no further apart may be in any order.
     doubt: i64,
 }
 
 impl Quick {
-    /// From `complete[block][arm]`; empty where whole numbers cannot serve.
-    pub fn new(complete: &[Vec<f64>], arms: usize) -> Self {
+    /// From `complete[block][treatment]`; empty where whole numbers cannot serve.
+    pub fn new(complete: &[Vec<f64>], treatments: usize) -> Self {
         let centred: Vec<Vec<f64>> = complete.iter().map(|row| centred(row)).collect();
         let values = centred.iter().flatten();
         let largest = values.fold(0.0_f64, |most, value| most.max(value.abs()));
         let unit = largest * complete.len() as f64 / f64::from(1_i32 << 30);
         let is_usable = unit > 0.0 && unit.is_finite() && (1.0 / unit).is_finite();
-        let panels = if is_usable && arms < 1 << ARM_BITS {
-            arms.div_ceil(PANEL)
+        let panels = if is_usable && treatments < 1 << TREATMENT_BITS {
+            treatments.div_ceil(PANEL)
         } else {
             0
         };
@@ -37,13 +38,13 @@ impl Quick {
             rows.map(|row| whole(&row[panel * PANEL..], unit)).collect()
         };
         Self {
-            arms,
+            treatments,
             panels: (0..panels).map(panel).collect(),
             doubt: i64::try_from(complete.len() + 2).unwrap_or(i64::MAX),
         }
     }
 
-    /// Puts the arms of a resample into their order, best first, as keys; `false` in doubt.
+    /// Puts the treatments of a resample into their order, best first, as keys; `false` in doubt.
     pub fn order(&self, resample: &[usize], keys: &mut Vec<i64>) -> bool {
         if self.panels.is_empty() {
             return false;
@@ -51,28 +52,33 @@ impl Quick {
         keys.clear();
         for panel in &self.panels {
             let sums = sums(resample, panel);
-            let arms = keys.len()..self.arms.min(keys.len() + PANEL);
-            let arms = i64::try_from(arms.start).unwrap_or(0)..i64::try_from(arms.end).unwrap_or(0);
-            keys.extend(arms.zip(sums).map(|(arm, sum)| key(sum, arm)));
+            let treatments = keys.len()..self.treatments.min(keys.len() + PANEL);
+            let treatments = i64::try_from(treatments.start).unwrap_or(0)
+                ..i64::try_from(treatments.end).unwrap_or(0);
+            keys.extend(
+                treatments
+                    .zip(sums)
+                    .map(|(treatment, sum)| key(sum, treatment)),
+            );
         }
         keys.sort_unstable();
         keys.windows(2)
-            .all(|pair| (pair[1] >> ARM_BITS) - (pair[0] >> ARM_BITS) > self.doubt)
+            .all(|pair| (pair[1] >> TREATMENT_BITS) - (pair[0] >> TREATMENT_BITS) > self.doubt)
     }
 }
 
 /// Smaller for a larger sum, so that the best comes first.
-fn key(sum: i32, arm: i64) -> i64 {
-    -i64::from(sum) << ARM_BITS | arm
+fn key(sum: i32, treatment: i64) -> i64 {
+    -i64::from(sum) << TREATMENT_BITS | treatment
 }
 
-/// The arm that a key stands for.
+/// The treatment that a key stands for.
 #[expect(
     clippy::cast_sign_loss,
     reason = "the masked bits are a small, positive number"
 )]
-pub fn arm_of(key: i64) -> usize {
-    (key & ((1 << ARM_BITS) - 1)) as usize
+pub fn treatment_of(key: i64) -> usize {
+    (key & ((1 << TREATMENT_BITS) - 1)) as usize
 }
 
 fn sums(resample: &[usize], panel: &[[i32; PANEL]]) -> [i32; PANEL] {

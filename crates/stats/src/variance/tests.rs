@@ -3,16 +3,20 @@
     reason = "these sums of small whole numbers are exact"
 )]
 
-use super::{decompose, decompose_arms};
+use super::{decompose, decompose_treatments};
 use crate::simulate::BlockModel;
 use crate::table::{Row, Table};
 
 fn rows(values: &[&[&[f64]]]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (arm, blocks) in values.iter().enumerate() {
+    for (treatment, blocks) in values.iter().enumerate() {
         for (block, replicates) in blocks.iter().enumerate() {
             for &value in *replicates {
-                rows.push(Row { arm, block, value });
+                rows.push(Row {
+                    treatment,
+                    block,
+                    value,
+                });
             }
         }
     }
@@ -20,7 +24,7 @@ fn rows(values: &[&[&[f64]]]) -> Vec<Row> {
 }
 
 #[test]
-fn one_arm_splits_into_blocks_and_replicates() {
+fn one_treatment_splits_into_blocks_and_replicates() {
     let values: &[&[&[f64]]] = &[&[&[1.0, 3.0], &[5.0, 7.0]]];
     let table = Table::from_rows(1, 2, &rows(values)).unwrap();
     let found = decompose(&table, 1, 1).unwrap();
@@ -36,7 +40,7 @@ fn one_arm_splits_into_blocks_and_replicates() {
 fn one_replicate_leaves_interaction_and_noise_together() {
     let values: &[&[&[f64]]] = &[&[&[1.0], &[2.0], &[6.0]], &[&[2.0], &[5.0], &[5.0]]];
     let table = Table::from_rows(2, 3, &rows(values)).unwrap();
-    let found = decompose_arms(&table).unwrap();
+    let found = decompose_treatments(&table).unwrap();
     assert_eq!(found.components.replicate, None);
     assert_eq!(found.components.first_by_block, None);
     let together = found.sources.first_by_block.ms();
@@ -49,7 +53,7 @@ fn one_replicate_leaves_interaction_and_noise_together() {
 fn one_block_has_no_components_and_no_tests() {
     let values: &[&[&[f64]]] = &[&[&[1.0, 2.0]], &[&[4.0, 4.0]]];
     let table = Table::from_rows(2, 1, &rows(values)).unwrap();
-    let found = decompose_arms(&table).unwrap();
+    let found = decompose_treatments(&table).unwrap();
     assert_eq!(found.components.block, None);
     assert_eq!(found.components.replicate, Some(0.25));
     assert_eq!(found.first_test, None);
@@ -63,11 +67,11 @@ fn blocks_with_gaps_are_left_out() {
         &[&[4.0, 4.0], &[2.0, 3.0], &[9.0]],
     ];
     let table = Table::from_rows(2, 3, &rows(values)).unwrap();
-    let found = decompose_arms(&table).unwrap();
+    let found = decompose_treatments(&table).unwrap();
     assert_eq!((found.blocks, found.dropped_blocks), (2, 1));
     let empty: &[&[&[f64]]] = &[&[&[1.0], &[]], &[&[], &[2.0]]];
     let table = Table::from_rows(2, 2, &rows(empty)).unwrap();
-    assert!(decompose_arms(&table).is_err());
+    assert!(decompose_treatments(&table).is_err());
     assert!(decompose(&table, 2, 2).is_err());
     assert!(decompose(&Table::from_means(&[]).unwrap(), 0, 5).is_err());
 }
@@ -75,7 +79,7 @@ fn blocks_with_gaps_are_left_out() {
 #[test]
 fn a_constant_table_has_no_shares() {
     let table = Table::from_means(&[vec![Some(0.3); 4], vec![Some(0.3); 4]]).unwrap();
-    let found = decompose_arms(&table).unwrap();
+    let found = decompose_treatments(&table).unwrap();
     assert!(found.shares().is_none_or(|s| s.first < 1e-9));
     assert!(found.first_test.is_none_or(|test| test.f.is_finite()));
 }
@@ -83,14 +87,14 @@ fn a_constant_table_has_no_shares() {
 #[test]
 fn components_recover_the_variances_that_made_the_data() {
     let model = BlockModel {
-        arm_effects: vec![0.0, 1.0, 2.0],
+        treatment_effects: vec![0.0, 1.0, 2.0],
         blocks: 2000,
         replicates: 4,
         block_sd: 1.0,
-        arm_by_block_sd: 0.5,
+        treatment_by_block_sd: 0.5,
         replicate_sd: 2.0,
     };
-    let found = decompose_arms(&model.table(11).unwrap()).unwrap();
+    let found = decompose_treatments(&model.table(11).unwrap()).unwrap();
     let components = found.components;
     for (estimate, truth) in [
         (components.block, 1.0),

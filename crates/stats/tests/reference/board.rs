@@ -1,5 +1,5 @@
-//! The reference's rows as a table: six arms (two factors with two and three levels), eight blocks,
-//! five replicates.
+//! The reference's rows as a table: six treatments (two factors with two and three levels), eight
+//! blocks, five replicates.
 
 use crate::support::{load, number};
 use assize_stats::Draws;
@@ -7,7 +7,7 @@ use assize_stats::paired::{Pairing, differences, pair};
 use assize_stats::table::{Row, Table};
 use serde_json::Value;
 
-pub const ARMS: [&str; 6] = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
+pub const TREATMENTS: [&str; 6] = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
 pub const CHALLENGERS: [&str; 5] = ["m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
 pub const DRAWS: Draws = Draws {
     count: 10_000,
@@ -18,13 +18,16 @@ pub fn data() -> Value {
     load(include_str!("../data/leaderboard.json"))
 }
 
-pub fn arm_of(row: &Value) -> usize {
+pub fn treatment_of(row: &Value) -> usize {
     let name = format!(
         "{}/{}",
         row["model"].as_str().unwrap(),
         row["prompt"].as_str().unwrap()
     );
-    ARMS.iter().position(|arm| *arm == name).unwrap()
+    TREATMENTS
+        .iter()
+        .position(|treatment| *treatment == name)
+        .unwrap()
 }
 
 fn block_of(row: &Value) -> usize {
@@ -39,7 +42,7 @@ pub fn table_of(data: &Value, column: &str, keep: impl Fn(&Value) -> bool) -> Ta
         .iter()
         .filter(|row| keep(row))
         .map(|row| Row {
-            arm: arm_of(row),
+            treatment: treatment_of(row),
             block: block_of(row),
             value: number(&row[column]),
         })
@@ -52,12 +55,15 @@ pub fn composite(data: &Value) -> Table {
 }
 
 pub fn pairing(table: &Table, challenger: &str) -> Pairing {
-    let arm = ARMS.iter().position(|name| *name == challenger).unwrap();
-    pair(&table.arm_means(arm), &table.arm_means(0)).unwrap()
+    let treatment = TREATMENTS
+        .iter()
+        .position(|name| *name == challenger)
+        .unwrap();
+    pair(&table.treatment_means(treatment), &table.treatment_means(0)).unwrap()
 }
 
 pub fn family(table: &Table) -> Vec<Vec<Option<f64>>> {
     (1..6)
-        .map(|arm| differences(&table.arm_means(arm), &table.arm_means(0)))
+        .map(|treatment| differences(&table.treatment_means(treatment), &table.treatment_means(0)))
         .collect()
 }

@@ -71,8 +71,8 @@ mod tests {
     }
 
     fn whole(means: &[&[f64]]) -> Vec<Vec<Option<f64>>> {
-        let arm = |arm: &&[f64]| arm.iter().copied().map(Some).collect();
-        means.iter().map(arm).collect()
+        let pair = |pair: &&[f64]| pair.iter().copied().map(Some).collect();
+        means.iter().map(pair).collect()
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         ) {
             let table = |shift: i32| -> Vec<Vec<Option<f64>>> {
                 let cell = |score: &i32| Some(f64::from(*score + shift));
-                means.iter().map(|arm| arm.iter().map(cell).collect()).collect()
+                means.iter().map(|pair| pair.iter().map(cell).collect()).collect()
             };
             let pairs: Vec<usize> = (0..means.len()).collect();
             let incumbent = incumbent.index(means.len());

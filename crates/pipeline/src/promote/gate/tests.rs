@@ -301,16 +301,16 @@ fn equal_differences_are_confirmed_by_their_sign() {
 fn m2_p0_is_rejected_where_a_percentile_bootstrap_would_have_promoted_it() {
     let text = include_str!("../../../../stats/tests/data/leaderboard.json");
     let data: Value = serde_json::from_str(text).expect("JSON");
-    let arms = &data["reference"]["per_arm"];
+    let pairs = &data["reference"]["per_arm"];
     let names = ["m1/p0", "m1/p1", "m1/p2", "m2/p0", "m2/p1", "m2/p2"];
     let means: Vec<Vec<Option<f64>>> = names
         .iter()
         .map(|name| {
-            let means = arms[name]["scenario_means"].as_array().expect("means");
+            let means = pairs[name]["scenario_means"].as_array().expect("means");
             means.iter().map(Value::as_f64).collect()
         })
         .collect();
-    let rate = |name: &str, flag: &str| arms[name][format!("{flag}_rate")].as_f64();
+    let rate = |name: &str, flag: &str| pairs[name][format!("{flag}_rate")].as_f64();
     let shares = |name: &str, weight| FlagShares {
         name: name.to_owned(),
         weight,

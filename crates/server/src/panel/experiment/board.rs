@@ -4,7 +4,7 @@ use askama::Template;
 use assize_domain::leaderboard::{Leaderboard, Row};
 use assize_domain::scenario::Split;
 use assize_report::columns::{self, Column};
-use assize_report::{axis, figure, svg, words};
+use assize_report::{axis, figure, sentences, svg};
 use axum::extract::State;
 
 use super::{Top, board_of, runs_of};
@@ -63,13 +63,13 @@ pub(crate) async fn page(
         split: split.as_str(),
         tier: board.tier.as_str(),
         splits: [Split::Selection, Split::Feedback, Split::Confirmation].map(Split::as_str),
-        head: format!("composite{}", words::of_maximum(board)),
+        head: format!("composite{}", sentences::of_maximum(board)),
         is_measured: axis::is_measured(board),
         main: table(board, &columns::deciding(board)),
         details: table(board, &columns::explaining(board)),
         axis: svg::forest_axis(board),
         variance: svg::variance(board),
-        sources: words::sources_line(board),
+        sources: sentences::sources_line(board),
         scatter: svg::scatter(board),
         rubric: board.rubric.as_ref().map(|it| it.id.clone()),
         top,
@@ -82,7 +82,7 @@ fn table(board: &Leaderboard, columns: &[Column<'_>]) -> Table {
         model: row.model.clone(),
         prompt: row.prompt.clone(),
         link: runs_of(&board.experiment, &row.model, &row.prompt),
-        is_winner: words::is_winner(board, row),
+        is_winner: sentences::is_winner(board, row),
         mean: figure::plain(row.composite.mean),
         half: axis::interval(row).map(figure::half).unwrap_or_default(),
         plot: svg::forest_cell(board, row),

@@ -1,6 +1,6 @@
-//! Score and uncertainty of a single arm.
+//! Score and uncertainty of a single treatment.
 //!
-//! [`macro_score`] is the estimand of a board: the unweighted mean of an arm's cell means over
+//! [`macro_score`] is the estimand of a board: the unweighted mean of a treatment's cell means over
 //! its S blocks, SE = sd(ȳ(a,·))/√S, interval mean ± t(1 − α/2, S − 1)·SE.
 //!
 //! [`row_score`] is the mean over rows for unbalanced data, with standard errors that are robust

@@ -4,9 +4,10 @@ use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 
 use crate::figure;
-use crate::text::{clean, shell_word};
+use crate::shell::shell_word;
+use crate::text::clean;
 
-/// The split that a collect without `--split` fills.
+/// The split that `collect` uses without `--split`.
 const DEFAULT_SPLIT: &str = "selection";
 
 /// One source of differences between scores.
@@ -22,7 +23,7 @@ pub struct Source {
 pub enum Next {
     /// A command to type, in parts that belong together.
     Command(Vec<String>),
-    Words(&'static str),
+    Advice(&'static str),
 }
 
 pub fn is_incumbent(board: &Leaderboard, row: &Row) -> bool {
@@ -37,8 +38,8 @@ pub fn is_winner(board: &Leaderboard, row: &Row) -> bool {
     winner.is_some_and(|pair| pair.model == row.model && pair.prompt == row.prompt)
 }
 
-/// The decision as one sentence. Automatic scores alone never say "ship", and neither do scores
-/// on which the winner was chosen.
+/// The decision as one sentence. It says "ship" only for expert scores that were not also used to
+/// choose which pairs to collect.
 pub fn decision(board: &Leaderboard) -> Option<String> {
     let decision = board.decision.as_ref()?;
     let Some(winner) = &decision.winner else {
@@ -56,11 +57,10 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
     Some(clean(&sentence).into_owned())
 }
 
-/// What must be said about scores that no expert gave.
+/// The caveat for a board of automatic scores.
 pub fn tier_note(board: &Leaderboard) -> Option<&'static str> {
-    (board.tier == Tier::Auto && !board.rows.is_empty()).then_some(
-        "These are an automatic judge's scores, not an expert's: a hint, not yet a reason to ship.",
-    )
+    (board.tier == Tier::Auto && !board.rows.is_empty())
+        .then_some("These scores are automatic: a hint, not yet a reason to ship.")
 }
 
 /// `84 of 96 cells judged (expert), 10 pending, 2 failed.`; nothing where there are no cells.
@@ -84,7 +84,7 @@ pub fn coverage(board: &Leaderboard) -> Option<String> {
 }
 
 /// Why there is nothing to rank, for a board without rows.
-pub fn nothing(board: &Leaderboard) -> Option<String> {
+pub fn nothing_to_rank(board: &Leaderboard) -> Option<String> {
     if !board.rows.is_empty() {
         return None;
     }
@@ -94,7 +94,7 @@ pub fn nothing(board: &Leaderboard) -> Option<String> {
         format!("Nothing to rank yet: {experiment} has no collected cells in the {split} split.")
     } else if it.failed == it.cells {
         format!(
-            "Nothing to rank: every one of the {} cells of {experiment} failed.",
+            "Nothing to rank: all {} cells of {experiment} failed.",
             it.cells
         )
     } else {
@@ -113,7 +113,7 @@ pub fn nothing(board: &Leaderboard) -> Option<String> {
     Some(sentence)
 }
 
-/// The sensible next step. Unjudged cells come first, because they can change everything else.
+/// The recommended next step. Unjudged cells come first, because they can change everything else.
 pub fn next(board: &Leaderboard) -> Next {
     let experiment = format!("--experiment {}", shell_word(&board.experiment));
     let command = |verb: &str, rest: &[&str]| {
@@ -141,17 +141,19 @@ pub fn next(board: &Leaderboard) -> Next {
     } else if winner {
         command("assize promote", &[])
     } else if it.failed > 0 {
-        Next::Words("run the same assize collect again; it does only what is missing.")
+        Next::Advice("run the same assize collect again; it generates only what is missing.")
     } else if board.rows.len() < 2 {
-        Next::Words("collect another model or prompt into this experiment, and judge it.")
+        Next::Advice("collect another model or prompt into this experiment, and judge it.")
     } else if board
         .decision
         .as_ref()
         .is_some_and(|it| it.scenarios_needed.is_none())
     {
-        Next::Words("write another prompt or try another model, collect it here, and judge it.")
+        Next::Advice("write another prompt or try another model, collect it here, and judge it.")
     } else {
-        Next::Words("add scenarios to the task, run the same assize collect again, and judge them.")
+        Next::Advice(
+            "add scenarios to the task, run the same assize collect again, and judge them.",
+        )
     }
 }
 
@@ -184,7 +186,7 @@ pub fn sources(board: &Leaderboard) -> Vec<Source> {
         ),
         source(
             "scenario",
-            "some scenarios are harder for everybody",
+            "some scenarios are harder for all pairs",
             variance.scenario,
         ),
     ];
@@ -199,7 +201,7 @@ pub fn sources(board: &Leaderboard) -> Vec<Source> {
         ]),
         None => sources.push(source(
             "rest + noise",
-            "which scenarios a pair handles, and noise: one candidate per cell cannot tell them apart",
+            "which scenarios a pair handles, and noise: one candidate per cell cannot separate them",
             variance.by_scenario,
         )),
     }
@@ -208,8 +210,7 @@ pub fn sources(board: &Leaderboard) -> Vec<Source> {
     sources
 }
 
-/// The same in one line: what can be shipped (pairs of model and prompt), what is the scenarios',
-/// and what is luck.
+/// The same in one line, summed by pairs (the part that can be shipped), scenarios and noise.
 pub fn sources_line(board: &Leaderboard) -> Option<String> {
     let it = board.variance.as_ref()?;
     let shipped = it.model + it.prompt + it.interaction;
@@ -229,7 +230,7 @@ pub fn sources_line(board: &Leaderboard) -> Option<String> {
     })
 }
 
-/// ` (of 17)`, where the rubric's maximum is known.
+/// ` (of 17)`, if the rubric's maximum is known.
 pub fn of_maximum(board: &Leaderboard) -> String {
     let most = board
         .composite_range

@@ -1,17 +1,16 @@
-//! The promotion gate on a terminal: every check with its figure and what it needs.
+//! The table of the promotion gate's checks for a terminal, with figure, threshold and outcome.
 //!
-//! A symbol and a word say how each check ended; colour only repeats it. Commands are broken as
-//! shells continue them and never shortened, because they are there to be pasted.
+//! A symbol and a word show the outcome of each check; colour only repeats it.
 
 use assize_domain::promotion::{Check, GateReport, Outcome, Quantity, Relation};
 
 use crate::figure;
 use crate::terminal::{MIN_WIDTH, Paint, painted};
-use crate::text::{clean, shell_word, shorten, width, wrap};
+use crate::text::{clean, shorten, width, wrap};
 
-/// Columns of a row beside what it is about.
+/// Columns of a row that are not the check's description.
 const FIGURES: usize = 38;
-/// Fewer columns than this do not hold a row.
+/// With fewer columns than this, each check takes two lines.
 const NARROW: usize = 64;
 
 /// The table of checks. Ends with a line break.
@@ -32,7 +31,7 @@ pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
         lines.push(painted(&heading, Paint::Faint, color));
     }
     for check in &report.checks {
-        let (mark, result, paint) = ending(check.outcome);
+        let (mark, result, paint) = outcome_style(check.outcome);
         let (figure, needs) = numbers(check);
         let row = layout.row(mark, &check.about, &figure, &needs, result);
         lines.extend(row.lines().map(|line| painted(line, paint, color)));
@@ -43,7 +42,7 @@ pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where the columns stand; a narrow terminal gets two lines a check.
+/// The widths of the columns; a narrow terminal gets two lines for each check.
 struct Layout {
     about: usize,
     is_narrow: bool,
@@ -70,7 +69,7 @@ impl Layout {
     }
 }
 
-/// What the checks come to, in one sentence.
+/// The gate's decision in one sentence.
 pub fn sentence(report: &GateReport) -> String {
     let failed = report.failures().count();
     let tentative = report
@@ -79,63 +78,28 @@ pub fn sentence(report: &GateReport) -> String {
         .any(|it| it.outcome == Outcome::Tentative);
     let sentence = if report.passed && tentative {
         format!(
-            "The gate lets {} pass, tentatively: see above.",
+            "{} passes the gate tentatively: see the checks above.",
             report.candidate
         )
     } else if report.passed {
-        format!("The gate lets {} pass.", report.candidate)
+        format!("{} passes the gate.", report.candidate)
     } else {
         let checks = if failed == 1 { "check" } else { "checks" };
         format!(
-            "The gate says no to {}: {failed} {checks} failed.",
+            "{} does not pass the gate: {failed} {checks} failed.",
             report.candidate
         )
     };
     clean(&sentence).into_owned()
 }
 
-/// A command of ours as one line for a shell.
-pub fn command_line(verb: &str, flags: &[(&str, String)]) -> String {
-    parts(verb, flags).join(" ")
-}
-
-/// The same, broken into lines of at most `columns` where that is possible.
-pub fn command_lines(verb: &str, flags: &[(&str, String)], columns: usize) -> String {
-    let mut lines = vec![String::from("  ")];
-    for part in parts(verb, flags) {
-        let line = lines.last().map_or(0, |it| width(it));
-        if line > 2 && line + 1 + width(&part) + 2 > columns {
-            lines.push("     ".to_owned());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(if line.trim().is_empty() { "" } else { " " });
-            line.push_str(&part);
-        }
-    }
-    lines.join(" \\\n")
-}
-
-fn parts(verb: &str, flags: &[(&str, String)]) -> Vec<String> {
-    let flag = |(name, value): &(&str, String)| {
-        // A value that starts like a flag must not be read as one.
-        let glue = if value.starts_with('-') { "=" } else { " " };
-        match value.as_str() {
-            "" => (*name).to_owned(),
-            value => format!("{name}{glue}{}", shell_word(value)),
-        }
-    };
-    std::iter::once(format!("assize {verb}"))
-        .chain(flags.iter().map(flag))
-        .collect()
-}
-
-/// A symbol and a word for how a check ended.
-pub fn ended(outcome: Outcome) -> (&'static str, &'static str) {
-    let (mark, word, _) = ending(outcome);
+/// A symbol and a word for the outcome of a check.
+pub fn outcome_label(outcome: Outcome) -> (&'static str, &'static str) {
+    let (mark, word, _) = outcome_style(outcome);
     (mark, word)
 }
 
-fn ending(outcome: Outcome) -> (&'static str, &'static str, Paint) {
+fn outcome_style(outcome: Outcome) -> (&'static str, &'static str, Paint) {
     match outcome {
         Outcome::Passed => ("✓", "passed", Paint::Plain),
         Outcome::Tentative => ("~", "tentative", Paint::Warning),
@@ -145,7 +109,7 @@ fn ending(outcome: Outcome) -> (&'static str, &'static str, Paint) {
     }
 }
 
-/// The figure and what it needs, with as many decimals as tell them apart.
+/// The figure and its threshold, with enough decimals to show how they differ.
 pub fn numbers(check: &Check) -> (String, String) {
     let needs = |text: String| format!("{} {text}", check.relation.symbol());
     let Some(figure) = check.figure.filter(|it| it.is_finite()) else {
@@ -246,22 +210,5 @@ mod tests {
             assert!(text.lines().all(|line| width(line) <= most), "{text}");
         }
         assert!(!sentence(&report).contains('\x1b'));
-    }
-
-    #[test]
-    fn commands_survive_a_shell() {
-        let flags = [
-            ("--experiment", "my bench".to_owned()),
-            ("--models", "--evict".to_owned()),
-            ("--diversity", String::new()),
-        ];
-        assert_eq!(
-            command_line("collect", &flags),
-            "assize collect --experiment 'my bench' --models='--evict' --diversity"
-        );
-        assert_eq!(
-            command_lines("collect", &flags, 44),
-            "  assize collect --experiment 'my bench' \\\n     --models='--evict' --diversity"
-        );
     }
 }
