@@ -3,8 +3,12 @@
 use std::io;
 use std::process::ExitCode;
 
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::model::BadModelId;
+use assize_mcp::McpError;
 use assize_pipeline::PipelineError;
+use assize_providers::ProviderError;
+use assize_server::ServerError;
 use assize_store::StoreError;
 use clap::CommandFactory as _;
 
@@ -73,19 +77,26 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
         }
         _ => {}
     }
-    let code = match pipeline {
-        Some(PipelineError::Interrupted) => 130,
-        Some(error) if error.is_invalid_input() => 2,
-        None if error.is::<BadSettings>() || error.is::<BadModelId>() => 2,
-        None if error
-            .downcast_ref()
-            .is_some_and(StoreError::is_invalid_input) =>
-        {
-            2
-        }
-        _ => 1,
-    };
-    ExitCode::from(code)
+    ExitCode::from(kind_of(error).report().exit_code)
+}
+
+/// The kind of whatever error a command ended with; what has no kind of its own is a file or a
+/// connection that failed.
+fn kind_of(error: &anyhow::Error) -> ErrorKind {
+    if error.is::<BadSettings>() || error.is::<BadModelId>() {
+        return ErrorKind::InvalidInput;
+    }
+    let pipeline = error.downcast_ref().map(PipelineError::kind);
+    let store = || error.downcast_ref().map(StoreError::kind);
+    let server = || error.downcast_ref().map(ServerError::kind);
+    let provider = || error.downcast_ref().map(ProviderError::kind);
+    let mcp = || error.downcast_ref().map(McpError::kind);
+    pipeline
+        .or_else(store)
+        .or_else(server)
+        .or_else(provider)
+        .or_else(mcp)
+        .unwrap_or(ErrorKind::Io)
 }
 
 fn list(lines: impl ExactSizeIterator<Item = String>) {
@@ -104,4 +115,26 @@ pub fn completions(session: &Session, shell: clap_complete::Shell) -> anyhow::Re
     clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
     session.output.data(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_ends_the_command_with_the_exit_code_of_its_kind() {
+        let code = |error: anyhow::Error| kind_of(&error).report().exit_code;
+        assert_eq!(code(PipelineError::Invalid("x".to_owned()).into()), 2);
+        assert_eq!(code(PipelineError::Interrupted.into()), 130);
+        assert_eq!(code(PipelineError::worker_panicked().into()), 1);
+        assert_eq!(code(StoreError::worker_panicked().into()), 1);
+        assert_eq!(code(StoreError::Conflict("x".to_owned()).into()), 2);
+        assert_eq!(code(ServerError::NameTaken("x".to_owned()).into()), 2);
+        assert_eq!(code(ServerError::AlreadyServing.into()), 1);
+        assert_eq!(code(BadModelId("x".to_owned()).into()), 2);
+        assert_eq!(code(BadSettings(Vec::new()).into()), 2);
+        assert_eq!(code(io::Error::other("x").into()), 1);
+        let wrapped = anyhow::Error::from(PipelineError::Interrupted).context("while judging");
+        assert_eq!(code(wrapped), 130);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use assize_domain::error_kind::exit;
 use clap::Parser as _;
 
 mod cli;
@@ -34,15 +35,15 @@ pub enum Exit {
 }
 
 impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Done => Self::SUCCESS,
-            Exit::Undelivered => Self::from(1),
-            Exit::Invalid => Self::from(2),
-            Exit::Refused => Self::from(3),
-            Exit::CellsFailed => Self::from(4),
-            Exit::Interrupted => Self::from(130),
-        }
+    fn from(outcome: Exit) -> Self {
+        Self::from(match outcome {
+            Exit::Done => exit::DONE,
+            Exit::Undelivered => exit::FAILED,
+            Exit::Invalid => exit::INVALID,
+            Exit::Refused => exit::REFUSED,
+            Exit::CellsFailed => exit::CELLS_FAILED,
+            Exit::Interrupted => exit::INTERRUPTED,
+        })
     }
 }
 

@@ -52,7 +52,7 @@ fn crates_point_one_way() {
         ("stats", &[]),
         ("store", &["domain"]),
         ("mlflow", &["domain", "store"]),
-        ("providers", &[]),
+        ("providers", &["domain"]),
         ("llama", &["providers"]),
         ("report", &["domain"]),
         ("pipeline", &["domain", "providers", "stats", "store"]),

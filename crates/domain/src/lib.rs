@@ -10,6 +10,7 @@ pub mod candidate;
 pub mod cell;
 pub mod check;
 pub mod composite;
+pub mod error_kind;
 pub mod front_matter;
 pub mod hash;
 pub mod judge;

@@ -7,6 +7,8 @@
 //! Deliberately absent: any tool that could tell which model or prompt wrote a case. The board
 //! is refused while this judge has a sitting open.
 
+use assize_domain::error_kind::ErrorKind;
+
 mod bench;
 mod server;
 mod wire;
@@ -31,4 +33,13 @@ pub enum McpError {
     Start(String),
     #[error("the MCP session broke off: {0}")]
     Broken(String),
+}
+
+impl McpError {
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Start(_) | Self::Broken(_) => ErrorKind::Io,
+        }
+    }
 }

@@ -86,7 +86,7 @@ impl MlflowStore {
             return Ok(Vec::new());
         };
         let quoted = quoted(sitting).ok_or_else(|| {
-            StoreError::Conflict(format!("'{sitting}' is not the id of a sitting"))
+            StoreError::Invalid(format!("'{sitting}' is not the id of a sitting"))
         })?;
         let name = param_of(quoted.trim_matches(['\'', '"']));
         let filter = format!("params.`{name}` != ''");

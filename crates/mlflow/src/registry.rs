@@ -142,7 +142,7 @@ impl MlflowStore {
         }
         let version = self.version_make(promotion)?;
         let text = serde_json::to_string(promotion).map_err(|error| {
-            StoreError::Conflict(format!("the promotion cannot be kept: {error}"))
+            StoreError::Internal(format!("the promotion cannot be kept: {error}"))
         })?;
         let hash = sha256_hex(text.as_bytes());
         self.file_put(&run, &record_path(&hash), text.as_bytes())?;
@@ -270,7 +270,7 @@ impl MlflowStore {
     fn version_find(&self, task: &str, sha256: &str) -> Result<Option<Version>> {
         let Some(name) = quoted(task) else {
             let message = format!("'{task}' cannot be the name of a registered prompt");
-            return Err(StoreError::Conflict(message));
+            return Err(StoreError::Invalid(message));
         };
         let filter = format!(
             "name = {name} AND tags.`mlflow.prompt.is_prompt` = 'true' AND tags.`{SHA256}` = '{sha256}'"

@@ -334,7 +334,7 @@ fn page_start(token: &str) -> Result<(i64, String)> {
         .rsplit_once('-')
         .and_then(|(ms, id)| Some((ms.parse().ok()?, id.to_owned())));
     parsed.ok_or_else(|| {
-        StoreError::Conflict(format!(
+        StoreError::Invalid(format!(
             "'{token}' is not a page token: leave it out to start from the first page"
         ))
     })

@@ -33,14 +33,14 @@ pub(crate) mod key {
 }
 
 fn unreadable(what: &str, id: &str, reason: &dyn ToString) -> StoreError {
-    StoreError::Conflict(format!(
-        "{what} of sitting {id} cannot be read ({}): was it written by a newer version?",
-        reason.to_string()
-    ))
+    StoreError::Unreadable {
+        what: format!("{what} of sitting {id}"),
+        reason: reason.to_string(),
+    }
 }
 
 fn cannot_keep(id: &str, reason: &dyn ToString) -> StoreError {
-    StoreError::Conflict(format!(
+    StoreError::Internal(format!(
         "sitting '{id}' cannot be kept: {}",
         reason.to_string()
     ))
@@ -118,11 +118,8 @@ impl MlflowStore {
 
     /// The run of a sitting that must exist.
     pub(crate) fn sitting_run_need(&self, id: &str) -> Result<Tracked> {
-        self.sitting_run(id)?.ok_or_else(|| {
-            StoreError::Conflict(format!(
-                "there is no sitting '{id}': see `assize judge status`"
-            ))
-        })
+        let run = self.sitting_run(id)?;
+        run.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() })
     }
 
     /// The record of a sitting, which never changes.

@@ -230,7 +230,7 @@ fn run_lanes(
             .into_iter()
             .map(|it| {
                 it.join()
-                    .unwrap_or_else(|_| Err(PipelineError::Invalid("a worker panicked".to_owned())))
+                    .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
             })
             .collect()
     });

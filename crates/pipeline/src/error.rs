@@ -1,5 +1,6 @@
 //! Everything that can go wrong between a command and its result.
 
+use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_domain::judge_file::FileProblem;
 use assize_domain::problem::Problem;
 use assize_providers::ProviderError;
@@ -15,6 +16,11 @@ pub enum PipelineError {
     /// Something the user asked for cannot be.
     #[error("{0}")]
     Invalid(String),
+    #[error("there is no sitting '{id}': see `assize judge status`")]
+    NoSitting { id: String },
+    /// A sitting that is not in the state that was asked for.
+    #[error("sitting {id} {problem}")]
+    SittingState { id: String, problem: String },
     #[error("{} in the task {name}", count(.problems.len(), "problem"))]
     Task {
         name: String,
@@ -34,17 +40,31 @@ pub enum PipelineError {
     Occupied { host: String, models: String },
     #[error("interrupted; the work so far is kept")]
     Interrupted,
+    /// A bug in Assize.
+    #[error("internal error: {0}")]
+    Internal(String),
 }
 
 impl PipelineError {
-    /// Whether the user can mend it by asking for something else, as opposed to a service,
-    /// file or network that failed.
-    pub fn is_invalid_input(&self) -> bool {
+    /// The error about a thread that panicked.
+    pub fn worker_panicked() -> Self {
+        Self::Internal(WORKER_PANICKED.to_owned())
+    }
+
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => true,
-            Self::Store(error) => error.is_invalid_input(),
-            Self::Provider(error) => matches!(error, ProviderError::Script { .. }),
-            Self::File { .. } | Self::Occupied { .. } | Self::Interrupted => false,
+            Self::Store(error) => error.kind(),
+            Self::Provider(error) => error.kind(),
+            Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => {
+                ErrorKind::InvalidInput
+            }
+            Self::NoSitting { .. } => ErrorKind::NotFound,
+            Self::SittingState { .. } => ErrorKind::Conflict,
+            Self::File { .. } => ErrorKind::Io,
+            Self::Occupied { .. } => ErrorKind::Unavailable,
+            Self::Interrupted => ErrorKind::Interrupted,
+            Self::Internal(_) => ErrorKind::Internal,
         }
     }
 }

@@ -153,7 +153,7 @@ impl Journaled {
         lock::acquire(&self.locks, &what, stopped, || {}).map_err(|error| match error {
             PipelineError::Store(error) => error,
             PipelineError::File { path, reason } => StoreError::Unusable { path, reason },
-            other => StoreError::Conflict(other.to_string()),
+            other => StoreError::Internal(other.to_string()),
         })
     }
 

@@ -172,8 +172,7 @@ fn read<T: Shared, R: Send>(items: &[T], one: impl Fn(&T) -> Result<R> + Shared)
                 .collect()
         });
         for read in read {
-            let panicked = |_| PipelineError::Invalid("a reader panicked".to_owned());
-            all.push(read.map_err(panicked)??);
+            all.push(read.map_err(|_| PipelineError::worker_panicked())??);
         }
     }
     Ok(all)

@@ -1,5 +1,7 @@
 //! Everything that can go wrong between us and a model.
 
+use assize_domain::error_kind::ErrorKind;
+
 /// Why a provider could not do what it was asked.
 ///
 /// [`ProviderError::is_retryable`] decides what is worth another try,
@@ -62,6 +64,21 @@ impl ProviderError {
             self,
             Self::Unreachable { .. } | Self::Busy { .. } | Self::Timeout { .. }
         )
+    }
+
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } => ErrorKind::Unreachable,
+            Self::ModelNotFound { .. } | Self::Refused { .. } | Self::Malformed { .. } => {
+                ErrorKind::Io
+            }
+            Self::Busy { .. } | Self::NotFreed { .. } | Self::OutOfMemory { .. } => {
+                ErrorKind::Unavailable
+            }
+            Self::Engine { .. } => ErrorKind::Internal,
+            Self::Script { .. } => ErrorKind::InvalidInput,
+        }
     }
 
     /// Whether the next cell would fail in the same way.

@@ -13,12 +13,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::sha256;
 use assize_domain::role::Role;
 use assize_store::state::tokens::{Digest, Token};
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN, REFERER};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
@@ -186,7 +187,7 @@ pub(crate) async fn check_right(
             next.run(request).await
         }
         Err(error)
-            if error.status == StatusCode::UNAUTHORIZED && wants_page(&headers, uri.path()) =>
+            if error.kind == ErrorKind::Unauthenticated && wants_page(&headers, uri.path()) =>
         {
             to_sign_in(&headers, &method, &uri)
         }
@@ -329,19 +330,11 @@ pub(crate) fn digest(secret: &str) -> Digest {
 }
 
 fn unauthenticated(message: &str) -> ApiError {
-    ApiError::new(
-        StatusCode::UNAUTHORIZED,
-        "UNAUTHENTICATED",
-        message.to_owned(),
-    )
+    ApiError::new(ErrorKind::Unauthenticated, message)
 }
 
 fn forbidden(message: &str) -> ApiError {
-    ApiError::new(
-        StatusCode::FORBIDDEN,
-        "PERMISSION_DENIED",
-        message.to_owned(),
-    )
+    ApiError::new(ErrorKind::Forbidden, message)
 }
 
 #[cfg(test)]

@@ -96,5 +96,5 @@ pub(crate) async fn blocking<R: Send + 'static>(
 ) -> Answer<R> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
 }

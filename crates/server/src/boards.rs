@@ -76,10 +76,9 @@ impl Boards {
         }
         let app = app.clone();
         let computed = tokio::task::spawn_blocking(move || Self::get_blocking(&app, &options));
-        computed.await.unwrap_or_else(|_| {
-            let message = "the board was given up halfway: ask again".to_owned();
-            Err(PipelineError::Invalid(message))
-        })
+        computed
+            .await
+            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
     }
 
     /// [`Boards::get`], for threads that may block.
@@ -92,7 +91,7 @@ impl Boards {
             let work = move || compare_cells(asked.as_ref(), &options);
             let Compared { board, cells } = app.boards.worker.run(work)??;
             let json = serde_json::to_vec(&board)
-                .map_err(|error| PipelineError::Invalid(error.to_string()))?;
+                .map_err(|error| PipelineError::Internal(error.to_string()))?;
             Ok(CachedBoard {
                 board,
                 cells,
@@ -149,10 +148,9 @@ impl Boards {
                 || Ok(app.store.experiment_list()?),
             )
         });
-        computed.await.unwrap_or_else(|_| {
-            let message = "the list was given up halfway: ask again".to_owned();
-            Err(PipelineError::Invalid(message))
-        })
+        computed
+            .await
+            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
     }
 
     /// How far judging has come in an experiment, and how far its judges can be trusted.
@@ -168,10 +166,9 @@ impl Boards {
                 .statuses
                 .get(&experiment, || Ok(app.store.changes()?), compute)
         });
-        computed.await.unwrap_or_else(|_| {
-            let message = "judging was given up halfway: ask again".to_owned();
-            Err(PipelineError::Invalid(message))
-        })
+        computed
+            .await
+            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
     }
 }
 
@@ -203,8 +200,23 @@ impl Worker {
             let _ = answer.send(work());
         });
         let sent = self.0.send(work).ok();
-        sent.and_then(|()| answered.recv().ok()).ok_or_else(|| {
-            PipelineError::Invalid("the work was given up halfway: ask again".to_owned())
-        })
+        sent.and_then(|()| answered.recv().ok())
+            .ok_or_else(PipelineError::worker_panicked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use assize_domain::error_kind::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_worker_is_an_internal_error_and_the_next_work_is_done() {
+        let worker = Worker::start().unwrap();
+        let error = worker.run(|| assert_eq!(1, 2, "a bug")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert_eq!(error.to_string(), "internal error: worker panicked");
+        assert_eq!(worker.run(|| 7).unwrap(), 7);
     }
 }

@@ -1,8 +1,10 @@
-//! The one kind of error that this server answers with.
+//! The one type of error that this server answers with.
 
+use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_pipeline::PipelineError;
 use assize_store::StoreError;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -12,29 +14,31 @@ use crate::jobs::plan::FieldProblem;
 /// Shorthand for what handlers answer.
 pub(crate) type Answer<T> = Result<T, ApiError>;
 
-/// An answer that is no success.
+/// An answer that is not a success. Status and code follow from the kind alone.
 #[derive(Debug)]
 pub(crate) struct ApiError {
-    pub status: StatusCode,
-    pub code: &'static str,
+    pub kind: ErrorKind,
     pub message: String,
     /// What is wrong with which field of the request.
     pub fields: Vec<FieldProblem>,
 }
 
+/// The HTTP status of a kind of error.
+pub(crate) fn status_of(kind: ErrorKind) -> StatusCode {
+    StatusCode::from_u16(kind.report().http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
 impl ApiError {
-    pub fn new(status: StatusCode, code: &'static str, message: String) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
-            status,
-            code,
-            message,
+            kind,
+            message: message.into(),
             fields: Vec::new(),
         }
     }
 
-    /// Something else is the case than the request supposes.
-    pub fn conflict(message: String) -> Self {
-        Self::new(StatusCode::CONFLICT, "RESOURCE_CONFLICT", message)
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
     }
 
     /// Every bad field of a request, by name.
@@ -50,61 +54,67 @@ impl ApiError {
     }
 
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "RESOURCE_DOES_NOT_EXIST",
-            message.into(),
-        )
+        Self::new(ErrorKind::NotFound, message)
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::BAD_REQUEST,
-            "INVALID_PARAMETER_VALUE",
-            message.into(),
-        )
+        Self::new(ErrorKind::InvalidInput, message)
     }
 
     /// What MLflow has and Assize does not.
     pub fn not_served(what: &str) -> Self {
         Self::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "NOT_IMPLEMENTED",
+            ErrorKind::NotImplemented,
             format!("{what} by assize: docs/mlflow.md lists what is"),
         )
     }
 
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "INTERNAL_ERROR",
-            message.into(),
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    pub fn worker_panicked() -> Self {
+        Self::internal(format!("internal error: {WORKER_PANICKED}"))
+    }
+
+    /// The response on MLflow's API, whose clients know 400 BAD_REQUEST for what conflicts with
+    /// the state of a run or an experiment. Everything else is as in the table of kinds.
+    pub fn into_mlflow_response(self) -> Response {
+        match self.kind {
+            ErrorKind::Conflict => self.respond(StatusCode::BAD_REQUEST, "BAD_REQUEST"),
+            _ => self.into_response(),
+        }
+    }
+
+    fn respond(self, status: StatusCode, code: &str) -> Response {
+        // The first is the shape of this API's errors, the other two of MLflow's.
+        let mut error = json!({"code": code, "message": self.message});
+        if !self.fields.is_empty() {
+            error["fields"] = json!(self.fields);
+        }
+        let body = json!({
+            "error": error,
+            "error_code": code,
+            "message": self.message,
+        });
+        (
+            status,
+            [(CONTENT_TYPE, "application/json")],
+            body.to_string(),
         )
+            .into_response()
     }
 }
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let message = error.to_string();
-        let (status, code) = match error {
-            StoreError::NotFound(_)
-            | StoreError::NoRun { .. }
-            | StoreError::NoExperiment { .. } => (StatusCode::NOT_FOUND, "RESOURCE_DOES_NOT_EXIST"),
-            StoreError::AlreadyExists(_) => (StatusCode::BAD_REQUEST, "RESOURCE_ALREADY_EXISTS"),
-            StoreError::Invalid(_) => (StatusCode::BAD_REQUEST, "INVALID_PARAMETER_VALUE"),
-            StoreError::Conflict(_) => (StatusCode::BAD_REQUEST, "BAD_REQUEST"),
-            // Damage does not go away by asking again.
-            StoreError::Corrupt { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "DATA_LOSS"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
-        };
-        Self::new(status, code, message)
+        Self::new(error.kind(), error.to_string())
     }
 }
 
 impl From<PipelineError> for ApiError {
     fn from(error: PipelineError) -> Self {
         match error {
-            PipelineError::Store(error) => error.into(),
             PipelineError::JudgeFile { problems, .. } => {
                 let problems = problems.into_iter().map(|it| FieldProblem {
                     field: format!("/verdicts{}", it.pointer),
@@ -112,45 +122,47 @@ impl From<PipelineError> for ApiError {
                 });
                 Self::fields(problems.collect())
             }
-            error if error.is_invalid_input() => Self::invalid(error.to_string()),
-            error => Self::internal(error.to_string()),
+            error => Self::new(error.kind(), error.to_string()),
         }
     }
 }
 
 impl From<ServerError> for ApiError {
     fn from(error: ServerError) -> Self {
-        match error {
-            ServerError::Store(error) => error.into(),
-            ServerError::NameTaken(_) => Self::conflict(error.to_string()),
-            error => Self::internal(error.to_string()),
-        }
+        Self::new(error.kind(), error.to_string())
     }
 }
 
 impl From<std::io::Error> for ApiError {
     fn from(error: std::io::Error) -> Self {
-        Self::internal(error.to_string())
+        Self::new(ErrorKind::Io, error.to_string())
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        // The first is the shape of this API's errors, the other two of MLflow's.
-        let mut error = json!({"code": self.code, "message": self.message});
-        if !self.fields.is_empty() {
-            error["fields"] = json!(self.fields);
+        let (status, code) = (status_of(self.kind), self.kind.report().code);
+        self.respond(status, code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_status_and_only_conflicts_differ_on_mlflow_s_api() {
+        for kind in ErrorKind::ALL {
+            let expected = kind.report().http_status;
+            let error = || ApiError::new(kind, "x");
+            assert_eq!(error().into_response().status(), expected, "{kind:?}");
+            let on_mlflow = error().into_mlflow_response().status().as_u16();
+            let expected = if kind == ErrorKind::Conflict {
+                400
+            } else {
+                expected
+            };
+            assert_eq!(on_mlflow, expected, "{kind:?}");
         }
-        let body = json!({
-            "error": error,
-            "error_code": self.code,
-            "message": self.message,
-        });
-        let mut response = (self.status, body.to_string()).into_response();
-        response.headers_mut().insert(
-            axum::http::header::CONTENT_TYPE,
-            axum::http::HeaderValue::from_static("application/json"),
-        );
-        response
     }
 }

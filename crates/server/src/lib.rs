@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use assize_domain::anchor::Anchors;
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::hex;
 use assize_domain::role::Role;
 use assize_pipeline::judge::Entropy;
@@ -69,6 +70,18 @@ pub enum ServerError {
          another folder"
     )]
     AlreadyServing,
+}
+
+impl ServerError {
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Listen { .. } | Self::Io(_) => ErrorKind::Io,
+            Self::Store(error) => error.kind(),
+            Self::NameTaken(_) => ErrorKind::Conflict,
+            Self::AlreadyServing => ErrorKind::Unavailable,
+        }
+    }
 }
 
 /// What the binary tells the server.

@@ -11,11 +11,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use assize_domain::error_kind::ErrorKind;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
+use axum::http::Request;
 use axum::http::header::CONTENT_LENGTH;
-use axum::http::{Request, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
@@ -51,9 +52,8 @@ pub(crate) async fn read_small_body(request: Request<Body>, next: Next) -> Respo
     let (head, body) = request.into_parts();
     let read = tokio::time::timeout(BODY_PATIENCE, to_bytes(body, usize::MAX)).await;
     let Ok(Ok(body)) = read else {
-        let message = "the request's body did not come in time".to_owned();
-        let code = "INVALID_PARAMETER_VALUE";
-        return ApiError::new(StatusCode::REQUEST_TIMEOUT, code, message).into_response();
+        let message = "the request's body did not arrive in time";
+        return ApiError::new(ErrorKind::RequestTimeout, message).into_response();
     };
     next.run(Request::from_parts(head, Body::from(body))).await
 }

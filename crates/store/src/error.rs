@@ -1,5 +1,7 @@
 //! Everything that can go wrong with tracking.
 
+use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
+
 /// Why the store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -22,6 +24,10 @@ pub enum StoreError {
         sitting: String,
         run_ids: Vec<String>,
     },
+    #[error("there is no sitting '{id}': see `assize judge status`")]
+    NoSitting { id: String },
+    /// What was asked for conflicts with the current state of the run, the sitting or the
+    /// experiment.
     #[error("{0}")]
     Conflict(String),
     #[error(
@@ -44,28 +50,42 @@ pub enum StoreError {
     /// A value that cannot be kept or a search that cannot be read.
     #[error("{0}")]
     Invalid(String),
+    /// A record that was damaged, or written by a newer version.
+    #[error("{what} cannot be read ({reason}): was it written by a newer version of assize?")]
+    Unreadable { what: String, reason: String },
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
     Corrupt {
         run_id: String,
         what: String,
         reason: String,
     },
+    /// A bug in Assize.
+    #[error("internal error: {0}")]
+    Internal(String),
 }
 
 impl StoreError {
-    /// Whether the user can mend it by asking for something else.
-    pub fn is_invalid_input(&self) -> bool {
-        matches!(
-            self,
-            Self::NoExperiment { .. }
-                | Self::NoRun { .. }
-                | Self::LeaseLost { .. }
-                | Self::Conflict(_)
-                | Self::NotFound(_)
-                | Self::AlreadyExists(_)
-                | Self::Invalid(_)
-                | Self::WrongAddress { .. }
-        )
+    /// The error about a thread that panicked.
+    pub fn worker_panicked() -> Self {
+        Self::Internal(WORKER_PANICKED.to_owned())
+    }
+
+    /// What kind of error it is.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) | Self::WrongAddress { .. } => ErrorKind::InvalidInput,
+            Self::NotFound(_)
+            | Self::NoRun { .. }
+            | Self::NoExperiment { .. }
+            | Self::NoSitting { .. } => ErrorKind::NotFound,
+            Self::AlreadyExists(_) => ErrorKind::AlreadyExists,
+            Self::Conflict(_) | Self::LeaseLost { .. } => ErrorKind::Conflict,
+            Self::Superseded { .. } => ErrorKind::Superseded,
+            Self::Away { .. } => ErrorKind::Unreachable,
+            Self::Sqlite { .. } | Self::Unusable { .. } => ErrorKind::Io,
+            Self::Unreadable { .. } | Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Internal(_) => ErrorKind::Internal,
+        }
     }
 }
 

@@ -169,9 +169,9 @@ impl<'a> Work<'a, '_> {
             let recorder = scope.spawn(move || self.record(&from_workers));
             let found = self.find_missing(&to_workers);
             drop(to_workers);
-            let written = recorder.join().unwrap_or_else(|_| {
-                Err(PipelineError::Invalid("the recorder panicked".to_owned()))
-            });
+            let written = recorder
+                .join()
+                .unwrap_or_else(|_| Err(PipelineError::worker_panicked()));
             // The recorder's error explains the finder's, which only sees a closed channel.
             written.and(found)
         })

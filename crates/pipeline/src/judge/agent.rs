@@ -189,7 +189,7 @@ fn file_text(queue: &Queue, cases: &[Case], problems: &[String]) -> Result<Strin
         file.insert("problems".to_owned(), json!(problems));
     }
     file.insert("cases".to_owned(), json!(cases));
-    serde_json::to_string_pretty(&file).map_err(|error| PipelineError::Invalid(error.to_string()))
+    serde_json::to_string_pretty(&file).map_err(|error| PipelineError::Internal(error.to_string()))
 }
 
 /// Keeps every sound case of an answer; the reasons of the others, by case.

@@ -182,15 +182,19 @@ pub fn reopen(store: &dyn Tracking, options: &ReopenOptions) -> Result<u64> {
 /// Lifts the quarantine of a sitting: its verdicts count again.
 pub fn release(store: &dyn Tracking, sitting: &str, now: &Now) -> Result<()> {
     let Some(record) = store.sitting_record(sitting)? else {
-        return Err(PipelineError::Invalid(format!(
-            "there is no sitting '{sitting}': see assize judge status"
-        )));
+        return Err(PipelineError::NoSitting {
+            id: sitting.to_owned(),
+        });
     };
     if record.state != SittingState::Quarantined {
-        return Err(PipelineError::Invalid(format!(
-            "sitting {sitting} is {}, not quarantined: there is nothing to release",
+        let problem = format!(
+            "is {}, not quarantined: there is nothing to release",
             record.state
-        )));
+        );
+        return Err(PipelineError::SittingState {
+            id: sitting.to_owned(),
+            problem,
+        });
     }
     let closing = Closing {
         state: SittingState::Closed,

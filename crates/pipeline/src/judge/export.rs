@@ -251,10 +251,9 @@ impl Export {
             for cases in groups {
                 cases.into_iter().try_for_each(&mut visit)?;
             }
-            let read = reading.join().unwrap_or_else(|_| {
-                let message = "reading the cases stopped halfway: export again";
-                Err(PipelineError::Invalid(message.to_owned()))
-            });
+            let read = reading
+                .join()
+                .unwrap_or_else(|_| Err(PipelineError::worker_panicked()));
             Ok(read?)
         })
     }

@@ -168,28 +168,27 @@ impl Queue {
         lease_ms: i64,
         now: &Now,
     ) -> Result<Self> {
+        let unusable = |problem: String| PipelineError::SittingState {
+            id: id.to_owned(),
+            problem,
+        };
         let Some(record) = store.sitting_record(id)? else {
-            return Err(PipelineError::Invalid(format!(
-                "there is no sitting '{id}': see assize judge status"
-            )));
+            return Err(PipelineError::NoSitting { id: id.to_owned() });
         };
         let sitting = record.sitting;
         if record.state != SittingState::Open {
-            let message = format!("sitting {id} is {}: open a new one", record.state);
-            return Err(PipelineError::Invalid(message));
+            return Err(unusable(format!("is {}: open a new one", record.state)));
         }
         let Some(judge) = record.judge else {
-            return Err(PipelineError::Invalid(format!(
-                "sitting {id} was exported as a file: hand it in with assize judge apply"
-            )));
+            let problem = "was exported as a file: hand it in with assize judge apply";
+            return Err(unusable(problem.to_owned()));
         };
         let held = store.lease_held(id)?;
         let newest = store.rubric_list(&sitting.experiment)?;
         let newest = newest.into_iter().find(|it| it.rubric == sitting.rubric);
         let Some(newest) = newest else {
-            return Err(PipelineError::Invalid(format!(
-                "no run is under the rubric of sitting {id} any more: open a new one"
-            )));
+            let problem = "has a rubric that no run is under any more: open a new one";
+            return Err(unusable(problem.to_owned()));
         };
         let rubric = rubric_of(store.as_ref(), &newest.run_id, &sitting.rubric)?;
         let mut queue = Self::over(store, sitting, judge, rubric, lease_ms)?;

@@ -24,14 +24,16 @@ pub struct Revealed {
 /// Every pair that a closed sitting has scored, the best first.
 pub fn reveal(store: &dyn Tracking, sitting: &str) -> Result<(Sitting, Vec<Revealed>)> {
     let Some(record) = store.sitting_record(sitting)? else {
-        return Err(PipelineError::Invalid(format!(
-            "there is no sitting '{sitting}'"
-        )));
+        return Err(PipelineError::NoSitting {
+            id: sitting.to_owned(),
+        });
     };
     if record.state == SittingState::Open {
-        return Err(PipelineError::Invalid(format!(
-            "sitting {sitting} is still open, and judges are blind until it is over: finish it first"
-        )));
+        return Err(PipelineError::SittingState {
+            id: sitting.to_owned(),
+            problem: "is still open, and judges are blind until it is over: finish it first"
+                .to_owned(),
+        });
     }
     let mut found: BTreeMap<Pair, BTreeMap<(String, u32), f64>> = BTreeMap::new();
     for split in [Split::Selection, Split::Feedback, Split::Confirmation] {

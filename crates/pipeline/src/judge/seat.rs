@@ -47,7 +47,7 @@ pub fn take(
                 }));
             }
             // It cannot go on (its runs or its rubric are gone): a new one can.
-            Err(PipelineError::Invalid(_)) => {}
+            Err(PipelineError::NoSitting { .. } | PipelineError::SittingState { .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -56,8 +56,8 @@ pub fn take(
     };
     let id = queue.id().to_owned();
     let Some(lock) = hold(locks, &id)? else {
-        let message = format!("sitting {id} is held by another process: try again");
-        return Err(PipelineError::Invalid(message));
+        let problem = "is held by another process: try again".to_owned();
+        return Err(PipelineError::SittingState { id, problem });
     };
     Ok(Some(Seat {
         queue,

@@ -15,7 +15,7 @@ use super::agreement::{PairAgreement, agreement};
 use super::drift::Drift;
 use super::ratings::{self, Item, Rater, Ratings};
 use super::spot_check::{PairEstimate, estimates};
-use crate::Result;
+use crate::{PipelineError, Result};
 
 /// Runs whose texts are read for the correlation with length.
 const TEXTS_READ: usize = 2_000;
@@ -191,7 +191,7 @@ fn lengths(store: &dyn Tracking, ratings: &Ratings) -> Result<HashMap<usize, f64
         let mut lengths = HashMap::new();
         for reader in readers {
             let read = reader.join();
-            lengths.extend(read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            lengths.extend(read.unwrap_or_else(|_| Err(PipelineError::worker_panicked()))?);
         }
         Ok(lengths)
     })

@@ -10,11 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::role::Role;
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, State};
+use axum::http::HeaderValue;
 use axum::http::header::{HeaderMap, SET_COOKIE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::{cookie, cookie_name, digest, forbidden, is_own_origin, refused};
@@ -65,9 +66,8 @@ pub(crate) async fn enter(
         let form = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_FORM)).await;
         let form = form.ok().and_then(Result::ok).ok_or_else(|| {
             ApiError::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "INVALID_PARAMETER_VALUE",
-                "the form is too long for a token, or came too slowly".to_owned(),
+                ErrorKind::TooLarge,
+                "the form is too long for a token, or took too long to arrive",
             )
         })?;
         let field = |name: &str| {
@@ -82,7 +82,7 @@ pub(crate) async fn enter(
         let work = move || sign_in(&app, address.ip(), (&secret, &cookie), next.as_deref());
         tokio::task::spawn_blocking(work)
             .await
-            .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+            .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
     };
     let outcome = outcome.await;
     outcome.unwrap_or_else(|error| refused(error, &headers, "/sign-in"))

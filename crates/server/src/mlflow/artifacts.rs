@@ -6,13 +6,14 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 
+use assize_domain::error_kind::ErrorKind;
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::FileInfo;
 use assize_store::mlflow::limits::{self, ARTIFACT_BYTES};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
@@ -61,11 +62,9 @@ impl Place {
             .windows(2)
             .position(|pair| is_run(pair[0]) && pair[1] == "artifacts");
         let Some(at) = at else {
-            return Err(ApiError::new(
-                StatusCode::NOT_FOUND,
-                "RESOURCE_DOES_NOT_EXIST",
-                format!("'{path}' is no place for artifacts: use EXPERIMENT/RUN/artifacts/PATH"),
-            ));
+            return Err(ApiError::not_found(format!(
+                "'{path}' is not a place for artifacts: use EXPERIMENT/RUN/artifacts/PATH"
+            )));
         };
         Ok(Self {
             owner: Owner::Run(parts[at].to_owned()),
@@ -203,9 +202,7 @@ fn named(query: Option<String>) -> Answer<Place> {
 }
 
 pub(super) async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
-    outcome
-        .await
-        .unwrap_or_else(axum::response::IntoResponse::into_response)
+    outcome.await.unwrap_or_else(ApiError::into_mlflow_response)
 }
 
 fn empty() -> Response {
@@ -281,8 +278,7 @@ async fn upload(app: App, place: Place, mut body: Body, limit: u64) -> Answer<Re
         size += u64::try_from(part.len()).unwrap_or(u64::MAX);
         if size > limit {
             return Err(ApiError::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "INVALID_PARAMETER_VALUE",
+                ErrorKind::TooLarge,
                 format!("the artifact is larger than {limit} bytes, which is the limit"),
             ));
         }

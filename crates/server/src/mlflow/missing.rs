@@ -1,7 +1,8 @@
 //! What is not served, said clearly.
 
+use assize_domain::error_kind::ErrorKind;
 use axum::extract::OriginalUri;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 
 use super::ApiError;
 
@@ -18,16 +19,14 @@ pub(crate) async fn spans() -> ApiError {
 
 pub(crate) fn not_found(method: &Method, path: &str) -> ApiError {
     ApiError::new(
-        StatusCode::NOT_FOUND,
-        "ENDPOINT_NOT_FOUND",
+        ErrorKind::EndpointNotFound,
         format!("there is no {method} {path}"),
     )
 }
 
 pub(crate) fn wrong_method(method: &Method, path: &str) -> ApiError {
     ApiError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "ENDPOINT_NOT_FOUND",
+        ErrorKind::MethodNotAllowed,
         format!("{path} does not answer to {method}"),
     )
 }

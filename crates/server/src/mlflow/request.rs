@@ -3,11 +3,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use assize_domain::error_kind::ErrorKind;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap};
-use axum::http::{HeaderValue, Method, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderValue, Method};
+use axum::response::Response;
 use axum::routing::{self, MethodRouter};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -81,7 +82,7 @@ where
     };
     match outcome.await {
         Ok(body) => json(body),
-        Err(error) => error.into_response(),
+        Err(error) => error.into_mlflow_response(),
     }
 }
 
@@ -99,7 +100,7 @@ fn json(body: Vec<u8>) -> Response {
 fn in_place<R>(app: &App, work: impl FnOnce(Mlflow<'_>) -> Answer<R>) -> Answer<R> {
     let work = AssertUnwindSafe(|| work(app.store.mlflow()));
     tokio::task::block_in_place(|| catch_unwind(work))
-        .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
 }
 
 /// Runs store verbs on a thread that may block.
@@ -109,7 +110,7 @@ pub(crate) async fn blocking<R: Send + 'static>(
 ) -> Answer<R> {
     tokio::task::spawn_blocking(move || work(app.store.mlflow()))
         .await
-        .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
 }
 
 pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Answer<T> {
@@ -150,8 +151,7 @@ async fn body_fields(headers: &HeaderMap, body: Body) -> Answer<Map<String, Valu
         .await
         .map_err(|_| {
             ApiError::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "INVALID_PARAMETER_VALUE",
+                ErrorKind::RequestTimeout,
                 format!(
                     "the request took longer than {} s to arrive",
                     PATIENCE.as_secs()
@@ -160,8 +160,7 @@ async fn body_fields(headers: &HeaderMap, body: Body) -> Answer<Map<String, Valu
         })?;
     let bytes = bytes.map_err(|_| {
         ApiError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "INVALID_PARAMETER_VALUE",
+            ErrorKind::TooLarge,
             format!("the request is larger than {LARGEST_BODY} bytes, or broke off"),
         )
     })?;

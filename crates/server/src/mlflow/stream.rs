@@ -110,7 +110,9 @@ impl Text {
                 feed.send(Ok(rest));
             }
             (None, Some(feed), Err(_)) => {
-                feed.send(Err(io::Error::other("the store failed halfway")));
+                feed.send(Err(io::Error::other(
+                    "the store failed after the answer had started",
+                )));
             }
             (None, None, _) => {}
         }
@@ -142,5 +144,5 @@ pub(crate) async fn text(
     });
     start
         .await
-        .unwrap_or_else(|_| Err(ApiError::internal("the request was given up halfway")))
+        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
 }

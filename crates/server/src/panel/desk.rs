@@ -5,6 +5,7 @@
 //! prompt until the sitting is over.
 
 use askama::Template;
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
 use assize_domain::submission::Submission;
@@ -323,7 +324,7 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     // A form from before the end of a sitting must not begin another.
     if !app.desks.is_open(&sitter, experiment)? {
         let message = "This sitting is over, so the form was not taken.";
-        return Err(PageError::new(axum::http::StatusCode::CONFLICT, message));
+        return Err(PageError::new(ErrorKind::Conflict, message));
     }
     let Some(hand) = app.desks.next(&sitter, experiment, 1)? else {
         return Ok(desk(experiment).into_response());
@@ -350,7 +351,7 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     let scored = || app.desks.scored(&sitter, experiment, &submission.case);
     let Some(case) = held.or_else(|| scored().map(|it| it.case)) else {
         let message = format!("{}. The next case waits at the desk.", problems.join("; "));
-        return Err(PageError::new(axum::http::StatusCode::CONFLICT, message));
+        return Err(PageError::new(ErrorKind::Conflict, message));
     };
     let page = case_page(visit, experiment, &hand.rubric, &case, &sheet, hand.pace);
     super::page::with_status(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::scenario::Split;
@@ -116,7 +117,7 @@ async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
     let found = list.iter().find(|it| it.name == experiment);
     found.map(|it| it.pending).ok_or_else(|| {
         PageError::new(
-            axum::http::StatusCode::NOT_FOUND,
+            ErrorKind::NotFound,
             format!("There is no experiment “{experiment}” with runs of Assize."),
         )
     })

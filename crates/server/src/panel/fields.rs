@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use assize_domain::error_kind::ErrorKind;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -94,7 +95,7 @@ impl FromRequestParts<App> for Path {
         let named = axum::extract::Path::<String>::from_request_parts(parts, app).await;
         named.map(|it| Self(it.0)).map_err(|_| {
             let message = "This address holds bytes that are no text.";
-            PageError::new(StatusCode::NOT_FOUND, message)
+            PageError::new(ErrorKind::NotFound, message)
         })
     }
 }
@@ -123,7 +124,10 @@ impl FromRequest<App> for Form {
         let body = Bytes::from_request(request, app).await;
         match body {
             Ok(body) => Ok(Self(Fields::parse(&body))),
-            Err(error) => Err(PageError::new(error.status(), error.body_text()).into_response()),
+            Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                Err(PageError::new(ErrorKind::TooLarge, error.body_text()).into_response())
+            }
+            Err(error) => Err(PageError::invalid(error.body_text()).into_response()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What all pages share: the frame around them, how they leave, and what an error looks like.
 
 use askama::Template;
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::role::Role;
 use assize_pipeline::PipelineError;
 use assize_store::StoreError;
@@ -14,7 +15,7 @@ use super::ASSETS;
 use crate::App;
 use crate::access::Caller;
 use crate::desks::Sitter;
-use crate::error::ApiError;
+use crate::error::{ApiError, status_of};
 
 /// Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
@@ -62,7 +63,7 @@ impl FromRequestParts<App> for Visit {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
         let Some(caller) = parts.extensions.get::<Caller>() else {
             let message = "This page needs somebody who has signed in.";
-            return Err(PageError::new(StatusCode::UNAUTHORIZED, message));
+            return Err(PageError::new(ErrorKind::Unauthenticated, message));
         };
         Ok(Self::of(app, caller)?)
     }
@@ -151,60 +152,48 @@ pub(crate) async fn blocking<R: Send + 'static>(
     let app = app.clone();
     tokio::task::spawn_blocking(move || work(&app))
         .await
-        .unwrap_or_else(|_| Err(PageError::internal("the page was given up halfway")))
+        .unwrap_or_else(|_| Err(ApiError::worker_panicked().into()))
 }
 
 /// A page that says what is wrong.
 #[derive(Debug, Clone)]
 pub(crate) struct PageError {
-    pub status: StatusCode,
+    pub kind: ErrorKind,
     pub message: String,
 }
 
 impl PageError {
-    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
-            status,
+            kind,
             message: message.into(),
         }
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, message)
+        Self::new(ErrorKind::InvalidInput, message)
     }
 
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        Self::new(ErrorKind::Internal, message)
     }
 }
 
 impl From<StoreError> for PageError {
     fn from(error: StoreError) -> Self {
-        let status = match &error {
-            StoreError::NotFound(_)
-            | StoreError::NoRun { .. }
-            | StoreError::NoExperiment { .. } => StatusCode::NOT_FOUND,
-            StoreError::Superseded { .. } => StatusCode::CONFLICT,
-            it if it.is_invalid_input() => StatusCode::BAD_REQUEST,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, error.to_string())
+        Self::new(error.kind(), error.to_string())
     }
 }
 
 impl From<PipelineError> for PageError {
     fn from(error: PipelineError) -> Self {
-        match error {
-            PipelineError::Store(error) => error.into(),
-            error if error.is_invalid_input() => Self::invalid(error.to_string()),
-            error => Self::internal(error.to_string()),
-        }
+        Self::new(error.kind(), error.to_string())
     }
 }
 
 impl From<ApiError> for PageError {
     fn from(error: ApiError) -> Self {
-        Self::new(error.status, sentence(&error.message))
+        Self::new(error.kind, sentence(&error.message))
     }
 }
 
@@ -226,28 +215,26 @@ struct ErrorPage<'a> {
 
 impl PageError {
     fn page(&self, frame: Frame) -> Response {
-        let (title, hint) = match self.status {
-            StatusCode::NOT_FOUND => (
+        let (title, hint) = match self.kind {
+            ErrorKind::NotFound | ErrorKind::EndpointNotFound => (
                 "There is nothing here",
                 "It may have been deleted, or the address is not complete.",
             ),
-            StatusCode::BAD_REQUEST => (
+            ErrorKind::InvalidInput | ErrorKind::AlreadyExists => (
                 "That cannot be done",
                 "Go back, change what the message names, and try again.",
             ),
-            StatusCode::FORBIDDEN => (
+            ErrorKind::Forbidden => (
                 "This is not open to you now",
                 "Where the message names something to do, do that first; else ask whoever runs this server for a token with another role.",
             ),
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                ("That is too much at once", "Go back, and send less of it.")
-            }
-            StatusCode::METHOD_NOT_ALLOWED => (
-                "This address is no page",
+            ErrorKind::TooLarge => ("That is too much at once", "Go back, and send less of it."),
+            ErrorKind::MethodNotAllowed => (
+                "This address is not a page",
                 "A form leads here; open the page that it is on.",
             ),
-            StatusCode::CONFLICT => (
-                "Somebody was faster",
+            ErrorKind::Conflict | ErrorKind::Superseded => (
+                "This conflicts with the current state",
                 "Look at what changed, then decide again.",
             ),
             _ => (
@@ -261,9 +248,9 @@ impl PageError {
             message: &self.message,
             hint,
         };
-        with_status(self.status, &page).unwrap_or_else(|error| {
+        with_status(status_of(self.kind), &page).unwrap_or_else(|error| {
             // The template of errors itself failed; plain text cannot.
-            (error.status, error.message).into_response()
+            (status_of(error.kind), error.message).into_response()
         })
     }
 }

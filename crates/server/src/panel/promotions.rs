@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
 use assize_domain::task::Task;
@@ -12,7 +13,6 @@ use assize_report::gate_table::{numbers, outcome_label, sentence};
 use assize_report::shell::command_line;
 use assize_store::{RunQuery, Tracking as _};
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect};
 
 use super::experiment::runs::value;
@@ -234,7 +234,7 @@ pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): 
                 "{} leads by now, and not {seen}: look at the gate again.",
                 assessment.report.candidate
             );
-            return Err(PageError::new(StatusCode::CONFLICT, message));
+            return Err(PageError::new(ErrorKind::Conflict, message));
         }
         let by = signature(app, &visit, &fields)?;
         let promoted = promote::promote(app.store.as_ref(), &assessment, by)?;
@@ -254,7 +254,7 @@ pub(crate) async fn rollback(State(app): State<App>, visit: Visit, Form(fields):
         let seen = fields.get("number").and_then(|it| it.parse::<u32>().ok());
         if seen.is_none() || champion.map(|it| it.number) != seen {
             let message = "The champion is another one than when this form was shown.";
-            return Err(PageError::new(StatusCode::CONFLICT, message));
+            return Err(PageError::new(ErrorKind::Conflict, message));
         }
         let by = signature(app, &visit, &fields)?;
         promote::rollback(app.store.as_ref(), &task, by)?;

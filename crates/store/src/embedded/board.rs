@@ -40,12 +40,9 @@ pub(crate) fn board_each(
         });
         let visited = visit_all(&gathered, visit);
         drop(gathered);
-        let gathered = gathering.join().unwrap_or_else(|_| {
-            Err(StoreError::Unusable {
-                path: store.path.display().to_string(),
-                reason: "reading the runs stopped halfway: run the command again".to_owned(),
-            })
-        });
+        let gathered = gathering
+            .join()
+            .unwrap_or_else(|_| Err(StoreError::worker_panicked()));
         visited.and(gathered)
     })
 }

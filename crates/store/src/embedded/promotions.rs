@@ -51,7 +51,7 @@ pub(crate) fn promotion_record(session: &Session, promotion: &Promotion) -> Atte
         )?
         .execute((model, ALIAS, version))?;
     let record = serde_json::to_string(promotion)
-        .map_err(|error| StoreError::Conflict(format!("the promotion cannot be kept: {error}")))?;
+        .map_err(|error| StoreError::Internal(format!("the promotion cannot be kept: {error}")))?;
     session
         .conn
         .prepare_cached(
@@ -67,10 +67,9 @@ fn columns(row: &Row<'_>) -> rusqlite::Result<(u32, String)> {
 
 fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promotion> {
     let read: Result<Promotion, _> = serde_json::from_str(&record);
-    let promotion = read.map_err(|error| {
-        StoreError::Conflict(format!(
-            "an entry in the promotion history of '{task}' cannot be read ({error}): update assize"
-        ))
+    let promotion = read.map_err(|error| StoreError::Unreadable {
+        what: format!("an entry in the promotion history of '{task}'"),
+        reason: error.to_string(),
     })?;
     Ok(Promotion {
         version,

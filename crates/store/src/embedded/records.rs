@@ -23,7 +23,7 @@ pub(crate) fn sitting_open(session: &Session, sitting: &Sitting) -> Attempt<()> 
         return Err(StoreError::Conflict(message).into());
     }
     let record = serde_json::to_string(sitting).map_err(|error| {
-        StoreError::Conflict(format!("sitting '{}' cannot be kept: {error}", sitting.id))
+        StoreError::Internal(format!("sitting '{}' cannot be kept: {error}", sitting.id))
     })?;
     session
         .conn
@@ -50,10 +50,9 @@ pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting
     let Some(record) = record else {
         return Ok(None);
     };
-    let sitting = serde_json::from_str(&record).map_err(|error| {
-        StoreError::Conflict(format!(
-            "the record of sitting '{id}' cannot be read ({error}): export the cases again"
-        ))
+    let sitting = serde_json::from_str(&record).map_err(|error| StoreError::Unreadable {
+        what: format!("the record of sitting '{id}'"),
+        reason: error.to_string(),
     })?;
     Ok(Some(sitting))
 }
@@ -96,11 +95,9 @@ pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
 }
 
 fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
-    let unreadable = |what: &str, reason: &dyn ToString| {
-        StoreError::Conflict(format!(
-            "{what} of a sitting cannot be read ({}): was it written by a newer version?",
-            reason.to_string()
-        ))
+    let unreadable = |what: &str, reason: &dyn ToString| StoreError::Unreadable {
+        what: format!("{what} of a sitting"),
+        reason: reason.to_string(),
     };
     let sitting: Sitting =
         serde_json::from_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)
@@ -132,10 +129,9 @@ pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<V
     let mut files = Vec::new();
     while let Some(row) = rows.next()? {
         let text = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        let file = serde_json::from_str(text).map_err(|error| {
-            StoreError::Conflict(format!(
-                "the verdicts on anchors of sitting {sitting} cannot be read: {error}"
-            ))
+        let file = serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
+            what: format!("a file of verdicts on anchors of sitting {sitting}"),
+            reason: error.to_string(),
         })?;
         files.push(file);
     }
@@ -144,10 +140,8 @@ pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<V
 
 /// The record of a sitting that must exist.
 pub(crate) fn sitting_need(conn: &Connection, id: &str) -> Attempt<SittingRecord> {
-    sitting_record(conn, id)?.ok_or_else(|| {
-        let message = format!("there is no sitting '{id}': see `assize judge status`");
-        StoreError::Conflict(message).into()
-    })
+    let record = sitting_record(conn, id)?;
+    record.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() }.into())
 }
 
 /// Changes the state of a sitting, and with it whether its verdicts count.
@@ -155,7 +149,7 @@ pub(crate) fn sitting_close(session: &mut Session, id: &str, closing: &Closing) 
     let record = sitting_need(&session.conn, id)?;
     let judge = closing.judge.as_ref().map(serde_json::to_string);
     let judge = judge.transpose().map_err(|error| {
-        StoreError::Conflict(format!("the judge of sitting {id} cannot be kept: {error}"))
+        StoreError::Internal(format!("the judge of sitting {id} cannot be kept: {error}"))
     })?;
     session
         .conn

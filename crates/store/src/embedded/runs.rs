@@ -35,7 +35,7 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
     let mut values = vec![Stored::Number(experiment)];
     if let Some(token) = &query.page_token {
         let after = token.parse().map_err(|_| {
-            StoreError::Conflict(format!(
+            StoreError::Invalid(format!(
                 "'{token}' is not a page token: leave it out to start from the first page"
             ))
         })?;

@@ -122,7 +122,7 @@ fn anchors_commit(session: &Session, mut file: VerdictFile, changed: Changed) ->
 /// Writes one part of the verdicts on a sitting's anchors.
 pub(crate) fn anchors_keep(session: &Session, part: i64, file: &VerdictFile) -> Attempt<()> {
     let text = serde_json::to_string(file).map_err(|error| {
-        StoreError::Conflict(format!("verdicts on anchors cannot be kept: {error}"))
+        StoreError::Internal(format!("verdicts on anchors cannot be kept: {error}"))
     })?;
     session
         .conn

@@ -84,7 +84,7 @@ fn whoever_is_late_is_told_and_writes_nothing() {
     let late = two.promotion_record(&promotion(1, "v2")).unwrap_err();
     assert!(matches!(late, StoreError::Superseded { .. }), "{late}");
     assert!(late.to_string().contains("by ana"), "{late}");
-    assert!(!late.is_invalid_input());
+    assert!(!late.kind().is_invalid_input());
     assert!(two.promotion_record(&promotion(3, "v2")).is_err());
     assert_eq!(two.promotion_list("tip").unwrap().len(), 1);
     let conn = Connection::open(&path).unwrap();

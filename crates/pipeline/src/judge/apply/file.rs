@@ -85,10 +85,9 @@ impl<'a> Source<'a> {
                     position += 1;
                 }
             }
-            parsing.join().unwrap_or_else(|_| {
-                let message = "reading the judge file stopped halfway: apply it again";
-                Err(PipelineError::Invalid(message.to_owned()))
-            })
+            parsing
+                .join()
+                .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
         })
     }
 

@@ -26,9 +26,7 @@ pub(super) fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<Kno
         (first.join(), second)
     });
     let mut known = second?;
-    known.merge(first.map_err(|_| {
-        PipelineError::Invalid("reading the cases stopped halfway: apply again".to_owned())
-    })??);
+    known.merge(first.map_err(|_| PipelineError::worker_panicked())??);
     let behind = u32::try_from(sitting.runs.len()).unwrap_or(u32::MAX);
     for (place, anchor) in (0..).zip(&sitting.anchors.cases) {
         let id = sitting.case_id(ANCHORS, place);

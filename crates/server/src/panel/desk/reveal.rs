@@ -1,6 +1,7 @@
 //! After the sitting: who wrote what, and how far this judge agrees with others.
 
 use askama::Template;
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::drift::Drift;
@@ -8,7 +9,6 @@ use assize_pipeline::judge::reveal::{Revealed, reveal};
 use assize_report::figure;
 use assize_store::Tracking as _;
 use axum::extract::State;
-use axum::http::StatusCode;
 
 use crate::App;
 use crate::boards::Boards;
@@ -46,7 +46,7 @@ pub(crate) async fn page(
         let sitter = visitor.sitter();
         if app.desks.has_open(&sitter)? {
             let message = "A sitting of yours is open, and judges are blind until it is over.";
-            return Err(PageError::new(StatusCode::FORBIDDEN, message));
+            return Err(PageError::new(ErrorKind::Forbidden, message));
         }
         let record = app.store.sitting_record(&sitting)?;
         let (_, rows) = reveal(app.store.as_ref(), &sitting)?;
@@ -55,7 +55,7 @@ pub(crate) async fn page(
             visitor.may_read || name == Some(visitor.name.as_str())
         });
         let message = "That sitting is not yours.";
-        let record = own.ok_or_else(|| PageError::new(StatusCode::FORBIDDEN, message))?;
+        let record = own.ok_or_else(|| PageError::new(ErrorKind::Forbidden, message))?;
         Ok((record, rows))
     })
     .await?;
