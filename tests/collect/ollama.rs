@@ -11,15 +11,11 @@ mod judging;
 mod residency;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use assize_test_support::ollama_stand_in::{Call, OllamaStandIn, StandInModel};
-use assize_test_support::{Outcome, Scratch, write_small_task};
+use assize_test_support::{Scratch, write_small_task};
 
 const ALPHA: &str = "alpha:0.5b";
 const BETA: &str = "beta:1b";
@@ -80,64 +76,4 @@ fn models_in_order(calls: &[Call]) -> Vec<String> {
     let mut order: Vec<String> = names.map(str::to_owned).collect();
     order.dedup();
     order
-}
-
-/// The binary while it runs; what it writes goes to files, so that a test can watch.
-struct Running {
-    child: Child,
-    name: String,
-}
-
-fn start(scratch: &Scratch, name: &str, args: &[&str]) -> Running {
-    let file = |ending: &str| File::create(scratch.file(&format!("{name}.{ending}")));
-    let child = scratch
-        .command(args)
-        .stdout(Stdio::from(file("out").expect("a file")))
-        .stderr(Stdio::from(file("err").expect("a file")))
-        .spawn();
-    Running {
-        child: child.expect("the binary starts"),
-        name: name.to_owned(),
-    }
-}
-
-impl Running {
-    /// Waits until it has said something that contains `words`.
-    fn wait_until_it_says(&self, scratch: &Scratch, words: &str) {
-        let deadline = Instant::now() + Duration::from_mins(2);
-        loop {
-            let said = scratch.read(&format!("{}.err", self.name));
-            if said.contains(words) {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "it never said '{words}':\n{said}"
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Sends it the signal of Ctrl-C.
-    fn interrupt(&self) {
-        let sent = Command::new("kill")
-            .args(["-INT", &self.child.id().to_string()])
-            .status();
-        assert!(sent.expect("kill runs").success());
-    }
-
-    /// Ends it as `kill -9` does.
-    fn kill(mut self) {
-        self.child.kill().expect("it was running");
-        self.child.wait().expect("it ended");
-    }
-
-    fn finish(mut self, scratch: &Scratch) -> Outcome {
-        let status = self.child.wait().expect("it ended");
-        Outcome {
-            code: status.code().unwrap_or(-1),
-            stdout: scratch.read(&format!("{}.out", self.name)),
-            stderr: scratch.read(&format!("{}.err", self.name)),
-        }
-    }
 }

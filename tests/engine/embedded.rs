@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use assize_test_support::limits::heavyweight;
 use assize_test_support::{Outcome, Scratch};
 
 /// Where the weights are, or `None` with a loud word.
@@ -39,6 +40,7 @@ fn run(scratch: &Scratch, models: &PathBuf, args: &[&str]) -> Outcome {
 #[test]
 fn the_demo_does_the_whole_job_and_a_second_one_skips() {
     let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     let demo = run(&scratch, &models, &["demo", "--n-tips", "1"]);
     assert_eq!(demo.code, 0, "{demo}");
@@ -60,6 +62,7 @@ fn the_demo_does_the_whole_job_and_a_second_one_skips() {
 #[test]
 fn the_same_seed_gives_the_same_candidates_in_another_experiment() {
     let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     let collect = |experiment: &str, more: &[&str]| {
         let base = [
@@ -101,6 +104,7 @@ fn the_same_seed_gives_the_same_candidates_in_another_experiment() {
 #[test]
 fn a_missing_model_names_the_remedy_and_a_corrupt_one_does_not_crash() {
     let Some(_) = models_dir() else { return };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     scratch.write("models/broken.gguf", "GGUF but not really");
     let models = scratch.file("models");

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use assize_test_support::limits::whole_machine;
 use assize_test_support::{Scratch, write_small_task};
 use server::Server;
 
@@ -34,6 +35,7 @@ fn a_grid_on_a_real_host() {
         );
         return;
     };
+    let _slot = whole_machine();
     let Some(server) = Server::start() else {
         eprintln!(
             "SKIPPED: a_grid_on_a_real_host: no ollama on the PATH (make test-ollama builds one)"

@@ -4,14 +4,15 @@
 //! The server is `assize serve`, which restarts at once, and a real MLflow server.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
+use assize_test_support::limits::free_port;
 use assize_test_support::mlflow::{Mlflow, tag};
+use assize_test_support::running::Running;
 use assize_test_support::server::Served;
-use assize_test_support::{Outcome, Scratch, script};
+use assize_test_support::{Scratch, script};
 use serde_json::{Value, json};
 
 /// A collector's folder, with scripted models that take their time.
@@ -35,49 +36,6 @@ fn collect(models: usize, url: &str) -> String {
     )
 }
 
-/// A collection that goes on while the test does other things.
-struct Running {
-    child: Child,
-}
-
-impl Running {
-    fn start(scratch: &Scratch, line: &str) -> Self {
-        let file = |name: &str| File::create(scratch.file(name)).expect("a file");
-        let child = scratch
-            .command(line)
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
-            .spawn()
-            .expect("the binary runs");
-        Self { child }
-    }
-
-    /// Waits until what was printed is so; a collection that has ended prints no more.
-    fn wait_for(&mut self, scratch: &Scratch, file: &str, is_so: impl Fn(&str) -> bool) {
-        let started = Instant::now();
-        while !is_so(&scratch.read(file)) {
-            let ended = self.child.try_wait().expect("a status");
-            let lost = ended.is_some() && !is_so(&scratch.read(file));
-            assert!(
-                !lost && started.elapsed() < Duration::from_mins(3),
-                "{}\n{}",
-                scratch.read("stdout"),
-                scratch.read("stderr")
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn end(mut self, scratch: &Scratch) -> Outcome {
-        let status = self.child.wait().expect("it ends");
-        Outcome {
-            code: status.code().unwrap_or(-1),
-            stdout: scratch.read("stdout"),
-            stderr: scratch.read("stderr"),
-        }
-    }
-}
-
 fn cells_printed(stdout: &str) -> usize {
     stdout.matches("\"status\":\"collected\"").count()
 }
@@ -86,12 +44,6 @@ fn cells_printed(stdout: &str) -> usize {
 fn said(stderr: &str, words: &str) -> usize {
     let text: Vec<&str> = stderr.split_whitespace().collect();
     text.join(" ").matches(words).count()
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("an address").port()
 }
 
 fn serve(scratch: &Scratch, port: u16) -> Served {
@@ -124,12 +76,12 @@ fn a_server_that_restarts_in_the_middle_gets_exactly_the_grid() {
     let port = free_port();
     let served = serve(&home, port);
     let line = collect(4, &served.url);
-    let mut running = Running::start(&scratch, &line);
-    running.wait_for(&scratch, "stdout", |out| cells_printed(out) >= 5);
+    let mut running = Running::start(&scratch, "collect", &line);
+    running.wait_for_stdout(|out| cells_printed(out) >= 5);
     drop(served);
-    running.wait_for(&scratch, "stderr", |err| said(err, "is away") > 0);
+    running.wait_for_stderr(|err| said(err, "is away") > 0);
     let served = serve(&home, port);
-    let outcome = running.end(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 0, "{outcome}");
     let summary = outcome.summary();
     assert_eq!(summary["collected"], 4 * 3 * 8, "{outcome}");
@@ -262,13 +214,13 @@ fn a_real_server_that_is_killed_and_restarted_gets_exactly_the_grid() {
     };
     let scratch = collector(2, 300);
     let line = collect(2, &server.url);
-    let mut running = Running::start(&scratch, &line);
-    running.wait_for(&scratch, "stdout", |out| cells_printed(out) >= 4);
+    let mut running = Running::start(&scratch, "collect", &line);
+    running.wait_for_stdout(|out| cells_printed(out) >= 4);
     server.kill();
-    running.wait_for(&scratch, "stderr", |err| said(err, "is away") > 0);
+    running.wait_for_stderr(|err| said(err, "is away") > 0);
     server.restart();
     // It may have ended before the server was back; then the next command delivers.
-    let outcome = running.end(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.summary()["collected"], 48, "{outcome}");
     assert_eq!(outcome.summary()["failed"], 0, "{outcome}");
     let again = scratch.ok(&line);

@@ -3,10 +3,11 @@
 //! `scripts/litellm.sh` finds or installs the proxy; where it cannot be had, this says so.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use assize_test_support::limits::{Slot, free_port, heavyweight};
 use assize_test_support::{Scratch, script, write_small_task};
 use serde_json::json;
 
@@ -34,6 +35,7 @@ model_list:
 struct Proxy {
     child: Child,
     url: String,
+    _slot: Slot,
 }
 
 impl Drop for Proxy {
@@ -54,9 +56,9 @@ impl Proxy {
         if !found.status.success() {
             return Err(said);
         }
+        let slot = heavyweight();
         scratch.write("litellm.yaml", CONFIG);
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-        let port = free.map_err(|error| error.to_string())?.port();
+        let port = free_port();
         let log = std::fs::File::create(scratch.file("litellm.log")).expect("a log");
         let child = Command::new(said)
             .args(["--config", "litellm.yaml", "--host", "127.0.0.1", "--port"])
@@ -72,6 +74,7 @@ impl Proxy {
         let mut proxy = Self {
             child,
             url: format!("http://127.0.0.1:{port}/v1"),
+            _slot: slot,
         };
         let patience = Instant::now() + Duration::from_mins(3);
         while !is_live(port) {

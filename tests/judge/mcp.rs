@@ -1,5 +1,6 @@
 //! The MCP server, driven by the real Python client and by a real agent's command line.
 
+use assize_test_support::limits::heavyweight;
 use assize_test_support::{Scratch, drive, set_up};
 
 #[test]
@@ -11,6 +12,7 @@ fn the_python_client_drives_whole_sittings() {
             return;
         }
     };
+    let _slot = heavyweight();
     let scratch = Scratch::pending("scripted:a,scripted:b", "p1,p2", 6);
     let folder = scratch.path().to_str().expect("a path");
     drive(
@@ -29,6 +31,7 @@ fn a_real_agent_s_command_line_clears_a_queue() {
             return;
         }
     };
+    let _slot = heavyweight();
     let scratch = Scratch::pending("scripted:a,scripted:b", "p1", 6);
     let folder = scratch.path().to_str().expect("a path");
     scratch.ok("agent install");

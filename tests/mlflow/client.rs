@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use assize_test_support::limits::heavyweight;
 use assize_test_support::server::Served;
 use assize_test_support::{Scratch, cells, collect, mlflow_python, root, score_all, script};
 
@@ -11,6 +12,7 @@ fn run(script: &str, words: &[&str]) {
     let Some(python) = mlflow_python() else {
         return;
     };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     let served = Served::start(&scratch);
     run_against(&python, &served, &scratch, script, words);
@@ -18,10 +20,9 @@ fn run(script: &str, words: &[&str]) {
 }
 
 fn client(python: &str, served: &Served, scratch: &Scratch, script: &str) -> Command {
-    let root = root();
     let mut command = Command::new(python);
     command
-        .arg(root.join("tests/mlflow/client").join(script))
+        .arg(root().join("tests/mlflow/client").join(script))
         .current_dir(scratch.path())
         .env("MLFLOW_TRACKING_URI", &served.url)
         .env("MLFLOW_TRACKING_TOKEN", &served.token)
@@ -50,8 +51,7 @@ fn a_notebook_s_runs_and_artifacts() {
 
 #[test]
 fn every_filter_has_the_answer_of_a_real_server() {
-    let root = root();
-    let data = root.join("tests/data/mlflow/filters.txt");
+    let data = root().join("tests/data/mlflow/filters.txt");
     run("filters.py", &[data.to_str().expect("a path")]);
 }
 
@@ -70,6 +70,7 @@ fn run_with_verdicts(name: &str) {
     let Some(python) = mlflow_python() else {
         return;
     };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("good", &["A tip.", "Another."])]));
     let made = scratch.ok(&collect(
@@ -149,6 +150,7 @@ fn a_killed_server_keeps_what_it_acknowledged_and_nothing_by_halves() {
     let Some(python) = mlflow_python() else {
         return;
     };
+    let _slot = heavyweight();
     let scratch = Scratch::new();
     for acknowledged in [1, 25, 60] {
         let served = Served::start(&scratch);

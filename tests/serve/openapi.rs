@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use assize_test_support::limits::heavyweight;
 use assize_test_support::server::Served;
 use assize_test_support::{Scratch, set_up};
 
@@ -15,6 +16,7 @@ fn the_api_keeps_to_its_document() {
             return;
         }
     };
+    let _slot = heavyweight();
     let scratch = Scratch::pending("scripted:a,scripted:b", "p1,p2", 3);
     let served = Served::start(&scratch);
     let document = format!("{}/api/openapi.json", served.url);

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use serde_json::json;
 
+use assize_test_support::limits::heavyweight;
 use assize_test_support::server::Served;
 use assize_test_support::{Outcome, Scratch, root, script, set_up, write_small_task};
 
@@ -88,6 +89,7 @@ fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
     let Some((chromium, folder)) = browser() else {
         return;
     };
+    let _slot = heavyweight();
     let output = Command::new("node")
         .arg(root().join(program))
         .env("NODE_FOLDER", folder)

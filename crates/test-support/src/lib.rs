@@ -22,11 +22,13 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 pub mod jobs;
+pub mod limits;
 #[cfg(unix)]
 pub mod mlflow;
 pub mod ollama_stand_in;
 pub mod openai_stand_in;
 pub mod promotion_task;
+pub mod running;
 pub mod server;
 
 /// The root of the repository.

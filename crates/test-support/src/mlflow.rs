@@ -1,12 +1,12 @@
 //! A real MLflow server on a free port of this machine, with a database of its own.
 
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::limits::{Slot, free_port, heavyweight};
 use crate::{Scratch, mlflow_python};
 
 /// A server that ends with the test.
@@ -18,6 +18,7 @@ pub struct Mlflow {
     child: Child,
     command: Command,
     folder: tempfile::TempDir,
+    _slot: Slot,
 }
 
 impl Mlflow {
@@ -29,10 +30,9 @@ impl Mlflow {
 
     /// Starts `mlflow server` with more words; `{folder}` is a folder of its own.
     pub fn start(python: &str, prefix: &str, words: &str, variables: &[(&str, &str)]) -> Self {
+        let slot = heavyweight();
         let folder = tempfile::tempdir().expect("a folder");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let place = folder.path().to_str().expect("a path").to_owned();
         let log = std::fs::File::create(folder.path().join("log")).expect("a log");
         let mut command = Command::new(python);
@@ -70,6 +70,7 @@ impl Mlflow {
             child,
             command,
             folder,
+            _slot: slot,
         };
         server.wait();
         server

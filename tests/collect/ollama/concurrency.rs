@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::{
-    ALPHA, BETA, CELLS, GAMMA, TIPS, collect, counts, host, models_in_order, scratch, start,
-    tracked_cells,
+    ALPHA, BETA, CELLS, GAMMA, TIPS, collect, counts, host, models_in_order, scratch, tracked_cells,
 };
 use assize_test_support::ollama_stand_in::{OllamaStandIn, StandInModel};
+use assize_test_support::running::Running;
 
 #[test]
 fn requests_in_flight_are_as_many_as_asked_for() {
@@ -17,14 +17,14 @@ fn requests_in_flight_are_as_many_as_asked_for() {
         let url = host.url();
         let more: Vec<&str> = jobs.iter().flat_map(|jobs| ["-j", jobs]).collect();
         host.pause_after(0);
-        let running = start(
+        let running = Running::start(
             &scratch,
             "collect",
             &collect(&url, "alpha:0.5b,beta:1b", &more),
         );
         host.wait_for_completions(wanted);
         host.resume();
-        let outcome = running.finish(&scratch);
+        let outcome = running.finish();
         assert_eq!(outcome.code, 0, "{outcome}");
         assert_eq!(counts(&outcome.summary()), [12, 12, 0, 0]);
         assert_eq!(host.most_in_flight(), wanted);
@@ -45,14 +45,14 @@ fn two_hosts_share_the_models_and_a_models_cells_stay_together() {
         host.pause_after(0);
     }
     let models = "alpha:0.5b,beta:1b,gamma:3b";
-    let running = start(&scratch, "collect", &collect(&urls, models, &[]));
-    running.wait_until_it_says(&scratch, "waits for");
+    let mut running = Running::start(&scratch, "collect", &collect(&urls, models, &[]));
+    running.wait_for_stderr(|said| said.contains("waits for"));
     let loaded: Vec<String> = hosts.iter().flat_map(OllamaStandIn::loads).collect();
     assert!(loaded.len() <= 1, "one memory, one model: {loaded:?}");
     for host in &hosts {
         host.resume();
     }
-    let outcome = running.finish(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 0, "{outcome}");
     let summary = outcome.summary();
     assert_eq!(counts(&summary), [18, 18, 0, 0]);
@@ -102,12 +102,12 @@ fn two_collectors_make_exactly_the_grid() {
     let url = host.url();
     let args = collect(&url, "alpha:0.5b,beta:1b", &[]);
     host.pause_after(1);
-    let first = start(&scratch, "first", &args);
+    let first = Running::start(&scratch, "first", &args);
     host.wait_for_completions(2);
-    let second = start(&scratch, "second", &args);
-    second.wait_until_it_says(&scratch, "waits for another collect");
+    let mut second = Running::start(&scratch, "second", &args);
+    second.wait_for_stderr(|said| said.contains("waits for another collect"));
     host.resume();
-    let outcomes = [first.finish(&scratch), second.finish(&scratch)];
+    let outcomes = [first.finish(), second.finish()];
     let mut collected = 0;
     for outcome in &outcomes {
         assert_eq!(outcome.code, 0, "{outcome}");
@@ -133,24 +133,15 @@ fn collectors_of_different_folders_take_turns_in_a_hosts_memory() {
     let (here, there) = (scratch(), scratch());
     let url = host.url();
     host.pause_after(1);
-    let first = start(&here, "first", &collect(&url, ALPHA, &[]));
+    let first = Running::start(&here, "first", &collect(&url, ALPHA, &[]));
     host.wait_for_completions(2);
     let mut command = there.command(&collect(&url, BETA, &[]));
-    let errors = std::fs::File::create(there.file("second.err")).expect("a file");
-    let output = std::fs::File::create(there.file("second.out")).expect("a file");
-    let child = command
-        .env("ASSIZE_CACHE_DIR", here.file("cache"))
-        .stderr(errors)
-        .stdout(output)
-        .spawn();
-    let second = super::Running {
-        child: child.expect("it starts"),
-        name: "second".to_owned(),
-    };
-    second.wait_until_it_says(&there, "waits for another Assize process");
+    command.env("ASSIZE_CACHE_DIR", here.file("cache"));
+    let mut second = Running::spawn(&there, "second", command);
+    second.wait_for_stderr(|said| said.contains("waits for another Assize process"));
     assert_eq!(host.loads(), [ALPHA]);
     host.resume();
-    let (first, second) = (first.finish(&here), second.finish(&there));
+    let (first, second) = (first.finish(), second.finish());
     assert_eq!((first.code, second.code), (0, 0), "{first}\n{second}");
     assert_eq!(host.loads(), [ALPHA, BETA]);
     assert_eq!(host.most_held_at_once(), 1);

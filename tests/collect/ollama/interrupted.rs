@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{ALPHA, BETA, CELLS, collect, counts, host, scratch, start, tracked_cells};
+use super::{ALPHA, BETA, CELLS, collect, counts, host, scratch, tracked_cells};
 use assize_test_support::Scratch;
 use assize_test_support::ollama_stand_in::OllamaStandIn;
+use assize_test_support::running::Running;
 
 /// Collects until two cells are made and the third is in flight, then kills the process.
 fn killed(host: &OllamaStandIn, scratch: &Scratch) {
     host.pause_after(4);
-    let running = start(scratch, "killed", &collect(&host.url(), ALPHA, &[]));
+    let running = Running::start(scratch, "killed", &collect(&host.url(), ALPHA, &[]));
     host.wait_for_completions(5);
     running.kill();
     host.resume();
@@ -71,12 +72,12 @@ fn ctrl_c_finishes_what_is_in_flight_and_unloads() {
     let url = host.url();
     let args = collect(&url, "alpha:0.5b,beta:1b", &[]);
     host.pause_after(4);
-    let running = start(&scratch, "stopped", &args);
+    let mut running = Running::start(&scratch, "stopped", &args);
     host.wait_for_completions(5);
     running.interrupt();
-    running.wait_until_it_says(&scratch, "Stopping");
+    running.wait_for_stderr(|said| said.contains("Stopping"));
     host.resume();
-    let outcome = running.finish(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 130, "{outcome}");
     let summary = outcome.summary();
     assert_eq!(counts(&summary), [3, 3, 0, 0]);
@@ -93,12 +94,12 @@ fn ctrl_c_finishes_what_is_in_flight_and_unloads() {
 fn a_second_ctrl_c_ends_at_once_and_leaves_an_orphan_that_is_known() {
     let (host, scratch) = (host(), scratch());
     host.pause_after(4);
-    let running = start(&scratch, "stopped", &collect(&host.url(), ALPHA, &[]));
+    let mut running = Running::start(&scratch, "stopped", &collect(&host.url(), ALPHA, &[]));
     host.wait_for_completions(5);
     running.interrupt();
-    running.wait_until_it_says(&scratch, "Stopping");
+    running.wait_for_stderr(|said| said.contains("Stopping"));
     running.interrupt();
-    let outcome = running.finish(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 130, "{outcome}");
     host.resume();
     assert_eq!(host.held_now(), [ALPHA]);
@@ -113,10 +114,10 @@ fn when_the_host_goes_away_the_work_is_kept_and_can_go_on_elsewhere() {
     let (first, second) = (host(), host());
     first.pause_after(4);
     let url = first.url();
-    let running = start(&scratch, "cut", &collect(&url, ALPHA, &["--retries", "0"]));
+    let running = Running::start(&scratch, "cut", &collect(&url, ALPHA, &["--retries", "0"]));
     first.wait_for_completions(5);
     drop(first);
-    let outcome = running.finish(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 1, "{outcome}");
     for words in [&url, "cannot be reached", "run the same command again"] {
         assert!(outcome.stderr.contains(words), "{outcome}");

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::{ALPHA, BETA, CELLS, HUGE, TIPS, collect, scratch, start};
+use super::{ALPHA, BETA, CELLS, HUGE, TIPS, collect, scratch};
 use assize_test_support::Scratch;
 use assize_test_support::ollama_stand_in::{OllamaStandIn, StandInModel};
+use assize_test_support::running::Running;
 
 /// A host on which one model writes tips and others judge, and a collected experiment.
 fn collected() -> (OllamaStandIn, Scratch) {
@@ -90,7 +91,7 @@ fn a_killed_judge_is_recognised_by_a_collect() {
     let (host, scratch) = collected();
     let before = host.completions().len();
     host.pause_after(TIPS);
-    let running = start(&scratch, "judge", &judge(&host.url(), BETA, &[]));
+    let running = Running::start(&scratch, "judge", &judge(&host.url(), BETA, &[]));
     host.wait_for_completions(before + TIPS + 1);
     running.kill();
     host.resume();
@@ -123,11 +124,11 @@ fn ctrl_c_ends_judging_and_unloads_the_judge() {
     let (host, scratch) = collected();
     let before = host.completions().len();
     host.pause_after(TIPS);
-    let running = start(&scratch, "judge", &judge(&host.url(), BETA, &[]));
+    let running = Running::start(&scratch, "judge", &judge(&host.url(), BETA, &[]));
     host.wait_for_completions(before + TIPS + 1);
     running.interrupt();
     host.resume();
-    let outcome = running.finish(&scratch);
+    let outcome = running.finish();
     assert_eq!(outcome.code, 130, "{outcome}");
     assert_eq!(host.held_now(), Vec::<String>::new());
     let judged = outcome.json()["judged"].as_u64().expect("a count");

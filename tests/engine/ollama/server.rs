@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use assize_test_support::limits::free_port;
 use serde_json::{Value, json};
 
 use super::wait_until;
@@ -36,9 +37,7 @@ impl Server {
 
     fn start_on_a_free_port(binary: &Path) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address").to_string();
-        drop(free);
+        let address = format!("127.0.0.1:{}", free_port());
         let log = File::create(folder.path().join("serve.log")).expect("a log");
         let child = command(binary, &address, &folder)
             .arg("serve")

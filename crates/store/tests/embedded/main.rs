@@ -3,13 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod board;
+mod board_rows;
 mod cells;
 mod common;
+mod concurrency;
 mod files;
+mod foreign_runs;
 mod import;
 mod judging;
-mod lines;
-mod others;
 mod promotions;
-mod strange;
-mod together;
+mod stored_runs;
+mod unusual_values;

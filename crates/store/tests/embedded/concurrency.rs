@@ -130,7 +130,7 @@ fn what_was_acknowledged_survives_a_kill() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "together::child_records_until_it_is_killed",
+                "concurrency::child_records_until_it_is_killed",
                 "--nocapture",
             ])
             .env(CHILD, &path)
