@@ -108,7 +108,7 @@ fn only_one_module_reads_the_environment_and_only_one_crate_knows_sql() {
 }
 
 #[test]
-fn the_readme_s_commands_exist() {
+fn readme_commands_exist_in_the_makefile() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("a Makefile");
     for target in ["demo", "test"] {

@@ -172,7 +172,7 @@ fn boards_come_in_every_format() {
 }
 
 #[test]
-fn nothing_tracked_yet_is_a_friendly_word() {
+fn an_empty_store_is_explained() {
     let scratch = Scratch::new();
     for args in [
         &["compare", "--experiment", "e"][..],
@@ -192,7 +192,7 @@ fn nothing_tracked_yet_is_a_friendly_word() {
 }
 
 #[test]
-fn runs_can_be_taken_out_and_collected_again() {
+fn deleted_runs_can_be_collected_again() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["=1+1", "Rest."])]));
     let collect = collect("scripted:a", "--n-tips 2");

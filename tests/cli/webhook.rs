@@ -122,7 +122,7 @@ fn settings(scratch: &Scratch, url: &str) {
 }
 
 #[test]
-fn a_collection_is_told_again_until_it_is_heard_and_then_a_sitting() {
+fn collections_and_sittings_are_reported_and_retried() {
     let scratch = Scratch::new();
     let (url, requests) = receiver(&[500, 503, 204]);
     settings(&scratch, &url);
@@ -153,7 +153,7 @@ fn a_collection_is_told_again_until_it_is_heard_and_then_a_sitting() {
 }
 
 #[test]
-fn a_file_is_told_once_and_with_what_became_of_its_sitting() {
+fn an_applied_file_is_reported_once_with_the_state_of_its_sitting() {
     let scratch = Scratch::pending("scripted:b", "p1", 2);
     let (url, requests) = receiver(&[200]);
     settings(&scratch, &url);
@@ -197,7 +197,7 @@ fn a_webhook_that_fails_is_a_warning_without_its_secrets() {
 }
 
 #[test]
-fn half_a_webhook_is_explained_before_anything_is_collected() {
+fn an_incomplete_webhook_setting_stops_before_collecting() {
     let scratch = Scratch::new();
     scratch.write("assize.toml", "[webhook]\nurl = \"https://hooks.test/x\"\n");
     let outcome = collect(&scratch, None);
@@ -217,7 +217,7 @@ fn half_a_webhook_is_explained_before_anything_is_collected() {
 
 #[cfg(unix)]
 #[test]
-fn a_headless_agent_s_sitting_is_told_too() {
+fn the_sitting_of_an_agent_command_is_reported_too() {
     let scratch = Scratch::pending("scripted:b", "p1", 2);
     let (url, requests) = receiver(&[200]);
     settings(&scratch, &url);
@@ -233,7 +233,7 @@ fn a_headless_agent_s_sitting_is_told_too() {
 }
 
 #[test]
-fn a_sitting_at_the_web_desk_is_told_too() {
+fn a_sitting_at_the_web_desk_is_reported_too() {
     let scratch = Scratch::pending("scripted:b", "p1", 2);
     let (url, requests) = receiver(&[503, 200]);
     settings(&scratch, &url);

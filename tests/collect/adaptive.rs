@@ -156,7 +156,7 @@ fn boards_say_that_the_survivors_were_chosen_and_pair_only_what_is_shared() {
 }
 
 #[test]
-fn the_gate_wants_a_confirmation_of_what_halving_chose() {
+fn the_gate_requires_a_confirmation_after_adaptive_rounds() {
     let scratch = scratch(0);
     scratch.ok(COLLECT);
     scratch.judge("e", "judge.json", "", |case| {

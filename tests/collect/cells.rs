@@ -1,6 +1,7 @@
 //! `assize collect` with scripted models: resuming, failing, refusing, splitting.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 
 use assize_test_support::{Outcome, Scratch, cells, collect, script, write_small_task};
 use serde_json::{Value, json};
@@ -296,9 +297,7 @@ fn two_collectors_at_once_do_not_duplicate_cells() {
     let children: Vec<_> = (0..3)
         .map(|_| {
             let mut command = scratch.command(&args);
-            command
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::piped());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().expect("the binary runs")
         })
         .collect();
@@ -311,4 +310,52 @@ fn two_collectors_at_once_do_not_duplicate_cells() {
     assert_eq!(collected, 48);
     let listed = scratch.ok("experiments list --json").json();
     assert_eq!(listed["experiments"][0]["runs"], 48);
+}
+
+#[test]
+fn a_store_deleted_during_a_collect_is_an_error() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 6);
+    let slow = script(&[("a", &["fine"])]).replace("\"prompt\"", "\"latency_ms\":40,\"prompt\"");
+    scratch.write("script.json", &slow);
+    let args = collect("scripted:a", "--task task");
+    let child = scratch
+        .command(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let store = scratch.file(".assize/assize.db");
+    while !store.exists() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::fs::remove_file(&store).expect("the store is there");
+    let outcome = Outcome::of(&child.wait_with_output().expect("it ends"));
+    assert_eq!(outcome.code, 1, "{outcome}");
+    assert!(
+        outcome.stderr.contains("was deleted or replaced"),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_closed_stdout_does_not_stop_the_collection() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 6);
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["fine"]), ("b", &["good"])]),
+    );
+    let args = collect("scripted:a,scripted:b", "--task task");
+    let mut child = scratch
+        .command(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("runs");
+    drop(child.stdout.take());
+    child.wait().expect("it ends");
+    let listed = scratch.ok("experiments list --json").json();
+    assert_eq!(listed["experiments"][0]["runs"], 24);
 }

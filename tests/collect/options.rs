@@ -174,3 +174,20 @@ fn a_full_disk_or_a_read_only_store_is_a_clear_error() {
     );
     assert!(outcome.stderr.contains("/proc/none"), "{outcome}");
 }
+
+#[test]
+fn sqlite_uris_are_read_as_mlflow_reads_them() {
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("a", &["fine"])]));
+    let line = collect(
+        "scripted:a",
+        "--prompts v1 --n-scenarios 6 --n-tips 1 --tracking-uri sqlite:///runs.db",
+    );
+    scratch.ok(&line);
+    assert!(scratch.file("runs.db").exists());
+    let absolute = format!("sqlite:{}", scratch.file("runs.db").display());
+    let listed = scratch
+        .ok(&["experiments", "list", "--json", "--tracking-uri", &absolute])
+        .json();
+    assert_eq!(listed["experiments"][0]["runs"], 6);
+}

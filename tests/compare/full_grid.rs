@@ -42,7 +42,7 @@ fn texts(model: &str) -> Vec<String> {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
-fn ninety_six_cells_twelve_rows_and_exact_composites() {
+fn the_full_grid_has_exact_composites() {
     let scratch = Scratch::new();
     let answers: Vec<(&str, Vec<String>)> =
         MODELS.iter().map(|model| (*model, texts(model))).collect();

@@ -47,7 +47,7 @@ fn reason(board: &Value) -> &str {
 }
 
 #[test]
-fn one_scenario_cannot_carry_a_test_and_says_so() {
+fn one_scenario_is_too_few_for_a_test() {
     let scratch = judged(1, "scripted:a,scripted:b", 3);
     let (table, board) = boards(&scratch);
     assert!(
@@ -60,7 +60,7 @@ fn one_scenario_cannot_carry_a_test_and_says_so() {
 }
 
 #[test]
-fn one_pair_is_alone() {
+fn a_single_pair_has_no_comparison() {
     let (table, board) = boards(&judged(6, "scripted:a", 1));
     assert!(reason(&board).contains("is alone"), "{table}");
     assert!(board["variance"].is_null() && board["rows"][0]["p_best"].is_null());
@@ -85,7 +85,7 @@ fn all_ties_have_no_winner_and_no_spread() {
 }
 
 #[test]
-fn with_one_candidate_noise_is_not_told_from_the_rest() {
+fn one_candidate_per_cell_leaves_noise_unseparated() {
     let scratch = judged(6, "scripted:a,scripted:b", 1);
     let (table, board) = boards(&scratch);
     let variance = &board["variance"];
@@ -100,7 +100,7 @@ fn with_one_candidate_noise_is_not_told_from_the_rest() {
 }
 
 #[test]
-fn missing_cells_and_uneven_candidates_are_said_and_not_filled_in() {
+fn missing_cells_are_reported_and_not_filled_in() {
     let scratch = collected(7, "scripted:a,scripted:b", 3);
     let mut file = scratch.export("e", "judge.json");
     let mut seen = 0;

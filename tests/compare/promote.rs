@@ -145,7 +145,7 @@ fn each_check_fails_alone() {
 }
 
 #[test]
-fn judges_who_disagree_stand_in_the_way() {
+fn judges_who_disagree_block_the_promotion() {
     // The automatic tier finds every tip of p2 misshapen.
     refused(
         &judged(|prompt, s, k| Tip {
@@ -176,7 +176,7 @@ fn judges_who_disagree_stand_in_the_way() {
 }
 
 #[test]
-fn cells_without_verdicts_stand_in_the_way() {
+fn cells_without_verdicts_block_the_promotion() {
     let scratch = scratch(ahead);
     collect(&scratch, "--prompts p1,p2");
     collect(&scratch, "--prompts p1,p2 --split confirmation");
@@ -241,7 +241,7 @@ fn a_confirmation_that_is_missing_is_done_by_the_commands_that_are_named() {
 }
 
 #[test]
-fn a_win_that_is_not_confirmed_is_none() {
+fn an_unconfirmed_win_is_not_promoted() {
     let scratch = judged(|prompt, s, k| {
         if s < SELECTION {
             return ahead(prompt, s, k);
@@ -302,7 +302,7 @@ fn rolling_back_is_an_entry_of_its_own() {
 }
 
 #[test]
-fn of_two_at_once_one_wins_and_the_other_is_told() {
+fn of_two_concurrent_promotions_one_is_refused() {
     let scratch = judged(ahead);
     let start = || {
         let mut command = scratch.command(PROMOTE);
@@ -340,7 +340,7 @@ fn what_is_promoted_is_what_was_judged() {
 }
 
 #[test]
-fn a_champion_that_is_not_here_is_not_passed_over() {
+fn a_champion_missing_from_the_experiment_blocks_the_promotion() {
     let scratch = judged(ahead);
     scratch.ok(PROMOTE);
     let line = "collect --task task --models scripted:m --script script.json --experiment other \

@@ -130,7 +130,7 @@ fn without_a_server_everything_is_kept_and_the_next_command_delivers() {
 }
 
 #[test]
-fn sync_without_flags_delivers_wherever_it_is_to_go() {
+fn sync_without_flags_delivers_to_every_journaled_server() {
     let (home, scratch) = (Scratch::new(), collector(1, 0));
     let port = free_port();
     scratch.fails(1, &collect(1, &format!("http://127.0.0.1:{port}")));
@@ -142,7 +142,7 @@ fn sync_without_flags_delivers_wherever_it_is_to_go() {
 
 /// It takes half a minute to believe it.
 #[test]
-fn a_server_that_takes_requests_and_keeps_silent_is_away() {
+fn a_server_that_never_answers_is_unreachable() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());

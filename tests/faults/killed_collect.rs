@@ -12,7 +12,7 @@ use serde_json::Value;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story, told in order")]
-fn killed_anywhere_it_ends_with_exactly_the_grid() {
+fn a_collect_killed_anywhere_ends_with_exactly_the_grid() {
     let kills: u64 = std::env::var("ASSIZE_STRESS_KILLS")
         .ok()
         .and_then(|text| text.parse().ok())

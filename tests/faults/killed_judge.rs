@@ -14,7 +14,7 @@ const ROUND: &str = "ASSIZE_TEST_ROUND";
 /// Judges one case after the other and says which were accepted, until it is killed.
 #[test]
 #[ignore = "a child process that the test below starts and kills"]
-fn a_judge_in_a_process_of_its_own() {
+fn child_judges_until_it_is_killed() {
     let path = std::env::var(STORE).expect("the test below says where the store is");
     let round = std::env::var(ROUND).expect("the test below numbers its judges");
     let now = at(round.parse::<i64>().expect("a number") * 10 * LEASE_MS);
@@ -26,7 +26,7 @@ fn a_judge_in_a_process_of_its_own() {
 }
 
 #[test]
-fn a_killed_judge_loses_the_case_on_the_screen_at_most() {
+fn a_killed_judge_loses_at_most_the_case_in_hand() {
     const ROUNDS: usize = 6;
     let scratch = Scratch::collected(8, 5);
     let path = scratch.file(".assize/assize.db");
@@ -34,7 +34,7 @@ fn a_killed_judge_loses_the_case_on_the_screen_at_most() {
     for round in 0..ROUNDS {
         let mut judge = Command::new(std::env::current_exe().expect("this test"))
             .args(["--ignored", "--exact", "--nocapture"])
-            .arg("killed_judge::a_judge_in_a_process_of_its_own")
+            .arg("killed_judge::child_judges_until_it_is_killed")
             .env(STORE, &path)
             .env(ROUND, round.to_string())
             .stdout(Stdio::piped())

@@ -2,6 +2,8 @@
 
 use assize_test_support::{Outcome, Scratch};
 
+use crate::pending;
+
 fn collected() -> Scratch {
     Scratch::pending("scripted:a", "p1", 4)
 }
@@ -18,11 +20,6 @@ fn agent(scratch: &Scratch, command: &str, words: &str) -> Outcome {
     ];
     all.extend(words.split_whitespace());
     scratch.run(&all)
-}
-
-fn pending(scratch: &Scratch) -> u64 {
-    let status = scratch.ok("judge status --experiment e --json").json();
-    status["expert"]["pending"].as_u64().expect("a count")
 }
 
 /// A judge without a mind: it fills every score in with a 3.
@@ -44,7 +41,7 @@ fn a_command_clears_the_queue_in_batches_with_prose_around_the_file() {
     assert!(outcome.stderr.contains("agent: thinking"), "{outcome}");
     let outcome = agent(&scratch, &command, "--batch 3 --judge-kind codex");
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert_eq!(pending(&scratch), 0);
+    assert_eq!(pending(&scratch, "expert"), 0);
     let again = agent(&scratch, &command, "");
     assert_eq!(again.code, 0, "{again}");
     assert!(again.stderr.contains("Nothing is pending"), "{again}");
@@ -78,7 +75,7 @@ fn mistakes_are_sent_back_once_and_then_left_pending() {
     assert_eq!(outcome.code, 4, "{outcome}");
     assert!(outcome.stderr.contains("left pending: case"), "{outcome}");
     assert!(outcome.stderr.contains("worth is 9"), "{outcome}");
-    assert!(pending(&scratch) > 0);
+    assert!(pending(&scratch, "expert") > 0);
 }
 
 #[test]
@@ -93,9 +90,9 @@ fn a_command_that_fails_is_named_and_loses_nothing() {
         let outcome = agent(&scratch, command, "--batch 50 --timeout 1");
         assert!([1, 4].contains(&outcome.code), "{outcome}");
         assert!(outcome.stderr.contains(reason), "{outcome}");
-        assert_eq!(pending(&scratch), 4, "{command}");
+        assert_eq!(pending(&scratch, "expert"), 4, "{command}");
     }
     let outcome = agent(&scratch, FILL, "--batch 50");
     assert_eq!(outcome.code, 0, "{outcome}");
-    assert_eq!(pending(&scratch), 0);
+    assert_eq!(pending(&scratch, "expert"), 0);
 }

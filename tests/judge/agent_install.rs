@@ -48,7 +48,7 @@ fn a_fresh_project_gets_everything_and_a_second_time_changes_nothing() {
 }
 
 #[test]
-fn files_that_are_there_are_touched_only_with_consent() {
+fn existing_files_are_changed_only_with_consent() {
     let scratch = Scratch::new();
     let mine = r#"{"mcpServers":{"mine":{"command":"m"}},"other":1}"#;
     scratch.write(".mcp.json", mine);
@@ -83,7 +83,7 @@ fn files_that_are_there_are_touched_only_with_consent() {
 }
 
 #[test]
-fn the_command_s_own_way_without_tools_works_as_written() {
+fn the_slash_command_works_without_mcp_as_written() {
     let scratch = Scratch::new();
     scratch.ok("agent install");
     let command = scratch.read(".claude/commands/judge.md");
@@ -124,7 +124,7 @@ fn a_link_stays_a_link_and_its_target_is_merged() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_named_and_the_others_are_installed() {
+fn a_binary_file_is_named_and_the_others_are_installed() {
     let scratch = Scratch::new();
     std::fs::write(scratch.file(".mcp.json"), b"{\"a\": \"\xff\"}").expect("a file");
     let outcome = scratch.fails(1, "agent install --yes --json");

@@ -1,6 +1,7 @@
-//! Trust in judges: anchors and drift, quarantine, corrections, reopened runs, spot checks.
+//! Drift of judges: anchors among the cases, quarantine of a sitting, its release.
 
 use crate::sittings::{at, known, open, scored, sit, store_of, submission};
+use crate::{first_run, status};
 use assize_domain::builtin;
 use assize_domain::sitting::SittingState;
 use assize_domain::task::Task;
@@ -32,19 +33,6 @@ fn sitting(scratch: &Scratch, shift: i64, code: i32) -> Value {
     scratch.write("judge.json", &file.to_string());
     let apply = "judge apply judge.json --judge-kind human --judged-by ann --json";
     scratch.fails(code, apply).json()
-}
-
-fn status(scratch: &Scratch) -> Value {
-    scratch.ok("judge status --experiment e --json").json()
-}
-
-fn first_run(scratch: &Scratch) -> Value {
-    let runs = scratch.ok("runs list --experiment e --json").json();
-    let run_id = runs["runs"][0]["run_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    scratch.ok(&["runs", "show", &run_id, "--json"]).json()
 }
 
 #[test]
@@ -174,7 +162,7 @@ fn the_queue_mixes_anchors_in_and_notices_drift() {
 }
 
 #[test]
-fn what_is_done_and_left_adds_up_to_the_same_all_the_way() {
+fn done_and_remaining_counts_keep_their_sum() {
     let scratch = Scratch::collected(4, 5);
     let store = store_of(&scratch);
     let task = Task::parse(&builtin::files("tip").expect("built in")).expect("sound");
@@ -208,164 +196,6 @@ fn what_is_done_and_left_adds_up_to_the_same_all_the_way() {
 }
 
 #[test]
-fn an_amended_verdict_counts_and_the_old_one_stays() {
-    let scratch = Scratch::collected(1, 1);
-    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2);
-    });
-    let run = first_run(&scratch);
-    let run_id = run["run_id"].as_str().expect("an id");
-    let bad = format!("judge amend {run_id} --set relevance=9 --reason typo");
-    let told = scratch.fails(2, bad.as_str()).stderr;
-    assert!(told.contains("relevance runs from 1 to 5"), "{told}");
-    let amend = format!("judge amend {run_id} --set relevance=4 --reason overlooked --json");
-    let amended = scratch.ok(amend.as_str()).json();
-    assert_eq!(amended["before"]["composite"], 8.0);
-    assert_eq!(amended["after"]["composite"], 10.0);
-    let run = scratch.ok(&["runs", "show", run_id, "--json"]).json();
-    assert_eq!(run["verdicts"].as_array().map(Vec::len), Some(2));
-    assert_eq!(run["metrics"]["relevance"], 4.0, "{run}");
-    scratch.fails(2, amend.as_str());
-}
-
-#[test]
-fn a_new_rubric_reopens_runs_and_regenerates_nothing() {
-    let scratch = Scratch::collected(1, 2);
-    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2);
-    });
-    scratch.ok("init mine");
-    let rubric = scratch.read("mine/rubric.md").replace("tip-v1", "tip-v2");
-    scratch.write("mine/rubric.md", &rubric);
-    let reopened = scratch.ok("--task mine judge reopen --experiment e --rubric --json");
-    assert_eq!(reopened.json()["reopened"], 6);
-    assert_eq!(
-        scratch
-            .ok("--task mine judge reopen --experiment e --rubric --json")
-            .json()["reopened"],
-        0
-    );
-    assert_eq!(status(&scratch)["expert"]["pending"], 6);
-    let summary = scratch.collect(1, 2).summary();
-    assert_eq!(
-        (&summary["collected"], &summary["skipped"]),
-        (&json!(0), &json!(6))
-    );
-
-    // A file from before cannot be applied to what is under another rubric now.
-    scratch.fails(2, "judge apply judge.json --judge-kind human");
-    scratch.judge("e", "new.json", "--judge-kind human", |case| {
-        score_all(case, 5);
-    });
-    let board = scratch.board("e");
-    assert_eq!(board["rubric"]["id"], "tip-v2");
-    for row in board["rows"].as_array().expect("rows") {
-        assert_eq!(row["composite"]["mean"], 17.0, "rubrics never mix");
-    }
-    let run = first_run(&scratch);
-    assert_eq!(
-        run["verdicts"].as_array().map(Vec::len),
-        Some(2),
-        "history is kept"
-    );
-}
-
-#[test]
-fn reopening_without_a_rubric_asks_for_new_verdicts() {
-    let scratch = Scratch::collected(1, 1);
-    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        score_all(case, 2);
-    });
-    let run_id = first_run(&scratch)["run_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    scratch.ok(format!("judge reopen --experiment e --runs {run_id}").as_str());
-    assert_eq!(
-        status(&scratch)["expert"],
-        json!({"pending": 1, "judged": 5})
-    );
-    let run = first_run(&scratch);
-    assert_eq!(run["metrics"].get("composite"), Some(&Value::Null), "{run}");
-    scratch.judge("e", "again.json", "--judge-kind human", |case| {
-        score_all(case, 4);
-    });
-    assert_eq!(
-        first_run(&scratch)["verdicts"].as_array().map(Vec::len),
-        Some(2)
-    );
-    assert_eq!(status(&scratch)["expert"]["judged"], 6);
-}
-
-#[test]
-fn spot_checks_are_drawn_recorded_and_estimated() {
-    let scratch = Scratch::collected(4, 5);
-    // The automatic tier says 4 everywhere, the experts would say 3.
-    scratch.judge("e", "auto.json", "--judge-kind haiku", |case| {
-        score_all(case, 4);
-    });
-    let export =
-        "judge export --experiment e --out spot.json --spot-check --limit 40 --seed 5 --no-anchors";
-    scratch.ok(export);
-    let mut file = scratch.read_json("spot.json");
-    let cases = file["cases"].as_array_mut().expect("cases");
-    let drawn = cases.len();
-    assert!((20..=60).contains(&drawn), "{drawn}");
-    for case in cases {
-        score_all(case, 3);
-    }
-    scratch.write("spot.json", &file.to_string());
-    let before = status(&scratch)["spot_check"].clone();
-    assert_eq!(before["open"].as_array().map(Vec::len), Some(drawn));
-    let first = &before["open"][0]["probability"];
-    assert!(first.as_f64().is_some_and(|it| it > 0.0 && it <= 1.0));
-    scratch.ok("judge apply spot.json --judge-kind human");
-
-    let after = status(&scratch);
-    let spot = &after["spot_check"];
-    assert_eq!(
-        (&spot["drawn"], spot["open"].as_array().map(Vec::len)),
-        (&json!(drawn), Some(0))
-    );
-    for pair in spot["estimates"].as_array().expect("pairs") {
-        assert_eq!(
-            (&pair["cases"], &pair["auto_mean"]),
-            (&json!(20), &json!(14.0))
-        );
-        if pair["drawn"].as_u64() > Some(0) {
-            let (mean, se) = (pair["mean"].as_f64(), pair["se"].as_f64());
-            let (mean, se) = (mean.expect("a mean"), se.expect("an error"));
-            assert!((mean - 11.0).abs() < 4.0 * se + 1e-9, "{pair}");
-        }
-    }
-    let agreement = &after["agreement"][0];
-    assert_eq!(
-        (&agreement["left"], &agreement["items"]),
-        (&json!("expert"), &json!(drawn))
-    );
-    assert_eq!(agreement["criteria"][0]["bias"], 1.0);
-    assert_eq!(agreement["criteria"][0]["within_one"], 1.0);
-    assert_eq!(agreement["flags"][0]["exact"], 1.0);
-    assert_eq!(
-        after["disagreements"],
-        json!([]),
-        "3 points are not above 3"
-    );
-    let wide = scratch
-        .ok("judge status --experiment e --json --delta 2.5")
-        .json();
-    assert_eq!(wide["disagreements"].as_array().map(Vec::len), Some(drawn));
-    let page = scratch.ok("judge status --experiment e").stdout;
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
-    for shown in ["κ quad", "r(length)", "both tiers", "Sittings"] {
-        assert!(page.contains(shown), "{shown}\n{page}");
-    }
-}
-
-#[test]
 fn an_automatic_judge_that_changes_is_quarantined() {
     let scratch = Scratch::new();
     let scripted = |score: u32| {
@@ -392,7 +222,7 @@ fn an_automatic_judge_that_changes_is_quarantined() {
     let second = scratch.fails(3, auto);
     assert_eq!(second.json()["drift"]["alarm"], true);
     assert!(second.stderr.contains("Quarantined"), "{second}");
-    let status = scratch.ok("judge status --experiment e --json").json();
+    let status = status(&scratch);
     assert_eq!(status["auto"]["pending"], 12);
     let without = scratch.ok(&format!("{auto} --no-anchors")).json();
     assert_eq!(
@@ -402,10 +232,10 @@ fn an_automatic_judge_that_changes_is_quarantined() {
 }
 
 #[test]
-fn the_same_file_again_leaves_a_released_sitting_and_its_judge_alone() {
+fn applying_a_file_again_does_not_undo_a_release() {
     let scratch = Scratch::collected(4, 1);
     sitting(&scratch, 2, 3);
-    let status = || scratch.ok("judge status --experiment e --json").json();
+    let status = || status(&scratch);
     let record = |status: &Value| status["sittings"][0].clone();
     let id = record(&status())["sitting"]
         .as_str()
@@ -419,7 +249,7 @@ fn the_same_file_again_leaves_a_released_sitting_and_its_judge_alone() {
 }
 
 #[test]
-fn a_headless_agent_that_drifts_is_told() {
+fn drift_of_an_agent_command_is_reported() {
     let scratch = Scratch::collected(4, 1);
     scratch.write(
         "fives.py",

@@ -4,27 +4,16 @@
 use std::collections::BTreeSet;
 
 use crate::sittings::{at, clear, known, open, scored, sit, store_of};
+use crate::{first_run_id, status};
 use assize_domain::builtin;
 use assize_domain::task::Task;
 use assize_pipeline::judge::queue::SitOptions;
 use assize_test_support::{Outcome, Scratch, score_all, script};
 use serde_json::{Value, json};
 
-fn status(scratch: &Scratch) -> Value {
-    scratch.ok("judge status --experiment e --json").json()
-}
-
 fn judged_by(scratch: &Scratch, name: &str, score: i64) {
     let words = format!("--judge-kind human --judged-by {name}");
     scratch.judge("e", "judge.json", &words, |case| score_all(case, score));
-}
-
-fn first_run(scratch: &Scratch) -> String {
-    let runs = scratch.ok("runs list --experiment e --json").json();
-    runs["runs"][0]["run_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned()
 }
 
 /// A scripted judge that gives fours, at this cost.
@@ -110,7 +99,7 @@ fn an_agents_limit_counts_the_cases_of_runs_only() {
 }
 
 #[test]
-fn short_sittings_of_one_judge_go_round_all_anchors() {
+fn short_sittings_rotate_through_all_anchors() {
     let scratch = Scratch::collected(4, 1);
     let store = store_of(&scratch);
     let task = Task::parse(&builtin::files("tip").expect("built in")).expect("sound");
@@ -143,7 +132,7 @@ fn short_sittings_of_one_judge_go_round_all_anchors() {
 }
 
 #[test]
-fn a_sitting_that_goes_on_stays_at_its_desk() {
+fn a_continued_sitting_stays_at_its_desk() {
     let scratch = Scratch::collected(1, 1);
     scratch.ok(
         "collect --models scripted:a --script script.json --experiment e --n-tips 1 \
@@ -171,7 +160,7 @@ fn a_sitting_that_goes_on_stays_at_its_desk() {
 }
 
 #[test]
-fn files_that_come_too_late_are_told_what_is_the_matter() {
+fn stale_files_are_refused_with_a_reason() {
     let scratch = Scratch::collected(1, 1);
     judged_by(&scratch, "ann", 3);
     // Other scores, as another kind of judge.
@@ -182,7 +171,7 @@ fn files_that_come_too_late_are_told_what_is_the_matter() {
     let edited = scratch.fails(2, "judge apply other.json --judge-kind codex");
     assert!(edited.stderr.contains("with other scores"), "{edited}");
     assert!(edited.stderr.contains("assize judge amend"), "{edited}");
-    let run_id = first_run(&scratch);
+    let run_id = first_run_id(&scratch);
     scratch.ok(&format!("judge reopen --experiment e --runs {run_id}"));
     let reopened = scratch.fails(2, "judge apply judge.json --judge-kind human");
     assert!(reopened.stderr.contains("was reopened"), "{reopened}");
@@ -193,7 +182,7 @@ fn files_that_come_too_late_are_told_what_is_the_matter() {
 }
 
 #[test]
-fn an_edited_experiment_is_refused_wherever_it_stands() {
+fn an_edited_experiment_is_refused_at_any_place_in_the_file() {
     let scratch = Scratch::collected(1, 1);
     let mut file = scratch.export("e", "judge.json");
     for case in file["cases"].as_array_mut().expect("cases") {
@@ -213,10 +202,10 @@ fn an_edited_experiment_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn an_amendment_is_no_second_opinion() {
+fn an_amendment_does_not_count_as_a_second_judge() {
     let scratch = Scratch::collected(1, 1);
     judged_by(&scratch, "ann", 3);
-    let run_id = first_run(&scratch);
+    let run_id = first_run_id(&scratch);
     let amend = |by: &str, score: u32| {
         let line = format!(
             "judge amend {run_id} --set tone={score} --reason misread --judged-by {by} --json"
@@ -259,7 +248,7 @@ fn an_amendment_is_no_second_opinion() {
 fn an_amendment_needs_a_reason_and_one_value_a_score() {
     let scratch = Scratch::collected(1, 1);
     judged_by(&scratch, "ann", 3);
-    let run_id = first_run(&scratch);
+    let run_id = first_run_id(&scratch);
     let amend = |more: &[&str]| {
         let mut words = vec!["judge", "amend", run_id.as_str()];
         words.extend(more);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use assize_test_support::{Scratch, collect, score_all, script};
+use assize_test_support::{Scratch, collect, score_all, script, write_small_task};
 use serde_json::{Value, json};
+
+use crate::pending;
 
 /// Two models × three prompts × `scenarios` × 2 candidates, exported.
 fn exported(scenarios: &str) -> (Scratch, Value) {
@@ -26,11 +28,6 @@ fn fill(file: &mut Value, score: i64) {
     for case in file["cases"].as_array_mut().expect("cases") {
         score_all(case, score);
     }
-}
-
-fn pending(scratch: &Scratch) -> u64 {
-    let status = scratch.ok("judge status --experiment e --json").json();
-    status["expert"]["pending"].as_u64().expect("a count")
 }
 
 #[test]
@@ -113,7 +110,7 @@ fn every_problem_is_reported_and_nothing_is_written() {
             "{expected}\n{outcome}"
         );
     }
-    assert_eq!(pending(&scratch), 6);
+    assert_eq!(pending(&scratch, "expert"), 6);
 }
 
 #[test]
@@ -122,7 +119,7 @@ fn applying_twice_changes_nothing_and_other_scores_are_refused() {
     fill(&mut file, 4);
     scratch.write("judge.json", &file.to_string());
     scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
-    assert_eq!(pending(&scratch), 0);
+    assert_eq!(pending(&scratch, "expert"), 0);
     let before = scratch.ok("runs export --experiment e").stdout;
     let again = scratch.ok("judge apply judge.json --judge-kind human --judged-by Ana");
     assert!(again.stderr.contains("were there already"), "{again}");
@@ -226,7 +223,7 @@ fn partial_takes_what_is_scored_and_the_rest_stays_pending() {
     fill(&mut file, 3);
     scratch.write("judge.json", &file.to_string());
     scratch.ok("judge apply judge.json");
-    assert_eq!(pending(&scratch), 0);
+    assert_eq!(pending(&scratch, "expert"), 0);
 }
 
 #[test]
@@ -235,7 +232,7 @@ fn tiers_stand_side_by_side() {
     fill(&mut file, 2);
     scratch.write("judge.json", &file.to_string());
     scratch.ok("judge apply judge.json --judge-kind haiku");
-    let status = scratch.ok("judge status --experiment e --json").json();
+    let status = crate::status(&scratch);
     assert_eq!(
         (&status["expert"]["pending"], &status["auto"]["pending"]),
         (&json!(6), &json!(0))
@@ -291,7 +288,7 @@ fn a_limit_takes_whole_scenarios() {
 }
 
 #[test]
-fn foreign_and_broken_files_are_explained() {
+fn files_of_other_stores_and_broken_files_are_explained() {
     let (scratch, file) = exported("1");
     for (text, expected) in [
         ("{", "is not JSON"),
@@ -367,7 +364,7 @@ fn a_byte_order_mark_and_another_order_of_keys_are_read() {
     });
     scratch.write("judge.json", &format!("\u{feff}{sorted}"));
     scratch.ok("judge apply judge.json --judge-kind human");
-    assert_eq!(pending(&scratch), 0);
+    assert_eq!(pending(&scratch, "expert"), 0);
 }
 
 #[test]
@@ -393,7 +390,7 @@ fn an_edited_context_is_noticed_and_a_half_scored_case_is_listed() {
 }
 
 #[test]
-fn what_is_not_a_list_of_cases_is_said_to_be() {
+fn cases_that_are_not_a_list_are_reported() {
     let (scratch, mut file) = exported("1");
     for (cases, expected) in [
         (json!({"a": 1}), "it must be the list of cases"),
@@ -408,4 +405,51 @@ fn what_is_not_a_list_of_cases_is_said_to_be() {
     scratch.write("judge.json", &file.to_string().replace("[\"x\"]", "[1, 2"));
     let outcome = scratch.fails(2, "judge apply judge.json");
     assert!(outcome.stderr.contains("is not JSON"), "{outcome}");
+}
+
+#[test]
+fn an_export_keeps_an_existing_file_as_a_backup() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 6);
+    scratch.write("script.json", &script(&[("a", &["fine"])]));
+    scratch.ok(&collect(
+        "scripted:a",
+        "--task task --prompts p1 --n-tips 1",
+    ));
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors");
+    scratch.write("judge.json", "half filled in");
+    let again = scratch.ok("judge export --experiment e --out judge.json --no-anchors");
+    assert!(
+        again
+            .stderr
+            .contains("judge.json was there already and is now judge.json.1.bak"),
+        "{again}"
+    );
+    assert_eq!(scratch.read("judge.json.1.bak"), "half filled in");
+}
+
+#[test]
+fn a_deleted_run_does_not_spoil_a_filled_file() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 6);
+    scratch.write("script.json", &script(&[("a", &["fine"])]));
+    scratch.ok(&collect(
+        "scripted:a",
+        "--task task --prompts p1 --n-tips 1",
+    ));
+    scratch.ok("judge export --experiment e --out judge.json --no-anchors");
+    let mut file = scratch.read_json("judge.json");
+    for case in file["cases"].as_array_mut().expect("cases") {
+        case["scores"]["worth"] = json!(2);
+    }
+    scratch.write("judge.json", &file.to_string());
+    let runs = scratch.ok("runs list --experiment e --json").json();
+    scratch.ok(&[
+        "runs",
+        "delete",
+        runs["runs"][0]["run_id"].as_str().expect("id"),
+    ]);
+    let applied = scratch.ok("judge apply judge.json");
+    assert!(applied.stderr.contains("1 case passed over"), "{applied}");
+    assert_eq!(scratch.board("e")["coverage"]["judged"], 5);
 }

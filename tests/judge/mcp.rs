@@ -23,7 +23,7 @@ fn the_python_client_drives_whole_sittings() {
 }
 
 #[test]
-fn a_real_agent_s_command_line_clears_a_queue() {
+fn claude_code_clears_a_queue() {
     let agent = match set_up("scripts/agent-cli.sh", &[]) {
         Ok(agent) => agent,
         Err(reason) => {
@@ -40,7 +40,7 @@ fn a_real_agent_s_command_line_clears_a_queue() {
         "tests/judge/claude_code.py",
         &[assize_test_support::binary(), &agent, folder],
     );
-    let status = scratch.ok("judge status --experiment e --json").json();
+    let status = crate::status(&scratch);
     assert_eq!(status["expert"]["pending"], 0, "{status}");
     for run in scratch.ok("runs export --experiment e").json_lines() {
         let files = run["verdicts"].as_array().expect("verdict files");

@@ -51,7 +51,7 @@ fn the_next_command_is_ready_for_the_shell() {
 }
 
 #[test]
-fn numbers_agree_with_their_nouns() {
+fn counts_agree_in_number_with_their_nouns() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let stdout = scratch.ok("judge export --experiment e --out -");
     assert!(
@@ -85,7 +85,7 @@ fn numbers_agree_with_their_nouns() {
 }
 
 #[test]
-fn what_comes_after_reopening_names_the_task_too() {
+fn the_command_to_type_after_reopening_names_the_task() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let rubric = scratch.read("task/rubric.md");
     scratch.write("task/rubric.md", &rubric.replace("so so", "maybe"));
@@ -161,7 +161,7 @@ fn a_judge_that_is_not_in_the_script_is_bad_usage() {
 
 #[cfg(unix)]
 #[test]
-fn what_an_agent_prints_is_quoted_shortly_and_harmlessly() {
+fn agent_output_is_quoted_short_and_without_control_characters() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let noise = r"for i in $(seq 400); do printf 'no\033[2J way\n'; done; exit 3";
     let words = ["judge", "agent", "--experiment", "e", "--cmd", noise];
@@ -171,7 +171,7 @@ fn what_an_agent_prints_is_quoted_shortly_and_harmlessly() {
 }
 
 #[test]
-fn odd_input_is_told_what_is_wrong_with_it() {
+fn invalid_arguments_are_explained() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     std::fs::create_dir(scratch.file("folder")).expect("a folder");
     let folder = scratch.fails(2, "judge export --experiment e --out folder");
@@ -181,7 +181,7 @@ fn odd_input_is_told_what_is_wrong_with_it() {
 }
 
 #[test]
-fn odd_files_are_told_what_is_wrong_with_them() {
+fn invalid_files_are_explained() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let file = scratch.export("e", "judge.json");
     for (pointer, value) in [("judge", json!("me")), ("sitting", json!(5))] {

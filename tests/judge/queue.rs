@@ -97,7 +97,7 @@ fn cases_are_blind() {
 }
 
 #[test]
-fn mistakes_are_said_at_once_and_nothing_is_written() {
+fn invalid_submissions_are_refused_and_nothing_is_written() {
     let scratch = Scratch::collected(1, 1);
     let store = store_of(&scratch);
     let mut queue = open(&store, sit("ann"), &at(0));
@@ -144,7 +144,7 @@ fn another_score_in_the_same_sitting_is_a_revision_with_history() {
 }
 
 #[test]
-fn a_lease_that_ran_out_passes_on_and_its_old_holder_is_told() {
+fn an_expired_lease_passes_on_and_its_old_holder_is_refused() {
     let scratch = Scratch::collected(1, 2);
     let store = store_of(&scratch);
     let mut gone = open(&store, sit("ann"), &at(0));
@@ -178,7 +178,7 @@ fn a_lease_that_ran_out_passes_on_and_its_old_holder_is_told() {
 }
 
 #[test]
-fn a_lease_that_ran_out_unnoticed_is_still_good() {
+fn an_expired_lease_that_nobody_took_is_still_valid() {
     let scratch = Scratch::collected(1, 1);
     let mut queue = open(&store_of(&scratch), sit("ann"), &at(0));
     let cases = queue.next(100, &at(0)).expect("cases");
@@ -287,7 +287,7 @@ fn tiers_have_queues_of_their_own() {
 }
 
 #[test]
-fn a_file_leaves_out_what_a_judge_at_work_holds() {
+fn an_export_leaves_out_leased_cases() {
     const CENTURY_MS: i64 = 100 * 365 * 86_400_000;
     let scratch = Scratch::collected(2, 2);
     let export = "judge export --experiment e --out judge.json --no-anchors";

@@ -9,7 +9,7 @@ fn collected() -> Scratch {
 }
 
 #[test]
-fn a_desk_that_is_killed_loses_the_case_on_its_screen_at_most() {
+fn a_killed_desk_loses_at_most_the_case_on_its_screen() {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("SKIPPED: the desk was not tried in a pseudo-terminal: there is no python3");
         return;

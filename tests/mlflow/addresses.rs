@@ -31,7 +31,7 @@ fn is_a_mistake(uri: &str, words: &str) {
 }
 
 #[test]
-fn tls_to_a_server_without_it() {
+fn https_to_a_server_without_tls() {
     let home = Scratch::new();
     let served = Served::start(&home);
     is_a_mistake(
@@ -41,14 +41,14 @@ fn tls_to_a_server_without_it() {
 }
 
 #[test]
-fn a_path_that_is_not_mlflow_s() {
+fn a_path_without_an_mlflow_api() {
     let home = Scratch::new();
     let served = Served::start_with(&home, "serve --port 0 --json --open-loopback");
     is_a_mistake(&format!("{}/nowhere", served.url), "the path prefix");
 }
 
 #[test]
-fn a_server_of_pages() {
+fn a_server_that_answers_with_html() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -64,7 +64,7 @@ fn a_server_of_pages() {
 }
 
 #[test]
-fn a_name_that_nobody_has() {
+fn a_host_name_that_does_not_exist() {
     let lookup = ("nowhere.invalid", 80).to_socket_addrs();
     let words = lookup.map_or_else(|error| error.to_string(), |_| "it is known".to_owned());
     if words.contains("Temporary") || words == "it is known" {
@@ -79,7 +79,7 @@ fn a_name_that_nobody_has() {
 
 /// A server that refuses connections may come back: cells wait for it.
 #[test]
-fn nobody_at_the_door_is_no_mistake() {
+fn a_refused_connection_is_unreachable_not_bad_usage() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
@@ -99,7 +99,7 @@ impl Drop for Proxy {
 }
 
 #[test]
-fn a_certificate_that_nobody_signed_is_taken_only_when_told_to() {
+fn a_self_signed_certificate_needs_insecure_tls() {
     let Some(python) = mlflow_python() else {
         return;
     };

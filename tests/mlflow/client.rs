@@ -45,12 +45,12 @@ fn run_against(python: &str, served: &Served, scratch: &Scratch, script: &str, w
 }
 
 #[test]
-fn a_notebook_s_runs_and_artifacts() {
+fn runs_and_artifacts_of_a_notebook() {
     run("runs.py", &[]);
 }
 
 #[test]
-fn every_filter_has_the_answer_of_a_real_server() {
+fn every_filter_is_answered_as_by_a_real_server() {
     let data = root().join("tests/data/mlflow/filters.txt");
     run("filters.py", &[data.to_str().expect("a path")]);
 }
@@ -93,7 +93,7 @@ fn run_with_verdicts(name: &str) {
 }
 
 #[test]
-fn verdicts_are_assessments_and_feedback_stands_beside_them() {
+fn verdicts_are_assessments_beside_the_clients_feedback() {
     run_with_verdicts("feedback.py");
 }
 
@@ -103,7 +103,7 @@ fn traces_are_read_back_as_they_were_logged() {
 }
 
 #[test]
-fn odd_values_large_files_and_writers_at_once() {
+fn edge_values_large_files_and_concurrent_writers() {
     run("edge_cases.py", &[]);
 }
 
@@ -146,7 +146,7 @@ fn artifacts_have_any_name() {
 }
 
 #[test]
-fn a_killed_server_keeps_what_it_acknowledged_and_nothing_by_halves() {
+fn a_killed_server_keeps_acknowledged_batches_whole() {
     let Some(python) = mlflow_python() else {
         return;
     };

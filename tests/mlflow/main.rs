@@ -2,6 +2,7 @@
 //! `assize sync` between stores.
 
 mod addresses;
+mod api;
 mod client;
 mod fuzz;
 #[cfg(unix)]

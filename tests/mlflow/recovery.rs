@@ -16,7 +16,7 @@ use assize_test_support::{score_all, script};
 use serde_json::{Value, json};
 
 #[test]
-fn what_was_cut_off_is_mended() {
+fn interrupted_writes_are_repaired() {
     let Some(server) = Mlflow::usual() else {
         return;
     };

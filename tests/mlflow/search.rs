@@ -157,7 +157,7 @@ fn check(served: &Served, filter: &str, order_by: &[&str], expected: &[String]) 
 }
 
 #[test]
-fn every_page_is_where_a_plain_sort_has_it() {
+fn every_page_agrees_with_a_plain_sort() {
     let scratch = Scratch::new();
     let runs = fill(&scratch);
     let served = Served::start(&scratch);

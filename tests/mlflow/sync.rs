@@ -107,7 +107,7 @@ fn verdicts_of_both_sides_add_up() {
 }
 
 #[test]
-fn what_is_set_aside_is_set_aside_in_the_copy() {
+fn verdicts_set_aside_stay_set_aside_in_the_copy() {
     let scratch = judged();
     sync(&scratch, HERE, "sqlite:copy.db");
     scratch.ok("judge reopen --experiment e");
@@ -188,14 +188,14 @@ fn killed_anywhere_and_repeated_it_ends_with_the_same_experiment() {
 }
 
 #[test]
-fn anybody_s_runs_are_copied_whole() {
+fn foreign_runs_are_copied_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let middle = folder.path().join("middle.db");
     foreign_runs::round_trip(&format!("sqlite:{}", middle.display()));
 }
 
 #[test]
-fn anybody_s_runs_are_copied_whole_by_way_of_a_server_of_ours() {
+fn foreign_runs_are_copied_whole_through_assize_serve() {
     let scratch = Scratch::new();
     let served = Served::start_with(&scratch, "serve --port 0 --json --open-loopback");
     foreign_runs::round_trip(&served.url);
@@ -214,7 +214,7 @@ fn lean(mut runs: Vec<Value>) -> Vec<Value> {
 
 #[cfg(unix)]
 #[test]
-fn by_way_of_a_real_server_an_experiment_stays_the_same() {
+fn an_experiment_survives_a_round_trip_through_mlflow() {
     let Some(server) = assize_test_support::mlflow::Mlflow::usual() else {
         return;
     };

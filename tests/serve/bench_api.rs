@@ -150,7 +150,7 @@ fn a_killed_job_never_stays_running() {
 }
 
 #[test]
-fn roles_may_do_what_they_are_for() {
+fn each_role_has_its_rights_only() {
     let scratch = Scratch::new();
     let served = serve(&scratch);
     let tokens = ["admin", "viewer", "judge", "service"].map(|role| token_new(&scratch, role));
@@ -353,7 +353,7 @@ fn a_second_server_in_the_same_folder_is_refused() {
 }
 
 #[test]
-fn a_viewer_cannot_write_by_any_name() {
+fn a_viewer_cannot_write_under_a_path_that_looks_like_a_search() {
     let scratch = Scratch::new();
     let served = serve(&scratch);
     let run = served.run_new();
@@ -383,7 +383,7 @@ fn a_viewer_cannot_write_by_any_name() {
 }
 
 #[test]
-fn a_revoked_watcher_is_not_told_more() {
+fn a_revoked_token_ends_its_event_stream() {
     let scratch = Scratch::new();
     slow_script(&scratch, 200);
     let served = serve(&scratch);

@@ -7,7 +7,7 @@ use assize_test_support::server::Served;
 use assize_test_support::{Scratch, script};
 
 #[test]
-fn every_bad_field_is_named_and_nothing_is_reached_that_is_not_allowed() {
+fn every_invalid_field_is_named_and_only_allowed_addresses_are_used() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["A tip."])]));
     let served = serve(&scratch);
@@ -74,7 +74,7 @@ fn every_bad_field_is_named_and_nothing_is_reached_that_is_not_allowed() {
 }
 
 #[test]
-fn what_is_not_allowed_any_more_is_not_resumed_and_weights_are_places_too() {
+fn the_allow_list_covers_resumed_jobs_and_paths_of_weights() {
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["A tip."])]));
     let served = serve(&scratch);
@@ -93,7 +93,7 @@ fn what_is_not_allowed_any_more_is_not_resumed_and_weights_are_places_too() {
 }
 
 #[test]
-fn a_job_says_what_is_not_as_it_should_be() {
+fn a_finished_job_reports_what_it_left_out() {
     let scratch = Scratch::new();
     let models = [
         ("a", &["A tip."][..]),

@@ -78,7 +78,7 @@ fn a_cancelled_job_unloads_its_model() {
 }
 
 #[test]
-fn server_and_job_killed_at_once_leave_nothing_for_ever() {
+fn server_and_job_killed_at_once_leave_nothing_running_or_loaded() {
     let scratch = Scratch::new();
     write_small_task(&scratch, 3);
     let host = host();

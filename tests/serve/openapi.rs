@@ -8,7 +8,7 @@ use assize_test_support::server::Served;
 use assize_test_support::{Scratch, set_up};
 
 #[test]
-fn the_api_keeps_to_its_document() {
+fn the_api_conforms_to_its_openapi_document() {
     let python = match set_up("scripts/python-env.sh", &["schemathesis", "schemathesis"]) {
         Ok(python) => python,
         Err(reason) => {

@@ -107,7 +107,7 @@ fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_day_at_the_panel_by_keyboard_and_without_scripts() {
+fn the_whole_flow_works_by_keyboard_and_without_javascript() {
     let scratch = shop();
     let served = serve(&scratch);
     drive("tests/serve/panel_browser/flow.mjs", &served, &[]);
@@ -119,7 +119,7 @@ fn a_day_at_the_panel_by_keyboard_and_without_scripts() {
 }
 
 #[test]
-fn a_slow_job_fills_its_grid_before_one_s_eyes_and_can_be_cancelled() {
+fn a_slow_job_updates_its_grid_live_and_can_be_cancelled() {
     let scratch = shop();
     let response = json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": 800});
     let failure = json!({"prompt": "*", "scenario": "*", "error": "malformed", "latency_ms": 800});
@@ -139,7 +139,7 @@ fn every_page_is_accessible_and_free_of_errors() {
 }
 
 #[test]
-fn pages_forbid_everything_inline_and_escape_what_models_wrote() {
+fn pages_forbid_inline_code_and_escape_model_output() {
     let scratch = shop();
     let served = serve(&scratch);
     let listed = served.get("/experiments/before/runs");

@@ -259,7 +259,7 @@ fn navigation(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn whoever_is_refused_has_a_way_on() {
+fn refused_pages_keep_the_navigation_of_the_role() {
     let scratch = Scratch::pending("scripted:a", "p1", 1);
     let (served, token) = serve(&scratch);
     let judge = bearer(&scratch, "judge");
@@ -406,7 +406,7 @@ fn a_new_run_takes_the_rarer_options_and_names_its_own_labels() {
 }
 
 #[test]
-fn a_quarantined_sitting_is_told_and_a_released_one_counts() {
+fn a_quarantined_sitting_is_reported_and_a_released_one_counts() {
     // The built-in task has calibration cases.
     let scratch = Scratch::new();
     scratch.write("script.json", &script(&[("a", &["Walk now."])]));

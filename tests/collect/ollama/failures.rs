@@ -40,7 +40,7 @@ fn a_full_queue_is_asked_again() {
 }
 
 #[test]
-fn what_will_not_pass_by_itself_fails_its_cell_which_the_next_collect_makes() {
+fn a_permanent_error_fails_its_cell_and_the_next_collect_retries_it() {
     for (status, message) in [
         (400, "bad request"),
         (404, "no such thing"),

@@ -51,7 +51,7 @@ fn an_orphan_is_unloaded_before_another_model_is_loaded() {
 }
 
 #[test]
-fn an_orphan_that_somebody_else_took_over_is_theirs() {
+fn an_orphan_that_another_client_took_over_is_left_alone() {
     let (host, scratch) = (host(), scratch());
     killed(&host, &scratch);
     host.renew_as_another_client(ALPHA, Duration::from_mins(10));
@@ -91,7 +91,7 @@ fn ctrl_c_finishes_what_is_in_flight_and_unloads() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_at_once_and_leaves_an_orphan_that_is_known() {
+fn a_second_ctrl_c_ends_at_once_and_leaves_a_known_orphan() {
     let (host, scratch) = (host(), scratch());
     host.pause_after(4);
     let mut running = Running::start(&scratch, "stopped", &collect(&host.url(), ALPHA, &[]));
@@ -134,7 +134,7 @@ fn when_the_host_goes_away_the_work_is_kept_and_can_go_on_elsewhere() {
 }
 
 #[test]
-fn a_host_that_is_gone_before_a_model_is_loaded_is_no_failure_of_the_cells() {
+fn a_host_lost_before_loading_does_not_fail_the_cells() {
     let (host, scratch) = (host(), scratch());
     host.preload("theirs:7b");
     host.fail(

@@ -107,7 +107,7 @@ fn where_every_model_is_too_large_nothing_happens() {
 }
 
 #[test]
-fn a_model_without_a_size_needs_the_users_word() {
+fn a_model_without_a_size_needs_an_override() {
     let nameless = StandInModel {
         parameter_count: None,
         parameter_size: String::new(),
@@ -134,7 +134,7 @@ fn a_model_without_a_size_needs_the_users_word() {
 }
 
 #[test]
-fn somebody_elses_model_stops_us_unless_we_may_evict_it() {
+fn a_model_of_another_client_stops_us_unless_evict_is_given() {
     let (host, scratch) = (host(), scratch());
     host.preload("theirs:7b");
     let outcome = scratch.fails(1, &collect(&host.url(), ALPHA, &[]));
@@ -154,7 +154,7 @@ fn somebody_elses_model_stops_us_unless_we_may_evict_it() {
 }
 
 #[test]
-fn the_very_model_that_we_want_may_be_somebody_elses_too() {
+fn the_wanted_model_may_already_be_loaded_by_another_client() {
     let (host, scratch) = (host(), scratch());
     host.preload(ALPHA);
     let outcome = scratch.fails(1, &collect(&host.url(), ALPHA, &[]));

@@ -96,7 +96,7 @@ fn a_server_that_asks_for_a_password_and_keeps_files_on_its_own_disk() {
 }
 
 #[test]
-fn our_own_server_is_a_tracking_server_too() {
+fn assize_serve_is_a_tracking_server_too() {
     let kept = Scratch::new();
     let served = Served::start(&kept);
     let scratch = Scratch::new();
@@ -117,7 +117,7 @@ fn our_own_server_is_a_tracking_server_too() {
 }
 
 #[test]
-fn nobody_there_is_said_plainly() {
+fn an_unreachable_server_is_reported_without_credentials() {
     let scratch = Scratch::new();
     scratch.write(
         ".env",
