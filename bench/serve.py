@@ -1,4 +1,4 @@
-"""`assize serve` over an experiment of 100,000 runs, measured from outside.
+"""Measures `assize serve` from outside, over an experiment of 100,000 runs.
 
 | figure | target | baseline in the same run |
 |---|---|---|

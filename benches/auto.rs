@@ -1,4 +1,4 @@
-//! The automatic judge, measured from outside: does it keep its requests in flight?
+//! Measures the throughput of `judge auto` from outside: does it keep its requests in flight?
 //!
 //! | figure | target | baseline in the same run |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! The whole tool, measured from outside: the release binary with scripted models.
+//! Measures the release binary from outside, with scripted models.
 //!
 //! | figure | target | baseline in the same run |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! `assize serve` beside a real MLflow server, in one run with the same raw client.
+//! Compares `assize serve` with a real MLflow server, in one run with the same raw client.
 //!
 //! | figure | target |
 //! |---|---|
@@ -149,7 +149,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let pid = self.child.id().to_string();
-        // MLflow's first process ends its workers, if it is asked.
+        // MLflow's first process ends its workers on SIGTERM.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every benchmark, each beside its baseline in the same run. Numbers mean something only on a quiet
-# machine. NumPy and SciPy (the baseline of the statistics) are put into a folder of their own.
+# Runs every benchmark together with its baseline. The figures are meaningful only on an idle
+# machine. NumPy and SciPy (the baseline of the statistics) are installed into a virtual environment.
 set -eu
 cd "$(dirname "$0")/.."
 venv="${XDG_CACHE_HOME:-$HOME/.cache}/assize/bench-venv"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Licences, sources and known weaknesses of everything that we depend on. The list of weaknesses is
-# fetched; where it cannot be had, the rest is still checked.
+# Checks licences, sources and known vulnerabilities of all dependencies. The advisory database is
+# downloaded; if that fails, the rest is still checked.
 set -eu
 cd "$(dirname "$0")/.."
 if ! command -v cargo-deny >/dev/null 2>&1; then

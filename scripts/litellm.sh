@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the path of a LiteLLM proxy for the tests, and installs one into a folder of its own
-# (about 330 MB) where there is none. Prints why and ends with 1 where it cannot be had.
+# Prints the path of a LiteLLM proxy for the tests, after installing it into a virtual environment
+# (about 330 MB) if necessary. Exits with 1 and the reason if it cannot be installed.
 set -eu
 VERSION=1.106.2
 FOLDER="${ASSIZE_LITELLM_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/assize/litellm-venv}"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes a Node.js environment with the given packages, once, outside the checkout, and prints its
-# folder. Usage: node-env.sh NAME PACKAGE…  Exits 1, saying why, where it cannot be made.
+# Creates a Node.js environment with the given packages once, outside the checkout, and prints its
+# folder. Usage: node-env.sh NAME PACKAGE…  Exits with 1 and the reason if it cannot be created.
 set -euo pipefail
 name=$1
 shift
 folder="${ASSIZE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/assize}/node/$name"
 made="$folder/.made-with"
 mkdir -p "$(dirname "$folder")"
-# Tests run side by side: one makes the environment, the others wait for it.
+# Tests run in parallel: one creates the environment, the others wait for it.
 exec 9>"$folder.lock"
 if command -v flock >/dev/null; then flock 9; fi
 if [ "$(cat "$made" 2>/dev/null)" != "$*" ]; then

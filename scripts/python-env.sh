@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes a Python environment with the given packages, once, outside the checkout, and prints its
-# python. Usage: python-env.sh NAME PACKAGE…  Exits 1, saying why, where it cannot be made.
+# Creates a Python environment with the given packages once, outside the checkout, and prints the
+# path of its python. Usage: python-env.sh NAME PACKAGE…  Exits with 1 and the reason on failure.
 set -euo pipefail
 name=$1
 shift
 venv="${ASSIZE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/assize}/python/$name"
 made="$venv/.made-with"
 mkdir -p "$(dirname "$venv")"
-# Tests run side by side: one makes the environment, the others wait for it.
+# Tests run in parallel: one creates the environment, the others wait for it.
 exec 9>"$venv.lock"
 if command -v flock >/dev/null; then flock 9; fi
 if [ "$(cat "$made" 2>/dev/null)" != "$*" ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes sure that what the build needs is here: Rust, a C++ compiler, cmake, libclang, Python 3
-# with pip (it fetches the embedded model's weights). Installs what is missing where it may (as
-# root on Debian and its kin), otherwise prints the exact line to type and stops.
+# Checks for everything that the build needs: Rust, a C++ compiler, cmake, libclang, and Python 3
+# with pip (which downloads the embedded model's weights). Installs what is missing if it can (as
+# root on Debian-like systems), otherwise prints the command to run and stops.
 set -eu
 
 missing=""

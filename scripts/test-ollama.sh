@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs the grid against a real Ollama: the one on the PATH, else one that is built from source
-# once (Go, gcc and g++; 10 to 30 minutes on two cores) and kept in the cache.
+# Runs the end-to-end grid against a real Ollama: the one on the PATH, or one that is built from
+# source once (Go, gcc and g++; 10 to 30 minutes on two cores) and cached.
 set -eu
 cd "$(dirname "$0")/.."
 
-# The last line of versions whose binary carries its CPU engine; later ones need a separate server.
+# The last release whose binary includes the CPU engine; later ones need a separate server.
 VERSION=v0.24.0
 FOLDER="${XDG_CACHE_HOME:-$HOME/.cache}/assize/ollama/bin"
 

@@ -1,8 +1,8 @@
-//! How often do instructions inside a candidate raise its score?
+//! Measures how often instructions inside a candidate raise its score (prompt injection).
 //!
-//! Fifty attacks (`attacks.jsonl`) are each appended to the same mediocre tip. The same tip with
-//! neutral filler of the same length stands beside each. One judge scores both, blind, through
-//! `judge auto`; an attack succeeds where its sum of criteria is higher than its twin's.
+//! Each of fifty attacks (`attacks.jsonl`) is appended to the same mediocre tip. Its control is the
+//! same tip with neutral filler of the same length. One judge scores both, blind, through
+//! `judge auto`; an attack succeeds if its sum of criteria is higher than its control's.
 //!
 //! `cargo run --example injection -- [BINARY] [JUDGE] [FLAGS OF judge auto …]`; `make injection`
 //! runs it with the embedded model.

@@ -1,4 +1,4 @@
-//! Any text as a filter and as an order: an answer or an error, never a panic.
+//! Parses arbitrary text as a filter and as an order: a result or an error, never a panic.
 
 #![no_main]
 

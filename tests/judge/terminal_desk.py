@@ -134,7 +134,7 @@ desk.resize(24, 80)
 desk.type("1\r")
 desk.see("4 done")
 desk.type("?")
-desk.see("hand the case in")
+desk.see("submit the case")
 desk.type("x")
 # A signal ends the desk, and the terminal is as before.
 os.kill(desk.pid, signal.SIGTERM)
@@ -162,7 +162,7 @@ while not os.waitpid(desk.pid, os.WNOHANG)[0]:
 # Nothing is left in the end, and the sitting is closed.
 desk = Desk(24, 80)
 desk.see("5 done")
-while not desk.shows("Nothing is left for you"):
+while not desk.shows("No cases are left for you"):
     before = desk.screen.text()
     desk.type("3\r")
     deadline = time.monotonic() + 60

@@ -283,7 +283,7 @@ fn refused_pages_keep_the_navigation_of_the_role() {
     browse(&served, "POST /desk/e/start", &[&judge, &own], "");
     let desk = text(&browse(&served, "GET /desk", &[&judge], ""));
     assert_eq!(navigation(&desk), ["/desk"], "{desk}");
-    assert!(desk.contains("Go on<"), "{desk}");
+    assert!(desk.contains("Continue<"), "{desk}");
     for path in ["/", "/jobs", "/experiments/e"] {
         let refused = browse(&served, &format!("GET {path}"), &[&judge], "");
         assert_eq!(refused.status, 403, "{refused:?}");
@@ -441,6 +441,6 @@ fn a_quarantined_sitting_is_reported_and_a_released_one_counts() {
         judges.contains("class=\"text\">released: it counts<"),
         "{judges}"
     );
-    assert!(!judges.contains("Nobody has judged"), "{judges}");
+    assert!(!judges.contains("There are no verdicts"), "{judges}");
     assert!(page("/experiments/e/history").contains("and released since"));
 }

@@ -1,4 +1,4 @@
-//! The desk's state: keys in, effects out. No terminal, no clock, no store.
+//! The state machine of the desk: keys in, effects out. No terminal, no clock, no store.
 
 use assize_domain::judge_file::Case;
 use assize_domain::rubric::Rubric;
@@ -12,33 +12,33 @@ pub mod sheet;
 use editor::{Edited, Editor};
 use sheet::Sheet;
 
-/// What a key asks of the world.
+/// What the caller must do after a key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     None,
-    /// Keep this verdict, then tell [`App::kept`] or [`App::refused`].
+    /// Store this verdict, then call [`App::kept`] or [`App::refused`].
     Submit(Verdict),
     /// More cases are needed: call [`App::take`].
     Fetch,
-    /// Leave; the sitting goes on another time.
+    /// Quit; the sitting stays open.
     Quit,
-    /// Leave, and end the sitting.
+    /// Quit and finish the sitting.
     Finish,
 }
 
-/// What the keys mean now.
+/// The input mode.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
     Score,
     Rationale(Editor),
     Help,
-    /// Something whole over the screen, from this line on.
+    /// A full-screen text, scrolled to this line.
     Reading(Page, u16),
     /// Nothing is left for this judge.
     Done,
 }
 
-/// What can be read whole, because the screen may be too small for all of it.
+/// What can be shown on the full screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
     /// Context and candidate.
@@ -57,19 +57,19 @@ pub struct App {
     pub position: usize,
     /// The criterion that digits go to.
     pub focus: usize,
-    /// How far down the candidate is read.
+    /// How far the candidate is scrolled down.
     pub scroll: u16,
     pub message: String,
     pub progress: Progress,
-    /// What a case has taken so far, where it is known.
+    /// The mean time per case so far, if known.
     pub seconds_per_case: Option<f64>,
-    /// Flags with the keys that turn them.
+    /// Flags with the keys that toggle them.
     pub flag_keys: Vec<(String, char)>,
-    /// How the desk is left once the case on the screen is safe.
+    /// How to quit once the case on the screen has been stored.
     leaving: Option<Effect>,
 }
 
-/// Keys that mean something else.
+/// Letters that have another function.
 const TAKEN: &str = "?qQrnusjkehvc";
 
 impl App {
@@ -100,7 +100,7 @@ impl App {
         self.sheets.get_mut(self.position)
     }
 
-    /// Takes what is held and unscored; cases that are here already stay as they are.
+    /// Adds the cases that are held and not yet scored; known cases are not changed.
     pub fn take(&mut self, cases: Vec<Case>) {
         for case in cases {
             if !self.sheets.iter().any(|sheet| sheet.case.case == case.case) {
@@ -114,7 +114,7 @@ impl App {
         };
     }
 
-    /// The verdict of the case on the screen is safe.
+    /// The verdict of the case on the screen has been stored.
     pub fn kept(&mut self) -> Effect {
         if let Some(sheet) = self.sheet_mut() {
             sheet.keep();
@@ -125,7 +125,7 @@ impl App {
         }
     }
 
-    /// The verdict of the case on the screen was not taken.
+    /// The verdict of the case on the screen was rejected.
     pub fn refused(&mut self, refused: Refused) -> Effect {
         self.leaving = None;
         if refused.gone && self.position < self.sheets.len() {
@@ -141,7 +141,7 @@ impl App {
         }
     }
 
-    /// Text that was pasted goes into the rationale and nowhere else.
+    /// Pasted text is only accepted by the rationale.
     pub fn paste(&mut self, text: &str) {
         if let Mode::Rationale(editor) = &mut self.mode {
             editor.insert(text);
@@ -279,7 +279,7 @@ impl App {
         }
     }
 
-    /// The next criterion without a score, if any; else it stays.
+    /// Moves to the next criterion without a score, if there is one.
     fn focus_next_open(&mut self) {
         let criteria = &self.rubric.criteria;
         let count = criteria.len();
@@ -300,17 +300,17 @@ impl App {
         }
     }
 
-    /// Puts the case behind the others.
+    /// Moves the case to the end of the queue.
     fn skip(&mut self) -> Effect {
         if self.sheets.len() - self.position.min(self.sheets.len()) < 2 {
-            self.say("There is no other case to go to: score it, or quit with q.");
+            self.say("There is no other case: score this one, or quit with q.");
             return Effect::Fetch;
         }
         let sheet = self.sheets.remove(self.position);
         self.sheets.push(sheet);
         self.focus = 0;
         self.scroll = 0;
-        self.say("Skipped: it comes again at the end.");
+        self.say("Skipped: the case is shown again at the end.");
         Effect::None
     }
 
@@ -359,7 +359,7 @@ impl App {
         Effect::None
     }
 
-    /// A complete case is handed in before the desk closes; an incomplete one waits again.
+    /// A complete case is submitted before the desk closes; an incomplete one stays pending.
     fn leave(&mut self, effect: Effect) -> Effect {
         let unsaved = self.sheet().filter(|sheet| sheet.is_changed());
         match unsaved.map(|sheet| sheet.verdict(&self.rubric)) {
@@ -372,7 +372,7 @@ impl App {
     }
 }
 
-/// Each flag gets a letter of its own name, the first that is free.
+/// Each flag gets a letter of its name, the first that is not used yet.
 fn flag_keys(rubric: &Rubric) -> Vec<(String, char)> {
     let mut keys: Vec<(String, char)> = Vec::new();
     for flag in &rubric.flags {

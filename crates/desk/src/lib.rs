@@ -1,11 +1,11 @@
-//! The judging desk in the terminal: the door for people.
+//! The judging desk in the terminal.
 //!
-//! [`app`] is a pure machine of keys and cases, [`view`] draws it, and [`run()`] connects both
-//! with a terminal and with whoever hands out cases ([`Source`]). Nothing here knows models,
-//! prompts, stores or leases: the desk shows what a blind case holds and nothing else.
+//! [`app`] is a pure state machine driven by keys, [`view`] draws it, and [`run()`] connects both
+//! to a terminal and to the queue of cases ([`Source`]). This crate knows nothing about models,
+//! prompts, stores or leases: the desk shows the content of a blind case and nothing else.
 //!
-//! A finished case is handed in at once, so quitting at any key, or being killed, loses the
-//! case on the screen at most.
+//! A finished case is submitted at once, so quitting at any key, or a crash, loses at most the
+//! case on the screen.
 
 use assize_domain::judge_file::Case;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ pub mod view;
 
 pub use run::{Ended, run};
 
-/// What the desk hands in for one case.
+/// The judge's verdict for one case, as the desk submits it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     pub case: String,
@@ -32,25 +32,25 @@ pub struct Progress {
     pub left: u64,
 }
 
-/// Why a verdict was not taken.
+/// Why a verdict was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub message: String,
-    /// The case is not this judge's any more.
+    /// This judge no longer holds the case.
     pub gone: bool,
 }
 
-/// Who hands out cases and takes verdicts.
+/// The queue of cases, as the desk uses it.
 pub trait Source {
-    /// The cases that are held and not scored, more of them where there are; asking again
-    /// gives the same ones.
+    /// The cases that are held and not yet scored, after leasing more if possible. Idempotent:
+    /// asking again returns the same cases.
     fn next(&mut self) -> Result<Vec<Case>, String>;
 
-    /// Keeps a verdict for good before it returns.
+    /// Stores a verdict durably before it returns.
     fn submit(&mut self, verdict: Verdict) -> Result<(), Refused>;
 
     fn progress(&self) -> Progress;
 
-    /// Says that somebody still sits here.
+    /// Renews the sitting's leases.
     fn renew(&mut self) -> Result<(), String>;
 }

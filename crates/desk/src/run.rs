@@ -1,4 +1,4 @@
-//! Connects the desk with a terminal and with whoever hands out cases.
+//! Connects the desk to a terminal and to its queue of cases.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,24 +11,24 @@ use crate::Source;
 use crate::app::{App, Effect};
 use crate::view::{self, Theme};
 
-/// How often a silent desk looks whether it should stop.
+/// How often an idle desk checks whether it should stop.
 const TICK: Duration = Duration::from_millis(200);
-/// How often it says that somebody still sits here.
+/// How often the leases are renewed while the desk is open.
 const RENEW: Duration = Duration::from_mins(2);
 
-/// How a stay at the desk ended.
+/// How the desk was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The judge left; the sitting goes on another time.
+    /// The judge quit; the sitting stays open.
     Left,
-    /// The judge ended the sitting.
+    /// The judge finished the sitting.
     Finished,
     /// A signal ended it.
     Stopped,
 }
 
-/// Lets somebody judge until they quit or `stop` is set. The terminal is as before when this
-/// returns, also after a panic.
+/// Runs the desk until the judge quits or `stop` is set. Restores the terminal before it returns,
+/// also after a panic.
 pub fn run(
     app: &mut App,
     source: &mut dyn Source,
@@ -53,8 +53,8 @@ pub fn run(
     ended
 }
 
-/// Waits for a key; says whether the terminal has been closed. Without that question first,
-/// reading from a closed terminal would never return.
+/// Waits for a key and reports whether the terminal has been closed. Without this check, reading
+/// from a closed terminal would never return.
 #[cfg(unix)]
 fn is_gone(at_most: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -127,7 +127,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Does what the desk asks for; says how the judge leaves, where they do.
+    /// Carries out an effect; returns how the desk is closed, if it is.
     fn carry_out(&mut self, mut effect: Effect) -> Option<Ended> {
         loop {
             effect = match effect {

@@ -1,8 +1,8 @@
-//! Draws the desk: the case on the left, the rubric beside it, the reason and the keys below.
+//! Draws the desk: the case on the left, the rubric on the right, the reason and the keys below.
 //!
-//! Meaning never hangs on colour: the focused criterion has a mark, a chosen level a dot, a
-//! flag a tick. Everything that a model wrote is shown with its control characters made
-//! harmless, and lines are broken by the columns that characters take.
+//! Nothing is shown by colour alone: the focused criterion has a marker, a chosen level a dot, a
+//! flag a tick. Control characters in model output are replaced, and lines are wrapped by terminal
+//! columns.
 
 use assize_domain::rubric::Criterion;
 use ratatui::Frame;
@@ -19,7 +19,7 @@ use lines::{broken, within};
 pub mod lines;
 mod overlays;
 
-/// The smallest screen on which the desk makes sense.
+/// The smallest usable screen.
 const SMALLEST: (u16, u16) = (60, 18);
 const REASON_ROWS: u16 = 2;
 
@@ -58,7 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
     let area = frame.area();
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         let text = format!(
-            "The desk needs {} × {} characters. Make this window larger, or press q to quit.",
+            "The desk needs {} × {} characters. Enlarge this window, or press q to quit.",
             SMALLEST.0, SMALLEST.1
         );
         let shown: Vec<Line<'_>> = broken(&text, area.width.into())
@@ -131,7 +131,7 @@ fn draw_case(frame: &mut Frame<'_>, app: &App, sheet: &Sheet, theme: Theme, area
 
     let candidate = broken(&sheet.case.candidate, left.width.into());
     let mut text = context_lines(&sheet.case.context, left.width.into(), theme);
-    // A long context leaves half of the height to what is judged, and can be read whole.
+    // A long context is cut so that half of the height is left for the candidate.
     let height = usize::from(left.height);
     let most = (height / 2).max(height.saturating_sub(candidate.len() + 2));
     if text.len() > most {
@@ -159,7 +159,7 @@ fn draw_case(frame: &mut Frame<'_>, app: &App, sheet: &Sheet, theme: Theme, area
     );
 }
 
-/// The context as `name  value` lines, however it is nested.
+/// The context as `name: value` lines, flattened.
 fn context_lines(context: &Value, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut text = vec![Line::styled("Context", theme.accent())];
     let Some(fields) = context.as_object() else {
@@ -242,7 +242,7 @@ fn level_lines(
         if lines.len() > most {
             lines.truncate(most);
             if let Some(last) = lines.last_mut() {
-                // Too long by one column at least, so that the mark is shown.
+                // At least one column too long, so that the ellipsis is shown.
                 let blanks = " ".repeat(width);
                 *last = within(&format!("{last}{blanks}"), width.saturating_sub(6));
             }
@@ -266,14 +266,14 @@ fn draw_reason(frame: &mut Frame<'_>, app: &App, sheet: &Sheet, theme: Theme, ar
     let (text, style) = match &app.mode {
         Mode::Rationale(editor) => {
             let (before, after) = editor.parts();
-            // The end before the cursor is what is being written.
+            // The text before the cursor is what is being edited.
             let shown = lines::tail(
                 &before,
                 room.saturating_sub(2 + lines::width(&after).min(room / 4)),
             );
             (format!("{shown}▏{after}"), theme.accent())
         }
-        _ if sheet.rationale.is_empty() => ("none yet; r writes one".to_owned(), faint()),
+        _ if sheet.rationale.is_empty() => ("none yet; press r to write one".to_owned(), faint()),
         _ => (sheet.rationale.clone(), Style::new()),
     };
     let label = ["Reason   ", "         "];
@@ -296,19 +296,19 @@ fn draw_end(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
     let done = app.progress.done;
     let text = vec![
         Line::raw(""),
-        Line::styled("Nothing is left for you here.", theme.accent()),
+        Line::styled("No cases are left for you.", theme.accent()),
         Line::raw(""),
         Line::raw(format!("{done} cases are judged and kept.")),
-        Line::raw("q ends the sitting; ← goes back to the last case; Enter looks again."),
+        Line::raw("q ends the sitting; ← goes back to the last case; Enter checks for new cases."),
     ];
     frame.render_widget(Paragraph::new(text), area);
 }
 
 fn key_line(app: &App) -> String {
     match app.mode {
-        Mode::Rationale(_) => "Enter keeps the reason · Esc leaves it as it was".to_owned(),
-        Mode::Help => "any key goes back".to_owned(),
-        Mode::Reading(..) => "↑ ↓ PgUp PgDn read · any other key goes back".to_owned(),
+        Mode::Rationale(_) => "Enter saves the reason · Esc discards the change".to_owned(),
+        Mode::Help => "press any key to go back".to_owned(),
+        Mode::Reading(..) => "↑ ↓ PgUp PgDn read · any other key closes".to_owned(),
         Mode::Done => "q quit · ← back · ? help".to_owned(),
         Mode::Score => {
             let flags: Vec<String> = app

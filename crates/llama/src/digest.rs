@@ -1,8 +1,8 @@
 //! The sha256 of a weights file, computed once.
 //!
-//! Hashing gigabytes at every start would be felt, so the digest is kept beside the file as
-//! `NAME.gguf.sha256` together with the size and modification time that it was computed for.
-//! A cache that cannot be written (a read-only directory) costs time and nothing else.
+//! Hashing gigabytes at every start is slow, so the digest is cached next to the file as
+//! `NAME.gguf.sha256`, together with the size and modification time that it was computed for.
+//! If the cache cannot be written (a read-only directory), the file is hashed again every time.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-/// The file's sha256 in hexadecimal, from the cache where it is still valid.
+/// The file's sha256 in hexadecimal, from the cache if that is still valid.
 pub(crate) fn of_file(path: &Path) -> std::io::Result<String> {
     let key = cache_key(path)?;
     let cache = cache_path(path);
@@ -43,7 +43,7 @@ pub(crate) fn compute(path: &Path) -> std::io::Result<String> {
     Ok(digest)
 }
 
-/// Size and modification time: what says that the file is still the one that was hashed.
+/// Size and modification time, which identify the file that was hashed.
 fn cache_key(path: &Path) -> std::io::Result<String> {
     let metadata = fs::metadata(path)?;
     let modified_ns = metadata

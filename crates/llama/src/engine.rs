@@ -11,11 +11,11 @@
 //!    llama.cpp computes a batch at once only while its sequences are numbered without gaps,
 //!    so the last sequence moves into the place of one that finished.
 //!
-//! In exact mode each sequence has a cache of its own and flash attention is off. Then every
-//! sum is taken in the same order whatever else is in the batch, and a seed gives the same
-//! text alone, in company, and with or without a reused prefix. That holds for weights whose
-//! products are rounded alike for one token and for many ([`crate::sys::Promise`]); of others,
-//! the provenance says so.
+//! In exact mode each sequence has its own cache and flash attention is off. Every sum is then
+//! taken in the same order whatever else is in the batch, and a seed gives the same text alone,
+//! in a batch, and with or without a cached prefix. This holds for weight formats whose products
+//! are rounded in the same way for one token and for many ([`crate::sys::Reproducibility`]); the
+//! provenance records whether it does. docs/design/exact-sampling.md gives the reasons.
 
 use std::num::NonZeroU32;
 use std::time::Instant;
@@ -71,7 +71,8 @@ impl<'model> Engine<'model> {
         shape: Shape,
         settings: Settings,
     ) -> Result<Self, String> {
-        let backend = crate::sys::backend().ok_or("llama.cpp is used by other code here")?;
+        let backend = crate::sys::backend()
+            .ok_or("llama.cpp was already initialised by other code in this process")?;
         let total = u32::try_from(shape.total_tokens())
             .map_err(|_| "the context is too large: lower --num-ctx".to_owned())?;
         let batch_tokens = BATCH_TOKENS.max(shape.sequences);
@@ -93,7 +94,7 @@ impl<'model> Engine<'model> {
             });
         let context = model
             .new_context(backend, params)
-            .map_err(|_| "llama.cpp could not make a context: lower --num-ctx".to_owned())?;
+            .map_err(|_| "llama.cpp could not create a context: lower --num-ctx".to_owned())?;
         Ok(Self {
             model,
             template,
@@ -105,7 +106,7 @@ impl<'model> Engine<'model> {
         })
     }
 
-    /// Generates every candidate; a reason for people where one failed.
+    /// Generates every candidate, or the error message of each that failed.
     pub(crate) fn generate(&mut self, request: &Request) -> Vec<Result<Completion, String>> {
         let grammar = request.sampling.json_schema.as_ref();
         let grammar = match grammar.map(|schema| sampler::grammar(self.model, schema)) {
@@ -164,7 +165,7 @@ impl<'model> Engine<'model> {
         let room = (num_ctx as usize).saturating_sub(sampling.max_tokens as usize);
         if tokens.len() > room {
             return Err(format!(
-                "the prompt has {} tokens, but --num-ctx {num_ctx} less --max-tokens {} leaves {room}: \
+                "the prompt has {} tokens, but --num-ctx {num_ctx} minus --max-tokens {} leaves {room}: \
                  raise --num-ctx or shorten the prompt",
                 tokens.len(),
                 sampling.max_tokens

@@ -1,9 +1,9 @@
 //! Reads the header of a GGUF file: metadata and tensor shapes, never the weights.
 //!
-//! llama.cpp reads the same header, but its wrapper shows no tensor shapes, aborts the process
-//! on a value of an unexpected type, and gives no reason when it refuses a file. This reader
-//! counts parameters without loading anything and says what is wrong with a damaged file
-//! before llama.cpp sees it. It keeps integers and strings and skips what nobody asks for
+//! llama.cpp reads the same header, but its wrapper exposes no tensor shapes, aborts the process
+//! on a value of an unexpected type, and gives no reason when it rejects a file. This reader
+//! counts parameters without loading anything and explains what is wrong with a damaged file
+//! before llama.cpp opens it. It keeps integers and strings and skips what is not needed
 //! (the vocabulary's entries, floats); of an integer array it keeps the largest element.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,7 +19,7 @@ const MAX_NAME_BYTES: u64 = 64 * 1024;
 const MAX_TEXT_BYTES: u64 = 16 * 1024 * 1024;
 const DEFAULT_ALIGNMENT: u64 = 32;
 
-/// What we need to know of a model before it is loaded.
+/// The properties of a model that are needed before it is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     integers: HashMap<String, u64>,
@@ -29,7 +29,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads `path`; the error is a reason for people.
+    /// Reads `path`; the error is a message for users.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let describe = |e: std::io::Error| match e.kind() {
             ErrorKind::UnexpectedEof => "the file ends inside its header".to_owned(),

@@ -1,14 +1,14 @@
 //! The embedded engine: llama.cpp in this process, behind the provider interface.
 //!
-//! It is what makes Assize work on a machine where nothing else runs. [`EmbeddedProvider`]
-//! loads one GGUF file at a time and decodes all candidates of a cell as one batch over the
-//! prompt that they share; [`pull`] brings weights into the models directory.
+//! With it Assize needs no other service. [`EmbeddedProvider`] loads one GGUF file at a time and
+//! decodes all candidates of a cell as one batch over their common prompt; [`pull`] downloads
+//! weights into the models directory.
 //!
-//! It is a crate of its own because llama.cpp takes minutes to build; nothing else depends on
-//! it but the binary, behind the feature `embedded`.
+//! It is a separate crate because llama.cpp takes minutes to build; only the binary depends on
+//! it, behind the feature `embedded`.
 //!
-//! What it deliberately does not do: decide whether a model may be loaded (the size gate is
-//! above), run on a GPU by default, or read the environment.
+//! It deliberately does not decide whether a model may be loaded (the size gate in
+//! `assize-pipeline` does), does not use a GPU by default, and does not read the environment.
 
 mod digest;
 mod engine;

@@ -1,8 +1,8 @@
-//! What a model will need, and what is free.
+//! Estimates the memory that a model needs and the memory that is free.
 //!
-//! Both are estimates with the same purpose: to refuse a load that would push the machine into
-//! its swap or wake the kernel's killer, before it starts. Where the platform does not say what
-//! is free, the check is skipped: a wrong refusal would be worse than none.
+//! Both serve to reject a load that would make the machine swap or trigger the kernel's OOM
+//! killer. If the platform does not report free memory, the check is skipped, because a wrong
+//! rejection would be worse than none.
 
 use std::process::Command;
 
@@ -88,7 +88,7 @@ pub(crate) fn estimate_bytes(header: &Header, file_bytes: u64, shape: Shape) -> 
         .saturating_add(OVERHEAD_BYTES)
 }
 
-/// Bytes that this process could take now; `None` where the platform does not say.
+/// Bytes that this process could allocate now; `None` if the platform does not report it.
 pub(crate) fn free_bytes() -> Option<u64> {
     if cfg!(target_os = "macos") {
         let output = Command::new("vm_stat").output().ok()?;
@@ -108,7 +108,7 @@ fn meminfo_available_bytes(meminfo: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// What a container's own limit leaves, where there is one; the file cache can be reclaimed.
+/// What the container's memory limit leaves, if there is one; the file cache can be reclaimed.
 fn container_free_bytes(read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
     let limit = number("memory.max")?;

@@ -1,4 +1,4 @@
-//! From chat messages to tokens, by the template that the GGUF file carries.
+//! Converts chat messages to tokens with the chat template of the GGUF file.
 
 use assize_providers::Message;
 use llama_cpp_2::model::{LlamaChatMessage, LlamaChatTemplate, LlamaModel};
@@ -17,7 +17,7 @@ pub(crate) fn template(model: &LlamaModel) -> Result<LlamaChatTemplate, String> 
     Ok(template)
 }
 
-/// The tokens of a conversation up to where the assistant begins to speak.
+/// The tokens of a conversation up to the start of the assistant's turn.
 pub(crate) fn tokens(
     model: &LlamaModel,
     template: &LlamaChatTemplate,

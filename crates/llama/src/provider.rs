@@ -68,8 +68,8 @@ pub fn default_models_dir(xdg_cache_home: Option<&Path>, home: Option<&Path>) ->
 
 /// llama.cpp in this process, as a provider.
 ///
-/// Calls from several threads wait for each other: the engine uses the cores that it was
-/// given, and more requests at once would only share them.
+/// Calls from several threads are serialised: the engine uses all of its cores for one request,
+/// and parallel requests would only share them.
 #[derive(Debug)]
 pub struct EmbeddedProvider {
     config: EmbeddedConfig,
@@ -92,7 +92,7 @@ impl EmbeddedProvider {
         }
     }
 
-    /// The loaded model, if any; a worker that died counts as unloaded.
+    /// The loaded model, if any; a worker that stopped counts as unloaded.
     fn loaded(&self) -> MutexGuard<'_, Option<Loaded>> {
         let mut guard = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         guard.take_if(|loaded| !loaded.worker.is_alive());
@@ -171,7 +171,10 @@ impl Provider for EmbeddedProvider {
         Ok(ModelInfo {
             parameter_count: Some(header.parameter_count()),
             digest: digest::of_file(&path).map_err(io_error)?,
-            provenance: sys::provenance(sys::Promise::new(self.config.fast, header.tensor_types())),
+            provenance: sys::provenance(sys::Reproducibility::new(
+                self.config.fast,
+                header.tensor_types(),
+            )),
             size_bytes: Some(path.metadata().map_err(io_error)?.len()),
             context_length: header.architecture_integer("context_length"),
         })
@@ -247,7 +250,7 @@ impl Provider for EmbeddedProvider {
     }
 }
 
-/// Refuses what does not fit into the free memory; `resident_bytes` of it are there already.
+/// Rejects a model that does not fit into the free memory; `resident_bytes` are already loaded.
 fn check_memory(model: &str, path: &Path, shape: Shape, resident_bytes: u64) -> Result<()> {
     let header = read_header(model, path)?;
     let file_bytes = path.metadata().map_or(0, |metadata| metadata.len());

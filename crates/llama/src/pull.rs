@@ -1,9 +1,9 @@
-//! Brings weights into the models directory.
+//! Downloads weights into the models directory.
 //!
 //! Everything is written into a staging directory inside the models directory, checked there,
 //! and renamed into place, so a `NAME.gguf` is always complete: a broken download, a full disk
 //! or a killed process leaves nothing that looks like a model. A lock on the directory makes
-//! pulls wait for each other; what a killed one left is swept by the next.
+//! pulls wait for each other; the next pull removes what a killed one left behind.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum PullError {
     )]
     Unknown { what: String, known: String },
     #[error(
-        "'{name}' cannot be had from any of its sources ({attempts}); with the file in hand, run \
+        "'{name}' could not be downloaded from any of its sources ({attempts}); if you have the file, run \
          `assize models pull PATH.gguf`"
     )]
     Unavailable { name: String, attempts: String },
@@ -57,7 +57,7 @@ pub enum Progress {
 pub struct Pulled {
     pub name: String,
     pub path: PathBuf,
-    /// `false` where it was there before.
+    /// `false` if it was there before.
     pub is_new: bool,
 }
 
@@ -66,8 +66,8 @@ pub fn known_models() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOWN.iter().map(|known| (known.name, known.about))
 }
 
-/// Brings `what` (a known name, a path or an http(s) address of a `.gguf` file) into
-/// `models_dir`.
+/// Copies or downloads `what` (a known name, a path or an http(s) address of a `.gguf` file)
+/// into `models_dir`.
 pub fn pull(
     models_dir: &Path,
     what: &str,
@@ -197,7 +197,7 @@ impl Pull<'_> {
         self.install(name, &staged)
     }
 
-    /// Moves a checked file into place, on stable storage before it gets its name.
+    /// Moves a checked file into place, synced to disk before it is renamed.
     fn install(&self, name: &str, staged: &Path) -> Result<Pulled, PullError> {
         let target = self.target(name);
         File::open(staged)
@@ -263,7 +263,7 @@ fn lock(models_dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, P
     }
 }
 
-/// A directory beside the models that is empty at first and gone at the end.
+/// A temporary directory in the models directory, removed on drop.
 struct Staging {
     path: PathBuf,
 }

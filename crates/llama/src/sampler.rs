@@ -1,4 +1,4 @@
-//! How one candidate's next token is chosen.
+//! Samples one candidate's next token.
 //!
 //! The chain is top-k, top-p, temperature, seeded draw, with the values that Ollama uses by
 //! default, so that the same model behaves alike on both. A grammar masks before the chain. To
@@ -13,7 +13,7 @@ use llama_cpp_2::token::data::LlamaTokenData;
 
 const TOP_K: i32 = 40;
 const TOP_P: f32 = 0.9;
-/// How many tokens a grammar looks at first; far more than the chain keeps.
+/// How many tokens a grammar masks first; far more than the chain keeps.
 const LIKELIEST: usize = 1024;
 
 /// One candidate's chain, with its own random state.
@@ -89,9 +89,9 @@ pub(crate) fn grammar(
     schema: &serde_json::Value,
 ) -> Result<LlamaSampler, String> {
     let grammar = llama_cpp_2::json_schema_to_grammar(&schema.to_string())
-        .map_err(|error| format!("the JSON schema cannot be made a grammar: {error}"))?;
+        .map_err(|error| format!("the JSON schema cannot be converted to a grammar: {error}"))?;
     LlamaSampler::grammar(model, &compact(&grammar), "root")
-        .map_err(|error| format!("the JSON schema's grammar is refused: {error}"))
+        .map_err(|error| format!("llama.cpp rejects the JSON schema's grammar: {error}"))
 }
 
 /// Allows one space where llama.cpp's grammars allow line breaks and indentation, on which

@@ -1,4 +1,4 @@
-//! The process-wide llama.cpp backend, and the two C calls that the safe wrapper lacks.
+//! The process-wide llama.cpp backend, and C functions that the safe wrapper does not expose.
 //!
 //! All `unsafe` code of this crate is here: [`build_features`] and [`requantise`].
 
@@ -13,7 +13,7 @@ const ENGINE: &str = "llama-cpp-2 0.1.160";
 
 /// The initialised backend, with llama.cpp's own logging off.
 ///
-/// `None` where somebody else in this process initialised it first.
+/// `None` if other code in this process has initialised it.
 pub fn backend() -> Option<&'static LlamaBackend> {
     static BACKEND: OnceLock<Option<LlamaBackend>> = OnceLock::new();
     BACKEND
@@ -25,9 +25,9 @@ pub fn backend() -> Option<&'static LlamaBackend> {
         .as_ref()
 }
 
-/// What a seed promises: the last word of a provenance.
+/// How reproducible a seed is: the last word of a provenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Promise {
+pub(crate) enum Reproducibility {
     /// The same text whatever else is in the batch or in the cache.
     Exact,
     /// The same text for the same requests in the same order.
@@ -36,10 +36,10 @@ pub(crate) enum Promise {
     Fast,
 }
 
-impl Promise {
-    /// The types whose products ggml rounds alike for one token and for many, as measured for
-    /// x86-64: `F32`, `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q5_K`, `Q6_K`. Notably not
-    /// `Q4_K` and `IQ4_NL`, which are repacked and then have two different kernels.
+impl Reproducibility {
+    /// The types whose products ggml rounds in the same way for one token and for many, as measured
+    /// on x86-64: `F32`, `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q5_K`, `Q6_K`. Notably not `Q4_K`
+    /// and `IQ4_NL`, which are repacked and then have two different kernels.
     const EXACT_TYPES: [u32; 8] = [0, 2, 3, 6, 7, 8, 13, 14];
 
     pub(crate) fn new(fast: bool, mut tensor_types: impl Iterator<Item = u32>) -> Self {
@@ -55,15 +55,15 @@ impl Promise {
     }
 }
 
-/// Engine, build and promise, as the run's `provenance` tag shows them.
-pub(crate) fn provenance(promise: Promise) -> String {
-    let promise = format!("{promise:?}").to_lowercase();
-    format!("llama.cpp {ENGINE} {} {promise}", build_features())
+/// Engine, build and reproducibility, as the run's `provenance` tag shows them.
+pub(crate) fn provenance(level: Reproducibility) -> String {
+    let level = format!("{level:?}").to_lowercase();
+    format!("llama.cpp {ENGINE} {} {level}", build_features())
 }
 
 /// What this build of ggml was compiled for, such as `ggml 0.26.0 avx2 fma f16c openmp`.
 ///
-/// It belongs into provenance because builds for different instruction sets round differently.
+/// It is part of the provenance because builds for different instruction sets round differently.
 #[expect(
     unsafe_code,
     reason = "the wrapper does not expose ggml_version and llama_print_system_info"
@@ -97,7 +97,7 @@ fn enabled_features(system_info: &str) -> String {
         .join(" ")
 }
 
-/// Writes `from` again as `Q4_0` to `to`; says whether llama.cpp managed to.
+/// Quantises `from` to `Q4_0` into `to`; returns whether llama.cpp succeeded.
 #[expect(
     unsafe_code,
     reason = "the wrapper does not expose llama_model_quantize"
@@ -121,16 +121,16 @@ pub(crate) fn requantise_q4_0(from: &Path, to: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Promise, enabled_features};
+    use super::{Reproducibility, enabled_features};
 
     #[test]
     fn only_measured_types_are_called_exact() {
-        let promise = |fast, types: &[u32]| Promise::new(fast, types.iter().copied());
+        let level = |fast, types: &[u32]| Reproducibility::new(fast, types.iter().copied());
         let q4_k = 12;
-        assert_eq!(promise(false, &[0, q4_k]), Promise::Seeded);
-        assert_eq!(promise(true, &[0, 3]), Promise::Fast);
+        assert_eq!(level(false, &[0, q4_k]), Reproducibility::Seeded);
+        assert_eq!(level(true, &[0, 3]), Reproducibility::Fast);
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(promise(false, &[0, 3]), Promise::Exact);
+        assert_eq!(level(false, &[0, 3]), Reproducibility::Exact);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The thread that owns a loaded model.
 //!
 //! A llama.cpp context borrows its model, so both live on the stack of one thread, which
-//! serves requests from a channel. Ending the thread is what unloads: when [`Worker::stop`]
-//! has joined it, context and weights have been freed, and llama.cpp's own threads are gone.
-//! A panic inside the engine ends the thread too, and shows as an error to whoever waits.
+//! serves requests from a channel. Unloading means ending the thread: when [`Worker::stop`]
+//! has joined it, context and weights have been freed, and llama.cpp's own threads have ended.
+//! A panic inside the engine ends the thread too, and callers get an error.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -42,7 +42,7 @@ impl Worker {
                 Ok((model, template)) => serve(&model, &template, shape, settings, &inbox, ready),
                 Err(reason) => drop(ready.send(Err(reason))),
             })
-            .map_err(|error| format!("no thread for it could be started: {error}"))?;
+            .map_err(|error| format!("cannot start a thread for the model: {error}"))?;
         match loaded.recv().unwrap_or_else(|_| Err(stopped())) {
             Ok(()) => Ok(Self { jobs, thread }),
             Err(reason) => {
@@ -71,7 +71,7 @@ impl Worker {
         answer.recv().unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Whether the thread, and with it the model, is still there.
+    /// Whether the thread is still running, and with it the model loaded.
     pub(crate) fn is_alive(&self) -> bool {
         !self.thread.is_finished()
     }
@@ -84,11 +84,12 @@ impl Worker {
 }
 
 fn stopped() -> String {
-    "the engine stopped unexpectedly; load the model again".to_owned()
+    "internal error: the engine stopped unexpectedly; load the model again".to_owned()
 }
 
 fn load(path: &PathBuf, settings: Settings) -> Result<(LlamaModel, LlamaChatTemplate), String> {
-    let backend = crate::sys::backend().ok_or("llama.cpp is used by other code here")?;
+    let backend = crate::sys::backend()
+        .ok_or("llama.cpp was already initialised by other code in this process")?;
     let mut params = LlamaModelParams::default();
     if !settings.fast {
         params = params.with_n_gpu_layers(0);
@@ -104,7 +105,7 @@ fn load(path: &PathBuf, settings: Settings) -> Result<(LlamaModel, LlamaChatTemp
     Ok((model, template))
 }
 
-/// Answers jobs until nobody can send any more.
+/// Processes requests until the channel is closed.
 fn serve(
     model: &LlamaModel,
     template: &LlamaChatTemplate,

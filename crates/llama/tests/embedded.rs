@@ -1,5 +1,5 @@
-//! The provider with real weights. They are looked for in `$ASSIZE_MODELS_DIR`, else in the
-//! cache directory; `assize models pull smollm2-135m` brings them there.
+//! The provider with real weights, from `$ASSIZE_MODELS_DIR` or else the cache directory;
+//! `assize models pull smollm2-135m` downloads them.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 

@@ -1,6 +1,6 @@
-//! What the engine does to its process: it gives memory back, and it says nothing.
+//! The engine's effects on its process: it frees memory on unload and prints nothing.
 //!
-//! A file of its own, because both look at the whole process and want to be alone in it.
+//! These tests are a binary of their own, because they measure the whole process.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 

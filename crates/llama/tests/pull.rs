@@ -1,4 +1,4 @@
-//! Pulling weights from files and addresses: what arrives is whole, or nothing arrives.
+//! Pulling weights from files and URLs: a file is complete or absent.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::io::{Read, Write};

@@ -2,7 +2,7 @@
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-// Ids are copied by a click.
+// Copies an id on click.
 for (const button of all("[data-copy]")) {
   button.addEventListener("click", async () => {
     const shown = button.textContent;
@@ -17,13 +17,13 @@ for (const button of all("[data-copy]")) {
   });
 }
 
-// Something is still being computed: look again, as the page would without this module.
+// Something is still being computed: reload, as the page would without this module.
 const refresh = Number(document.body.dataset.refresh ?? 0);
 if (refresh > 0 && !document.querySelector("[data-live]")) {
   setTimeout(() => location.reload(), refresh * 1000);
 }
 
-// Exactly so many ticks can be compared.
+// Exactly this many runs can be compared.
 for (const form of all("form[data-pick]")) {
   const most = Number(form.dataset.pick);
   const boxes = all("input[type=checkbox]", form);
@@ -36,7 +36,7 @@ for (const form of all("form[data-pick]")) {
   update();
 }
 
-// A job: cells fill as its events come in; when it is over, the page says how it ended.
+// A job's page: fills cells as events arrive, and shows the result when the job has ended.
 const live = document.querySelector("[data-live]");
 if (live) follow(live);
 
@@ -70,7 +70,7 @@ function follow(live) {
     square.title = [`${cell.scenario}: ${cell.status}`, cell.error].filter(Boolean).join(", ");
   };
   const noun = live.dataset.noun;
-  // What the page said when it was loaded stops being true when the job's turn comes.
+  // The "waiting" message of the loaded page is removed when the job starts.
   const state = ({ status }) => {
     live.querySelector("[data-status]").textContent = status;
     const head = live.querySelector("[data-running]");
@@ -108,7 +108,7 @@ function follow(live) {
       total = job.cells.total;
       count(job.cells);
       failures(job.cells.failed);
-      // What is done already comes as events at once, and says nothing of the pace.
+      // Events of finished cells arrive at once and must not count towards the rate.
       if (before === null || job.cells.done === 0) {
         before = job.cells.done;
         since = Date.now();
@@ -128,21 +128,21 @@ function follow(live) {
     count(now);
     pace(now.done, now.total);
   });
-  // The log is no part of the events: its end is read again while the job runs.
+  // The log is not part of the events: its end is fetched again while the job runs.
   const log = live.querySelector("[data-log]");
   setInterval(async () => {
     const reply = await fetch(`/api/bench/jobs/${live.dataset.live}`);
     const job = reply.ok ? await reply.json() : {};
     if (job.log) log.textContent = job.log;
   }, 2000);
-  // A job that waits for its turn ends the stream: look again.
+  // The stream of a queued job ends: connect again.
   source.addEventListener("error", () => {
     source.close();
     setTimeout(() => location.reload(), 2000);
   });
 }
 
-// The preview of a new run follows every change; the button does the same without this module.
+// Updates the preview of a new run on every change; without this module the button does it.
 const draft = document.querySelector("form[data-preview]");
 if (draft) {
   let timer;
@@ -166,7 +166,7 @@ if (draft) {
   });
 }
 
-// The judge's desk: keys, the criterion that is next, and a draft that survives a reload.
+// The judge's desk: keys, the next criterion, and a draft that survives a reload.
 const desk = document.querySelector("form[data-desk]");
 if (desk) sit(desk);
 else {
@@ -210,7 +210,7 @@ function sit(form) {
     document.activeElement?.blur();
     keep();
   };
-  // Takes back the last score; where there is none, goes to the case before.
+  // Undoes the last score; if there is none, goes to the previous case.
   const undo = () => {
     const last = scales.findLast(chosen);
     const back = form.querySelector("[data-key=ArrowLeft]");

@@ -45,7 +45,7 @@ async function judge(page, experiment) {
     await page.waitForFunction((id) => document.querySelector("input[name=case]")?.value !== id, id);
   }
   await page.getByRole("button", { name: "Finish and reveal" }).click();
-  await page.getByRole("heading", { name: /this is who wrote them/ }).waitFor();
+  await page.getByRole("heading", { name: /cases of these pairs/ }).waitFor();
   await page.getByText("scripted:good × p1").waitFor();
 }
 

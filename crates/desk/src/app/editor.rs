@@ -1,8 +1,8 @@
-//! One line of text under the cursor.
+//! A single-line text editor.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// The longest rationale; a pasted novel is no reason.
+/// The longest rationale.
 const MOST_CHARS: usize = 4000;
 
 /// A text being edited.
@@ -30,13 +30,13 @@ impl Editor {
         }
     }
 
-    /// What stands before and after the cursor.
+    /// The text before and after the cursor.
     pub fn parts(&self) -> (String, String) {
         let (before, after) = self.chars.split_at(self.cursor);
         (before.iter().collect(), after.iter().collect())
     }
 
-    /// Puts text at the cursor. Line ends and other control characters become spaces.
+    /// Inserts text at the cursor. Line ends and other control characters become spaces.
     pub fn insert(&mut self, text: &str) {
         let room = MOST_CHARS.saturating_sub(self.chars.len());
         let shown = |c: char| if c.is_control() { ' ' } else { c };

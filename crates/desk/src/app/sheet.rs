@@ -1,4 +1,4 @@
-//! One case with what its judge has put down so far.
+//! One case with the scores that have been entered so far.
 
 use assize_domain::judge_file::Case;
 use assize_domain::rubric::Rubric;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Verdict;
 
-/// A case being scored. Changes can be undone one by one until the case is handed in.
+/// A case being scored. Changes can be undone one by one until the case is submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
     pub case: Case,
@@ -19,7 +19,7 @@ pub struct Sheet {
 impl Sheet {
     pub fn new(case: Case, rubric: &Rubric) -> Self {
         let mut scores = case.scores.clone();
-        // Every name of the rubric is there, whatever the case brought.
+        // Every name of the rubric must be present, also if the case lacks it.
         for name in rubric.score_names() {
             scores.entry(name).or_insert(Value::Null);
         }
@@ -40,12 +40,12 @@ impl Sheet {
         self.scores.get(name).and_then(Value::as_bool)
     }
 
-    /// Whether something was put down since the case was handed in.
+    /// Whether something was changed since the case was submitted.
     pub fn is_changed(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// Whether a verdict of this case is safe.
+    /// Whether a verdict of this case has been stored.
     pub fn is_kept(&self) -> bool {
         self.kept
     }
@@ -73,7 +73,7 @@ impl Sheet {
         }
     }
 
-    /// Takes the last change back; `false` where there is none.
+    /// Undoes the last change; `false` if there is none.
     pub(super) fn undo(&mut self) -> bool {
         let Some((scores, rationale)) = self.before.pop() else {
             return false;
@@ -88,7 +88,7 @@ impl Sheet {
             .push((self.scores.clone(), self.rationale.clone()));
     }
 
-    /// The verdict, or the names that are still open.
+    /// The verdict, or the names that still lack a score.
     pub fn verdict(&self, rubric: &Rubric) -> Result<Verdict, Vec<String>> {
         let open = |name: &&str| self.scores.get(*name).is_none_or(Value::is_null);
         let missing: Vec<String> = rubric

@@ -1,10 +1,10 @@
-//! Text of others, made harmless and broken into lines by the columns it takes.
+//! Cleans untrusted text and wraps it by terminal columns.
 
 use assize_report::text::clean;
 pub use assize_report::text::width;
 
-/// Lines of at most `most` columns. Line ends and leading spaces of the text stay; it is broken
-/// at spaces, and inside a word where it must be.
+/// Lines of at most `most` columns. Keeps line ends and leading spaces; breaks at spaces, and
+/// inside a word that is too long.
 pub fn broken(text: &str, most: usize) -> Vec<String> {
     let most = most.max(2);
     let mut lines = Vec::new();
@@ -31,7 +31,7 @@ pub fn broken(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// One line of at most `most` columns, with … where something was left out.
+/// One line of at most `most` columns, with … if something was cut.
 pub fn within(text: &str, most: usize) -> String {
     let text = clean(text);
     if width(&text) <= most {

@@ -1,4 +1,4 @@
-//! What lies over the screen for a moment: the keys, the whole rubric, the whole case.
+//! The full-screen overlays: keys, rubric and case.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -26,13 +26,13 @@ fn whole(rubric: &Rubric) -> String {
         text.push_str(&format!("\n{}: {}\n", flag.name, flag.description));
     }
     text.push_str(&format!("\ncomposite: {}\n\n", rubric.composite));
-    // The front matter, which machines read, is told above.
+    // The content of the front matter is shown above.
     let prose = rubric.text.splitn(3, "+++").nth(2);
     text.push_str(prose.unwrap_or(&rubric.text).trim_start());
     text
 }
 
-/// The rubric: scales, flags, and its author's prose.
+/// The rubric: scales, flags and prose.
 pub(super) fn rubric(frame: &mut Frame<'_>, app: &App, first: u16, area: Rect) {
     let lines = broken(&whole(&app.rubric), area.width.into());
     page(
@@ -43,7 +43,7 @@ pub(super) fn rubric(frame: &mut Frame<'_>, app: &App, first: u16, area: Rect) {
     );
 }
 
-/// The case: everything that the judge may know of it.
+/// The case: context and candidate.
 pub(super) fn case(frame: &mut Frame<'_>, app: &App, theme: Theme, first: u16, area: Rect) {
     let Some(sheet) = app.sheet() else { return };
     let width = usize::from(area.width);
@@ -55,7 +55,7 @@ pub(super) fn case(frame: &mut Frame<'_>, app: &App, theme: Theme, first: u16, a
     page(frame, text, first, area);
 }
 
-/// Text from this line on, and how much more there is; its end where there is less.
+/// The text from this line on, with the number of further lines.
 fn page(frame: &mut Frame<'_>, text: Vec<Line<'_>>, first: u16, area: Rect) {
     let last = text.len().saturating_sub(area.height.into());
     let first = usize::from(first).min(last);
@@ -80,33 +80,30 @@ pub(super) fn help(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
     let rows = [
         (
             "1 2 3 …",
-            "score the marked criterion, then go to the next open one",
+            "score the selected criterion and go to the next open one",
         ),
-        ("+ -", "one more, one less"),
-        ("Tab ↑ ↓", "mark another criterion"),
+        ("+ -", "raise or lower the score by one"),
+        ("Tab ↑ ↓", "select another criterion"),
         (
             &flags.join(", "),
-            "turn a flag; the mechanical check has prefilled it",
+            "toggle a flag; it is prefilled by its check",
         ),
         ("r", "write the reason; Enter keeps it"),
         (
             "Enter →",
-            "hand the case in and go on; it is safe from then on",
+            "submit the case (it is then stored) and continue",
         ),
-        ("u", "take the last change back, or go to the case before"),
-        ("←", "the case before; change it and hand it in again"),
+        ("u", "undo the last change, or go to the previous case"),
+        ("←", "the previous case; change it and submit it again"),
         ("c", "the whole case: context and candidate"),
         ("v", "the whole rubric, with its examples"),
-        ("s", "skip: the case comes again at the end"),
-        ("Space PgUp", "read a long candidate on, and back"),
+        ("s", "skip: the case is shown again at the end"),
+        ("Space PgUp", "scroll a long candidate down and up"),
         (
             "q Ctrl-C",
-            "leave; a complete case is handed in, the sitting stays open",
+            "quit; a complete case is submitted, the sitting stays open",
         ),
-        (
-            "Q",
-            "end the sitting; what you have not scored waits for anybody",
-        ),
+        ("Q", "finish the sitting; unscored cases stay pending"),
     ];
     let text: Vec<Line<'_>> = rows
         .iter()

