@@ -126,7 +126,7 @@ fn automatic_scores_say_so_and_never_say_ship() {
     board.tier = assize_domain::judge::Tier::Auto;
     let text = table(&board, style(80));
     assert!(
-        text.starts_with(" These are an automatic judge's scores"),
+        text.starts_with(" These scores are automatic"),
         "{text}"
     );
     assert!(
