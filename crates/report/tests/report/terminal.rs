@@ -125,10 +125,7 @@ fn automatic_scores_say_so_and_never_say_ship() {
     let mut board = boards::winner();
     board.tier = assize_domain::judge::Tier::Auto;
     let text = table(&board, style(80));
-    assert!(
-        text.starts_with(" These scores are automatic"),
-        "{text}"
-    );
+    assert!(text.starts_with(" These scores are automatic"), "{text}");
     assert!(
         text.contains("leads by automatic scores: it beats the incumbent"),
         "{text}"
