@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{CellRecord, RunStatus};
-use assize_store::Tracking as _;
+use assize_store::Cells as _;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
 use serde_json::{Value, json};
 

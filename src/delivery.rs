@@ -3,57 +3,63 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use assize_pipeline::journaled::{Journaled, Notice};
-use assize_store::Tracking;
+use assize_pipeline::journal::{Journal, Notice};
 use assize_store::state::State;
+use assize_store::{Cells, Tracking};
 
 use crate::environment::{self, STATE_DIR};
 use crate::output::{Output, safe};
+use crate::tracking::OpenStore;
 
 /// Puts this folder's journal before a remote store, and delivers what waits in it. A command
 /// that only reads makes no journal where there is none.
-pub fn journaled(
-    store: Arc<dyn Tracking>,
+pub fn journaled<S: Tracking + Cells + 'static>(
+    store: Arc<S>,
     only_reads: bool,
     output: &Output,
-) -> anyhow::Result<Arc<dyn Tracking>> {
+) -> anyhow::Result<OpenStore> {
     let folder = Path::new(STATE_DIR);
     if only_reads && !folder.join("state.db").exists() {
-        return Ok(store);
+        return Ok(OpenStore::direct(store));
     }
     let uri = store.uri().to_owned();
     let tell = {
         let (uri, output) = (uri.clone(), output.clone());
         move |notice: &Notice| output.say(&safe(&words(&uri, notice)))
     };
-    let store = Journaled::new(
-        store,
+    let journal = Arc::new(Journal::new(
+        Arc::clone(&store) as Arc<dyn Cells>,
+        &uri,
         Arc::new(State::open(folder)?),
         folder.join("locks"),
         environment::now_ms,
         Box::new(tell),
-    );
-    let delivered = store.deliver(&|| false)?.delivered;
+    ));
+    let delivered = journal.deliver(&|| false)?.delivered;
     if delivered > 0 {
         output.say(&format!(
             "Delivered {delivered} cells that waited for {uri}."
         ));
     }
-    Ok(Arc::new(store))
+    Ok(OpenStore {
+        store,
+        cells: Arc::clone(&journal) as Arc<dyn Cells>,
+        journal: Some(journal),
+    })
 }
 
 fn words(uri: &str, notice: &Notice) -> String {
     match notice {
-        Notice::Away { reason } => format!(
-            "The tracking server {uri} is away ({reason}). What is generated is kept in \
-             {STATE_DIR}/state.db and delivered when it is back."
+        Notice::Unreachable { reason } => format!(
+            "The tracking server {uri} is unreachable ({reason}). Generated cells are kept in \
+             {STATE_DIR}/state.db and delivered when it answers again."
         ),
-        Notice::Back { waiting: 0 } => format!("The tracking server {uri} is back."),
-        Notice::Back { waiting } => {
-            format!("The tracking server {uri} is back; {waiting} cells are to be delivered.")
+        Notice::Reachable { waiting: 0 } => format!("The tracking server {uri} answers again."),
+        Notice::Reachable { waiting } => {
+            format!("The tracking server {uri} answers again; {waiting} cells will be delivered.")
         }
         Notice::Refused { cell, reason } => format!(
-            "The tracking server {uri} does not take {cell}: {reason}. It stays in \
+            "The tracking server {uri} refuses the cell {cell}: {reason}. It stays in \
              {STATE_DIR}/state.db."
         ),
     }

@@ -27,7 +27,7 @@ use crate::delivery;
 use crate::environment::{self, Environment, STATE_DIR};
 use crate::output::Output;
 use crate::settings::{Layers, Settings};
-use crate::tracking;
+use crate::tracking::{self, OpenStore};
 
 /// The embedded model that is used where nobody names another.
 pub const EMBEDDED_DEFAULT: &str = "embedded:smollm2-135m";
@@ -129,17 +129,22 @@ impl Session {
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
     pub fn store(&self, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
-        self.store_at(&self.full_uri, must_exist)
+        Ok(self.open_store(must_exist)?.store)
+    }
+
+    /// The tracking store, with what records cells in it.
+    pub fn open_store(&self, must_exist: bool) -> anyhow::Result<OpenStore> {
+        self.open_store_at(&self.full_uri, must_exist)
     }
 
     /// A store that need not be the one of this invocation.
-    pub fn store_at(&self, uri: &str, must_exist: bool) -> anyhow::Result<Arc<dyn Tracking>> {
+    pub fn open_store_at(&self, uri: &str, must_exist: bool) -> anyhow::Result<OpenStore> {
         if tracking::is_server(uri) {
             let config = tracking::config(uri, &self.environment);
             let store = Arc::new(MlflowStore::open(&config, environment::now_ms)?);
             return delivery::journaled(store, must_exist, &self.output);
         }
-        Ok(embedded_at(uri, must_exist)?)
+        Ok(OpenStore::direct(embedded_at(uri, must_exist)?))
     }
 
     /// The store in a file of ours, which can also be served.

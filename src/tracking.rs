@@ -1,8 +1,32 @@
 //! Which server a tracking URI names, and how to speak to it.
 
+use std::sync::Arc;
+
 use assize_mlflow::Config;
+use assize_pipeline::journal::Journal;
+use assize_store::{Cells, Tracking};
 
 use crate::environment::{self, Environment};
+
+/// A store, with what records cells in it.
+#[derive(Debug)]
+pub struct OpenStore {
+    pub store: Arc<dyn Tracking>,
+    /// The store itself, or the journal before it.
+    pub cells: Arc<dyn Cells>,
+    pub journal: Option<Arc<Journal>>,
+}
+
+impl OpenStore {
+    /// A store that cells are recorded in directly.
+    pub fn direct<S: Tracking + Cells + 'static>(store: Arc<S>) -> Self {
+        Self {
+            cells: Arc::clone(&store) as Arc<dyn Cells>,
+            store,
+            journal: None,
+        }
+    }
+}
 
 /// Whether a tracking URI names a server.
 pub fn is_server(uri: &str) -> bool {
@@ -10,7 +34,7 @@ pub fn is_server(uri: &str) -> bool {
     scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
 }
 
-/// A URI without what opens doors.
+/// A URI without credentials.
 pub fn shown(uri: &str) -> String {
     assize_mlflow::shown_uri(uri)
 }

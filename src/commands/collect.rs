@@ -14,7 +14,6 @@ use assize_pipeline::collect::{
 };
 use assize_pipeline::guard::Guard;
 use assize_pipeline::size_gate::{Rejected, SizedModel, admit};
-use assize_store::Tracking;
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -24,7 +23,7 @@ use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
-use crate::tracking::shown;
+use crate::tracking::{OpenStore, shown};
 use crate::webhook;
 
 mod adaptive;
@@ -184,9 +183,9 @@ pub fn execute(
     plan: &Plan,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Summary, Option<PipelineError>)> {
-    let store = session.store(false)?;
+    let opened = session.open_store(false)?;
     let guard = session.guard(plan.evict)?;
-    let collection = collection(plan, store.as_ref(), &guard, stop);
+    let collection = collection(plan, &opened, &guard, stop);
     Ok(observed(session, plan, stop, |observer| {
         collect::run(&collection, observer)
     }))
@@ -194,7 +193,7 @@ pub fn execute(
 
 fn collection<'a>(
     plan: &'a Plan,
-    store: &'a dyn Tracking,
+    opened: &'a OpenStore,
     guard: &'a Guard,
     stop: &'a AtomicBool,
 ) -> Collection<'a> {
@@ -204,7 +203,9 @@ fn collection<'a>(
         models: plan.admitted.clone(),
         rejected: plan.rejected.clone(),
         only: None,
-        store,
+        store: &*opened.store,
+        cells: &*opened.cells,
+        journal: opened.journal.as_deref(),
         guard,
         locks: Path::new(environment::STATE_DIR).join("locks"),
         clock: environment::now_ms,
@@ -339,7 +340,7 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
 /// What to do about cells that wait.
 fn undelivered(cells: u64) -> String {
     format!(
-        "{cells} cells wait in {}/state.db until the tracking server is back. Nothing is lost: \
+        "{cells} cells wait in {}/state.db until the tracking server answers again. Nothing is lost: \
          the next command that uses the server delivers them, and so does `assize sync`.",
         environment::STATE_DIR
     )

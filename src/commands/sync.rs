@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::bail;
+use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
 use assize_pipeline::{PipelineError, count, lock};
-use assize_store::Delivery;
 use assize_store::state::State;
 use assize_store::state::journal::place_of;
 use serde_json::json;
@@ -36,17 +36,20 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
         let words = "Waiting for another sync to the same place.";
         session.output.say(words);
     })?;
-    let source = session.store_at(from, true)?;
+    let source = session.open_store_at(from, true)?;
     let target = if args.dry_run && !session::exists(to) {
         None
     } else {
-        Some(session.store_at(to, false)?)
+        Some(session.open_store_at(to, false)?)
     };
+    let opened = [Some(&source), target.as_ref()].into_iter().flatten();
+    let journals: Vec<_> = opened.filter_map(|it| it.journal.clone()).collect();
     let counter = Counter::new(&session.output, "Copying", "runs");
     let synced = sync::run(
         &sync::Sync {
-            from: source.as_ref(),
-            to: target.as_deref(),
+            from: &*source.store,
+            to: target.as_ref().map(|it| &*it.store),
+            journals: &journals,
             experiment,
             dry_run: args.dry_run,
         },
@@ -151,12 +154,13 @@ fn deliver(session: &Session) -> anyhow::Result<Exit> {
     let mut sum = Delivery::default();
     for (place, cells) in places {
         // The user's URI may carry what is needed to get in. Opening a store delivers.
-        let store = if place_of(session.tracking_uri()) == place {
-            session.store(true)?
+        let opened = if place_of(session.tracking_uri()) == place {
+            session.open_store(true)?
         } else {
-            session.store_at(&place, true)?
+            session.open_store_at(&place, true)?
         };
-        let delivery = store.deliver(&stopped)?;
+        let delivery = opened.journal.map(|it| it.deliver(&stopped));
+        let delivery = delivery.transpose()?.unwrap_or_default();
         sum.delivered += cells - delivery.waiting.min(cells);
         sum.waiting += delivery.waiting;
     }

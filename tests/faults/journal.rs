@@ -79,15 +79,15 @@ fn a_server_that_restarts_in_the_middle_gets_exactly_the_grid() {
     let mut running = Running::start(&scratch, "collect", &line);
     running.wait_for_stdout(|out| cells_printed(out) >= 5);
     drop(served);
-    running.wait_for_stderr(|err| said(err, "is away") > 0);
+    running.wait_for_stderr(|err| said(err, "is unreachable") > 0);
     let served = serve(&home, port);
     let outcome = running.finish();
     assert_eq!(outcome.code, 0, "{outcome}");
     let summary = outcome.summary();
     assert_eq!(summary["collected"], 4 * 3 * 8, "{outcome}");
     assert_eq!(summary["undelivered"], 0);
-    assert_eq!(said(&outcome.stderr, "is away"), 1, "{outcome}");
-    assert_eq!(said(&outcome.stderr, "is back; "), 1, "{outcome}");
+    assert_eq!(said(&outcome.stderr, "is unreachable"), 1, "{outcome}");
+    assert_eq!(said(&outcome.stderr, "answers again; "), 1, "{outcome}");
     assert_eq!(cells(&home.ok(LIST).json()).len(), 4 * 3 * 8);
 
     let again = scratch.ok(&line);
@@ -149,7 +149,7 @@ fn a_server_that_never_answers_is_unreachable() {
     let scratch = collector(1, 0);
     let line = collect(1, &format!("http://127.0.0.1:{port}"));
     let outcome = scratch.fails(1, line.as_str());
-    assert_eq!(said(&outcome.stderr, "is away"), 1, "{outcome}");
+    assert_eq!(said(&outcome.stderr, "is unreachable"), 1, "{outcome}");
     let summary = outcome.summary();
     assert_eq!(
         (&summary["collected"], &summary["undelivered"]),
@@ -217,7 +217,7 @@ fn a_real_server_that_is_killed_and_restarted_gets_exactly_the_grid() {
     let mut running = Running::start(&scratch, "collect", &line);
     running.wait_for_stdout(|out| cells_printed(out) >= 4);
     server.kill();
-    running.wait_for_stderr(|err| said(err, "is away") > 0);
+    running.wait_for_stderr(|err| said(err, "is unreachable") > 0);
     server.restart();
     // It may have ended before the server was back; then the next command delivers.
     let outcome = running.finish();

@@ -9,7 +9,7 @@ use crate::sittings;
 use assize_domain::run::{CellRecord, RunStatus};
 use assize_mlflow::{Config, MlflowStore};
 use assize_pipeline::judge::queue::SitOptions;
-use assize_store::{RunQuery, Tracking};
+use assize_store::{Cells as _, Copying as _, Promotions as _, RunQuery, Tracking};
 use assize_test_support::mlflow::{Mlflow, tag};
 use assize_test_support::promotion_task;
 use assize_test_support::{score_all, script};
@@ -28,9 +28,13 @@ fn interrupted_writes_are_repaired() {
     a_sitting_that_drifts_is_set_aside(&server);
 }
 
-fn store(server: &Mlflow) -> Arc<dyn Tracking> {
+fn store(server: &Mlflow) -> MlflowStore {
     let now_ms = || sittings::START_MS;
-    Arc::new(MlflowStore::open(&Config::new(&server.url), now_ms).expect("a store"))
+    MlflowStore::open(&Config::new(&server.url), now_ms).expect("a store")
+}
+
+fn shared_store(server: &Mlflow) -> Arc<dyn Tracking> {
+    Arc::new(store(server))
 }
 
 fn record(cell_key: &str, start_time_ms: i64) -> CellRecord {
@@ -83,7 +87,10 @@ fn a_cut_off_run_that_was_finished_since_is_left_alone(server: &Mlflow) {
     finish(server, &theirs);
     let recorded = store.cells_record("since", &[record("key", 7)]);
     let recorded = recorded.expect("recorded").remove(0);
-    assert_eq!((&recorded.run_id, recorded.written), (&theirs, false));
+    assert_eq!(
+        (&recorded.run_id, recorded.written),
+        (&Some(theirs.clone()), false)
+    );
     assert_eq!(ids(server, "since"), BTreeSet::from([theirs]));
 }
 
@@ -98,11 +105,11 @@ fn a_cut_off_run_of_somebody_else_is_not_completed(server: &Mlflow) {
     let recorded = store.cells_record("theirs", &[record("key", 7), record("done", 7)]);
     let recorded = recorded.expect("recorded");
     assert!(
-        recorded[0].written && recorded[0].run_id != theirs,
+        recorded[0].written && recorded[0].run_id.as_ref() != Some(&theirs),
         "{recorded:?}"
     );
     assert!(
-        !recorded[1].written && recorded[1].run_id == done,
+        !recorded[1].written && recorded[1].run_id.as_ref() == Some(&done),
         "{recorded:?}"
     );
     let left = ids(server, "theirs");
@@ -116,7 +123,7 @@ fn a_cut_off_run_of_somebody_else_is_not_completed(server: &Mlflow) {
     // Our own that was cut off is completed, and keeps its id.
     let ours = run_begun(server, &experiment, "ours", 7);
     let again = self::store(server).cells_record("theirs", &[record("ours", 7)]);
-    assert_eq!(again.expect("recorded")[0].run_id, ours);
+    assert_eq!(again.expect("recorded")[0].run_id, Some(ours));
 }
 
 /// Of two runs of a cell the one that was judged stays, whichever came first.
@@ -146,7 +153,11 @@ fn judged_runs_are_kept(server: &Mlflow) {
     let settled = late.cells_record("twice", &[record(&cells[0], 1)]);
     let settled = settled.expect("recorded");
     assert!(
-        !settled[0].written && judged.contains(&settled[0].run_id),
+        !settled[0].written
+            && settled[0]
+                .run_id
+                .as_ref()
+                .is_some_and(|it| judged.contains(it)),
         "{settled:?}"
     );
     assert!(judged.is_subset(&ids(server, "twice")));
@@ -222,7 +233,8 @@ fn every_case_has_two_judges(server: &Mlflow) {
     std::thread::scope(|scope| {
         for name in ["ann", "bob"] {
             scope.spawn(move || {
-                let mut seat = sittings::open(&store(server), double(name), &sittings::at(0));
+                let mut seat =
+                    sittings::open(&shared_store(server), double(name), &sittings::at(0));
                 assert_eq!(
                     sittings::clear(&mut seat, 4, &sittings::at(1)),
                     12,
@@ -232,7 +244,7 @@ fn every_case_has_two_judges(server: &Mlflow) {
             });
         }
     });
-    let store = store(server);
+    let store = shared_store(server);
     let runs = store
         .run_list("double", &RunQuery::default())
         .expect("runs");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use assize_domain::run::{CellRecord, RunStatus};
 use assize_store::embedded::{EmbeddedStore, random_run_id};
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{Cells as _, RunQuery};
 use serde_json::{Value, json};
 
 use assize_test_support::Scratch;
@@ -88,7 +88,7 @@ fn fill(scratch: &Scratch) -> Vec<Known> {
             .collect();
         let recorded = store.cells_record("big", &cells).expect("sound");
         for (known, recorded) in known.iter_mut().zip(recorded) {
-            known.run_id = recorded.run_id;
+            known.run_id = recorded.run_id.expect("a run id");
         }
     }
     runs

@@ -18,7 +18,7 @@ pub(crate) struct Address {
 
 impl Address {
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = |reason: &str| StoreError::WrongAddress {
+        let wrong = |reason: &str| StoreError::InvalidAddress {
             uri: Self::shown(text),
             reason: format!("{reason}: use http(s)://HOST[:PORT][/PREFIX]"),
         };

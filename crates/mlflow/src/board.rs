@@ -3,10 +3,10 @@
 use assize_domain::run::{metric, param, tag};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanFile, RubricRef};
-use assize_store::{BoardRun, Result};
+use assize_store::{BoardRun, Boards, Result};
 
 use crate::artifacts::corrupt;
-use crate::pending::whole;
+use crate::queue::whole;
 use crate::verdicts::{Marks, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
@@ -20,10 +20,10 @@ struct Read {
     n_candidates: u32,
 }
 
-impl MlflowStore {
-    /// Visits all runs of a split, oldest first. What is not a run of a model with a prompt on
+impl Boards for MlflowStore {
+    /// What is not a run of a model with a prompt on
     /// a scenario is left out.
-    pub(crate) fn board_visit(
+    fn board_each(
         &self,
         experiment: &str,
         split: Split,
@@ -42,7 +42,9 @@ impl MlflowStore {
             Ok(true)
         })
     }
+}
 
+impl MlflowStore {
     fn board_read(&self, run: &Tracked, marks: &Marks<'_>) -> Result<Read> {
         let n_candidates = match run.metric(metric::N_CANDIDATES) {
             Some(count) => whole(Some(count)),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{CellRecord, RunStatus, tag};
-use assize_store::{KnownCell, Recorded, Result, StoreError};
+use assize_store::{Cells, KnownCell, Recorded, Result, StoreError};
 use serde_json::{Value, json};
 
 use crate::limits::{self, More, Pairs};
@@ -51,9 +51,15 @@ impl State {
     }
 }
 
-impl MlflowStore {
-    /// Which of these cells are tracked, in the order asked.
-    pub(crate) fn cells_look_up(
+/// The run of a cell after a delivery.
+pub(crate) struct Delivered {
+    pub run_id: String,
+    /// `false` where the cell was there already and nothing was written.
+    pub written: bool,
+}
+
+impl Cells for MlflowStore {
+    fn cells_known(
         &self,
         experiment: &str,
         cell_keys: &[String],
@@ -67,27 +73,30 @@ impl MlflowStore {
         let known = cell_keys.iter().map(|key| {
             let known = index?.known.get(key)?;
             (known.state != State::CutOff).then(|| KnownCell {
-                run_id: known.run_id.clone(),
+                run_id: Some(known.run_id.clone()),
                 failed: known.state == State::Failed,
             })
         });
         Ok(known.collect())
     }
 
+    fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>> {
+        let id = self.experiment_make(experiment)?;
+        self.cells_read(&id)?;
+        parallel::each(cells, |cell| {
+            let delivered = self.cell_deliver(&id, cell, &|_| Ok(()))?;
+            Ok(Recorded {
+                run_id: Some(delivered.run_id),
+                written: delivered.written,
+            })
+        })
+    }
+}
+
+impl MlflowStore {
     /// What was looked up is not believed any more.
     pub(crate) fn cells_forget(&self, experiment_id: &str) {
         lock(&self.cells).remove(experiment_id);
-    }
-
-    /// Tracks these cells; the ones that are there and did not fail stay as they are.
-    pub(crate) fn cells_deliver(
-        &self,
-        experiment: &str,
-        cells: &[CellRecord],
-    ) -> Result<Vec<Recorded>> {
-        let id = self.experiment_make(experiment)?;
-        self.cells_read(&id)?;
-        parallel::each(cells, |cell| self.cell_deliver(&id, cell, &|_| Ok(())))
     }
 
     pub(crate) fn cells_read(&self, experiment_id: &str) -> Result<()> {
@@ -145,12 +154,12 @@ impl MlflowStore {
         experiment_id: &str,
         cell: &CellRecord,
         add: &dyn Fn(&Tracked) -> Result<()>,
-    ) -> Result<Recorded> {
+    ) -> Result<Delivered> {
         let known = self.cell_known(experiment_id, &cell.cell_key);
         let known_by = (tag::CELL_KEY, cell.cell_key.as_str());
         let (run, failed) = match known {
             Some(known) if known.state == State::Finished => {
-                return Ok(Recorded {
+                return Ok(Delivered {
                     run_id: known.run_id,
                     written: false,
                 });
@@ -160,7 +169,7 @@ impl MlflowStore {
                     Some(run) if run.status == RunStatus::Finished => {
                         let (key, id) = (&cell.cell_key, &run.run_id);
                         self.cell_remember(experiment_id, key, id, State::Finished);
-                        return Ok(Recorded {
+                        return Ok(Delivered {
                             run_id: run.run_id,
                             written: false,
                         });
@@ -199,8 +208,8 @@ impl MlflowStore {
         experiment_id: &str,
         cell: &CellRecord,
         error: StoreError,
-    ) -> Result<Recorded> {
-        if matches!(error, StoreError::Away { .. }) {
+    ) -> Result<Delivered> {
+        if matches!(error, StoreError::Unreachable { .. }) {
             return Err(error);
         }
         let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
@@ -209,7 +218,7 @@ impl MlflowStore {
             .find(|it| it.status == RunStatus::Finished)
             .ok_or(error)?;
         self.cell_remember(experiment_id, &cell.cell_key, &done.run_id, State::Finished);
-        Ok(Recorded {
+        Ok(Delivered {
             run_id: done.run_id,
             written: false,
         })
@@ -340,40 +349,6 @@ impl MlflowStore {
         updated.map(|_| ()).map_err(refused)
     }
 
-    /// Removes the runs of cells that have another finished one: the first, or the first that
-    /// was judged. What was judged is never removed.
-    pub(crate) fn cells_tidy(&self, experiment: &str) -> Result<u64> {
-        let id = self.experiment_need(experiment)?;
-        let mut kept: HashMap<String, (String, bool)> = HashMap::new();
-        let mut others: Vec<(String, String)> = Vec::new();
-        let filter = format!("tags.{} != ''", tag::CELL_KEY);
-        self.scan(&id, &filter, 0, &mut |runs| {
-            for run in runs {
-                let key = run.tag(tag::CELL_KEY).unwrap_or_default().to_owned();
-                let judged = run.is_judged();
-                if run.status != RunStatus::Finished {
-                    others.push((key, run.run_id));
-                    continue;
-                }
-                match kept.get(&key) {
-                    None => {
-                        kept.insert(key, (run.run_id, judged));
-                    }
-                    Some((_, true)) if judged => {}
-                    Some((_, false)) if judged => {
-                        let first = kept.insert(key.clone(), (run.run_id, true));
-                        others.extend(first.map(|(run_id, _)| (key, run_id)));
-                    }
-                    Some(_) => others.push((key, run.run_id)),
-                }
-            }
-            Ok(true)
-        })?;
-        others.retain(|(key, _)| kept.contains_key(key));
-        parallel::each(&others, |(_, run_id)| self.run_remove(run_id))?;
-        Ok(others.len() as u64)
-    }
-
     /// Takes our run away again where the cell has a finished one that comes before it or was
     /// judged already; otherwise takes away what others left unfinished.
     fn cell_settle(
@@ -381,7 +356,7 @@ impl MlflowStore {
         experiment_id: &str,
         run: Tracked,
         cell: &CellRecord,
-    ) -> Result<Recorded> {
+    ) -> Result<Delivered> {
         let all = self.runs_tagged(experiment_id, tag::CELL_KEY, &cell.cell_key)?;
         let is_other = |it: &&Tracked| it.run_id != run.run_id;
         let finished = |it: &&Tracked| it.status == RunStatus::Finished;
@@ -391,7 +366,7 @@ impl MlflowStore {
         });
         if let Some(better) = better {
             self.run_remove(&run.run_id)?;
-            return Ok(Recorded {
+            return Ok(Delivered {
                 run_id: better.run_id.clone(),
                 written: false,
             });
@@ -402,7 +377,7 @@ impl MlflowStore {
                 self.run_remove(&left.run_id)?;
             }
         }
-        Ok(Recorded {
+        Ok(Delivered {
             run_id: run.run_id,
             written: true,
         })

@@ -34,37 +34,41 @@ struct Judged {
     summary: Summary,
 }
 
-impl MlflowStore {
-    /// Writes verdict files, one a run, all or none.
-    pub(crate) fn commit_whole(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
-        let marks = Marks::new(self);
-        let mut whole = Whole {
-            store: self,
-            rubric,
-            marks,
-            commit: format!("{:x}", self.now_ms()),
-            sitting: None,
-            waiting: Vec::new(),
-            judged: Vec::new(),
-            failed: None,
-        };
-        let given = give(&mut |run_id, file| {
-            whole.waiting.push((run_id.to_owned(), file));
-            if whole.waiting.len() >= BATCH {
-                whole.write_waiting();
-            }
-            whole.failed.is_none()
-        });
-        if given.is_ok() {
+/// Writes verdict files, one a run, all or none.
+pub(crate) fn sitting_commit_each(
+    store: &MlflowStore,
+    rubric: &Rubric,
+    give: Give<'_>,
+) -> Result<Committed> {
+    let marks = Marks::new(store);
+    let mut whole = Whole {
+        store,
+        rubric,
+        marks,
+        commit: format!("{:x}", store.now_ms()),
+        sitting: None,
+        waiting: Vec::new(),
+        judged: Vec::new(),
+        failed: None,
+    };
+    let given = give(&mut |run_id, file| {
+        whole.waiting.push((run_id.to_owned(), file));
+        if whole.waiting.len() >= BATCH {
             whole.write_waiting();
         }
-        if let Some(error) = whole.failed {
-            return Err(error);
-        }
-        given?;
-        whole.finish()
+        whole.failed.is_none()
+    });
+    if given.is_ok() {
+        whole.write_waiting();
     }
+    if let Some(error) = whole.failed {
+        return Err(error);
+    }
+    given?;
+    whole.finish()
+}
 
+impl MlflowStore {
     /// Keeps a verdict file with a run; answers the param by which it counts, with its value if
     /// that is still to be written.
     ///

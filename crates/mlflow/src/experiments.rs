@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::address::encoded;
 use crate::wire::{CreatedExperiment, Experiment, ExperimentAnswer, ExperimentsAnswer};
-use crate::{MlflowStore, SITTINGS, lock, parallel};
+use crate::{MlflowStore, SITTINGS, lock};
 
 impl MlflowStore {
     /// The id of an active experiment, where there is one.
@@ -108,16 +108,7 @@ impl MlflowStore {
         }
     }
 
-    /// Experiments that hold runs of ours, by name.
-    pub(crate) fn experiments_sum_up(&self) -> Result<Vec<ExperimentSummary>> {
-        let mut all = self.experiments_all()?;
-        all.retain(|it| it.name != SITTINGS);
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        let summaries = parallel::each(&all, |experiment| self.experiment_sum_up(experiment))?;
-        Ok(summaries.into_iter().filter(|it| it.runs > 0).collect())
-    }
-
-    fn experiment_sum_up(&self, experiment: &Experiment) -> Result<ExperimentSummary> {
+    pub(crate) fn experiment_sum_up(&self, experiment: &Experiment) -> Result<ExperimentSummary> {
         let mut summary = ExperimentSummary {
             name: experiment.name.clone(),
             experiment_id: experiment.id.clone(),

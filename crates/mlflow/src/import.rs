@@ -10,6 +10,7 @@ use assize_domain::hash::sha256_hex;
 use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use assize_domain::sitting::SittingState;
 use assize_domain::verdict::VerdictFile;
+use assize_store::Sittings as _;
 use assize_store::queue::{Closing, SittingRecord};
 use assize_store::{Additions, Change, Imported, ImportedRun, Result, StoreError, rules};
 
@@ -21,14 +22,49 @@ use crate::verdicts::{Marks, is_named, param_of, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
 
-impl MlflowStore {
-    /// Takes these runs in, one after the other where they depend on nothing else.
-    pub(crate) fn import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
-        let id = self.experiment_make(experiment)?;
-        self.cells_read(&id)?;
-        parallel::each(runs, |run| self.run_import(&id, run))
-    }
+/// Takes these runs in, one after the other where they depend on nothing else.
+pub(crate) fn runs_import(
+    store: &MlflowStore,
+    experiment: &str,
+    runs: &[ImportedRun],
+) -> Result<Vec<Imported>> {
+    let id = store.experiment_make(experiment)?;
+    store.cells_read(&id)?;
+    parallel::each(runs, |run| store.run_import(&id, run))
+}
 
+/// Takes the record of a sitting in; answers whether anything changed.
+pub(crate) fn sitting_import(store: &MlflowStore, theirs: &SittingRecord) -> Result<bool> {
+    let id = &theirs.sitting.id;
+    let quarantined = theirs.state == SittingState::Quarantined;
+    let opened_at = &theirs.sitting.opened_at;
+    let closing = Closing {
+        state: if quarantined {
+            SittingState::Quarantined
+        } else {
+            SittingState::Closed
+        },
+        at: theirs.closed_at.as_ref().unwrap_or(opened_at).clone(),
+        judge: theirs.judge.clone(),
+        drift: theirs.drift.clone(),
+    };
+    let Some(run) = store.sitting_run(id)? else {
+        let run = store.sitting_begin(&theirs.sitting)?;
+        store.anchors_add(&run, &[], theirs)?;
+        store.closing_write(id, &run, &closing)?;
+        store.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
+        return Ok(true);
+    };
+    let ours = store.record_read(id, &run)?;
+    let added = store.anchors_add(&run, &ours.anchor_files, theirs)?;
+    let newly = quarantined && ours.state != SittingState::Quarantined;
+    if newly {
+        store.sitting_close(id, &closing)?;
+    }
+    Ok(added || newly)
+}
+
+impl MlflowStore {
     fn run_import(&self, experiment_id: &str, theirs: &ImportedRun) -> Result<Imported> {
         let is_cell = !theirs.record.cell_key.is_empty();
         let failed_there = theirs.record.status == RunStatus::Failed;
@@ -145,37 +181,6 @@ impl MlflowStore {
             params.push((param_of(&path), sha256_hex(text.as_bytes())));
         }
         Ok(params)
-    }
-
-    /// Takes the record of a sitting in; answers whether anything changed.
-    pub(crate) fn sitting_take_in(&self, theirs: &SittingRecord) -> Result<bool> {
-        let id = &theirs.sitting.id;
-        let quarantined = theirs.state == SittingState::Quarantined;
-        let opened_at = &theirs.sitting.opened_at;
-        let closing = Closing {
-            state: if quarantined {
-                SittingState::Quarantined
-            } else {
-                SittingState::Closed
-            },
-            at: theirs.closed_at.as_ref().unwrap_or(opened_at).clone(),
-            judge: theirs.judge.clone(),
-            drift: theirs.drift.clone(),
-        };
-        let Some(run) = self.sitting_run(id)? else {
-            let run = self.sitting_begin(&theirs.sitting)?;
-            self.anchors_add(&run, &[], theirs)?;
-            self.closing_write(id, &run, &closing)?;
-            self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
-            return Ok(true);
-        };
-        let ours = self.record_read(id, &run)?;
-        let added = self.anchors_add(&run, &ours.anchor_files, theirs)?;
-        let newly = quarantined && ours.state != SittingState::Quarantined;
-        if newly {
-            self.sitting_end(id, &closing)?;
-        }
-        Ok(added || newly)
     }
 
     /// Adds verdicts on a sitting's anchors that are not among these.

@@ -8,19 +8,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use asking::Asking;
 use assize_domain::judge::Tier;
 use assize_domain::sitting::{ANCHORS, SittingState};
 use assize_domain::verdict::VerdictFile;
 use assize_store::queue::{Handed, HeldRun, LeaseRequest, Leased};
 use assize_store::rules::{self, Changed};
-use assize_store::{Committed, Result, StoreError};
+use assize_store::{Committed, Leases, Result, StoreError};
 
 use crate::sittings::{key, lives_until, state_of};
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
-
-use asking::Asking;
 pub(crate) use asking::Seen;
 
 mod asking;
@@ -71,9 +70,8 @@ fn holds(run: &Tracked, tier: Tier, sitting: &str) -> bool {
     leases(run, tier).iter().any(|it| it.sitting == sitting)
 }
 
-impl MlflowStore {
-    /// Hands whole scenarios to a sitting.
-    pub(crate) fn lease_scenarios(&self, request: &LeaseRequest) -> Result<Leased> {
+impl Leases for MlflowStore {
+    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased> {
         let run = self.open_sitting(&request.sitting)?;
         let sitting = self.sitting_read(&request.sitting, &run)?;
         self.heard_of(&run, request.until_ms)?;
@@ -88,8 +86,7 @@ impl MlflowStore {
         Asking::new(self, &sitting, request, live).answer()
     }
 
-    /// What a sitting holds, with what it has found.
-    pub(crate) fn leases_of(&self, sitting: &str) -> Result<Vec<HeldRun>> {
+    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>> {
         let sitting_run = self.sitting_run_need(sitting)?;
         let sitting = self.sitting_read(sitting, &sitting_run)?;
         let id = self.experiment_need(&sitting.experiment)?;
@@ -118,8 +115,7 @@ impl MlflowStore {
         Ok(held.into_iter().flatten().collect())
     }
 
-    /// Writes verdicts of a sitting that still holds their runs.
-    pub(crate) fn submit(&self, handed: &Handed) -> Result<Committed> {
+    fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
         let sitting_run = self.open_sitting(&handed.sitting)?;
         let sitting = self.sitting_read(&handed.sitting, &sitting_run)?;
         let of_runs: Vec<&(String, VerdictFile)> = handed
@@ -150,7 +146,9 @@ impl MlflowStore {
             .collect();
         self.commit_parts(&files, &handed.rubric)
     }
+}
 
+impl MlflowStore {
     /// Nobody holds this run any more.
     pub(crate) fn leases_end(&self, run: &Tracked) -> Result<()> {
         for tier in Tier::ALL {

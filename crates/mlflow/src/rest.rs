@@ -255,7 +255,7 @@ impl Rest {
     }
 
     fn wrong(&self, reason: String) -> StoreError {
-        StoreError::WrongAddress {
+        StoreError::InvalidAddress {
             uri: self.address.base.clone(),
             reason,
         }
@@ -289,7 +289,7 @@ impl Rest {
         let asked = asked_wait.unwrap_or_default();
         if tried >= self.retries || asked > self.max_wait || self.away.load(Ordering::Relaxed) {
             self.away.store(true, Ordering::Relaxed);
-            return Err(StoreError::Away {
+            return Err(StoreError::Unreachable {
                 uri: self.address.base.clone(),
                 reason,
             });

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{RunStatus, artifact, param, tag};
-use assize_store::{Result, Run, RunPage, RunQuery, StoreError, is_bookkeeping};
+use assize_domain::verdict::VerdictFile;
+use assize_store::{
+    ExperimentSummary, Result, Run, RunPage, RunQuery, Runs, StoreError, is_bookkeeping,
+};
 use serde_json::json;
 
 use crate::address::encoded;
-use crate::limits;
+use crate::verdicts::Marks;
 use crate::wire::{Nothing, RunAnswer, RunsAnswer, Tracked};
-use crate::{MlflowStore, lock, parallel};
+use crate::{MlflowStore, SITTINGS, limits, lock, parallel};
 
 pub(crate) use writes::{Entries, pairs};
 
@@ -25,6 +28,89 @@ const PAGE: usize = 1000;
 /// Runs whose files are read again are not asked for again so soon.
 const RECENT: Duration = Duration::from_secs(2);
 const RECENT_RUNS: usize = 16;
+
+impl Runs for MlflowStore {
+    fn experiment_list(&self) -> Result<Vec<ExperimentSummary>> {
+        let mut all = self.experiments_all()?;
+        all.retain(|it| it.name != SITTINGS);
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        let summaries = parallel::each(&all, |experiment| self.experiment_sum_up(experiment))?;
+        Ok(summaries.into_iter().filter(|it| it.runs > 0).collect())
+    }
+
+    /// One page of an experiment's runs. A page token is the last run's start time and id.
+    fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {
+        let id = self.experiment_need(experiment)?;
+        let after = query.page_token.as_deref().map(page_start).transpose()?;
+        let limit = usize::try_from(query.max_results).unwrap_or(usize::MAX);
+        let mut found: Vec<Tracked> = Vec::new();
+        let from_ms = after.as_ref().map_or(0, |(from_ms, _)| *from_ms);
+        self.cells_from(&id, from_ms, &mut |runs| {
+            let shown = runs.into_iter().filter(|run| {
+                let is_later = after
+                    .as_ref()
+                    .is_none_or(|(ms, id)| run.place() > (*ms, id.as_str()));
+                is_later && is_asked_for(run, query)
+            });
+            found.extend(shown);
+            Ok(limit == 0 || found.len() <= limit)
+        })?;
+        let is_cut = limit > 0 && found.len() > limit;
+        if is_cut {
+            found.truncate(limit);
+        }
+        let next = found.last().filter(|_| is_cut);
+        let next_page_token = next.map(|run| format!("{}-{}", run.start_time_ms, run.run_id));
+        let runs = found.into_iter().map(|run| self.run_shown(run));
+        Ok(RunPage {
+            runs: runs.collect::<Result<_>>()?,
+            next_page_token,
+        })
+    }
+
+    fn run_get(&self, run_id: &str) -> Result<Run> {
+        let run = self.run_find(run_id)?;
+        let mut artifacts = self.artifacts.list(&self.rest, &run)?;
+        artifacts.retain(|path| path != limits::FILE);
+        Ok(Run {
+            artifacts,
+            ..self.run_shown(run)?
+        })
+    }
+
+    fn run_delete(&self, run_ids: &[String]) -> Result<()> {
+        // Nothing is deleted where one of them is not there.
+        let runs = parallel::each(run_ids, |run_id| self.run_find(run_id))?;
+        for run in &runs {
+            self.cells_forget(&run.experiment_id);
+        }
+        parallel::each(&runs, |run| self.run_remove(&run.run_id)).map(|_| ())
+    }
+
+    fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {
+        let run = self.run_recent(run_id)?;
+        let contents = paths.iter().map(|path| {
+            let shared = match *path {
+                artifact::CANDIDATES => self.candidates_text(&run)?,
+                artifact::CONTEXT => self.context_read(&run)?,
+                _ => return self.file_text(&run, path),
+            };
+            Ok(shared.map(|text| text.to_string()))
+        });
+        contents.collect()
+    }
+
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        let run = self.run_recent(run_id)?;
+        self.artifacts.get(&self.rest, &run, path)
+    }
+
+    fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
+        let run = self.run_find(run_id)?;
+        let files = self.verdicts_read(&run, &Marks::new(self))?;
+        Ok(files.into_iter().map(|(_, file)| file).collect())
+    }
+}
 
 impl MlflowStore {
     /// An active run by its whole id.
@@ -84,17 +170,6 @@ impl MlflowStore {
         recent.truncate(RECENT_RUNS - 1);
         recent.push_front((Instant::now(), Arc::clone(&run)));
         Ok(run)
-    }
-
-    /// The text of an artifact.
-    pub(crate) fn artifact_read(&self, run_id: &str, path: &str) -> Result<Option<String>> {
-        let run = self.run_recent(run_id)?;
-        let shared = match path {
-            artifact::CANDIDATES => self.candidates_text(&run)?,
-            artifact::CONTEXT => self.context_read(&run)?,
-            _ => return self.file_text(&run, path),
-        };
-        Ok(shared.map(|text| text.to_string()))
     }
 
     /// One page of active runs, oldest first.
@@ -199,36 +274,6 @@ impl MlflowStore {
         })
     }
 
-    /// One page of an experiment's runs. A page token is the last run's start time and id.
-    pub(crate) fn run_page(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {
-        let id = self.experiment_need(experiment)?;
-        let after = query.page_token.as_deref().map(page_start).transpose()?;
-        let limit = usize::try_from(query.max_results).unwrap_or(usize::MAX);
-        let mut found: Vec<Tracked> = Vec::new();
-        let from_ms = after.as_ref().map_or(0, |(from_ms, _)| *from_ms);
-        self.cells_from(&id, from_ms, &mut |runs| {
-            let shown = runs.into_iter().filter(|run| {
-                let is_later = after
-                    .as_ref()
-                    .is_none_or(|(ms, id)| run.place() > (*ms, id.as_str()));
-                is_later && is_asked_for(run, query)
-            });
-            found.extend(shown);
-            Ok(limit == 0 || found.len() <= limit)
-        })?;
-        let is_cut = limit > 0 && found.len() > limit;
-        if is_cut {
-            found.truncate(limit);
-        }
-        let next = found.last().filter(|_| is_cut);
-        let next_page_token = next.map(|run| format!("{}-{}", run.start_time_ms, run.run_id));
-        let runs = found.into_iter().map(|run| self.run_shown(run));
-        Ok(RunPage {
-            runs: runs.collect::<Result<_>>()?,
-            next_page_token,
-        })
-    }
-
     /// The run as the interface has it, without its artifacts, which would take a request each.
     pub(crate) fn run_shown(&self, run: Tracked) -> Result<Run> {
         let is_for_judges =
@@ -253,16 +298,6 @@ impl MlflowStore {
             tags: tags.collect(),
             artifacts: Vec::new(),
         })
-    }
-
-    /// Takes runs out of every list.
-    pub(crate) fn runs_delete(&self, run_ids: &[String]) -> Result<()> {
-        // Nothing is deleted where one of them is not there.
-        let runs = parallel::each(run_ids, |run_id| self.run_find(run_id))?;
-        for run in &runs {
-            self.cells_forget(&run.experiment_id);
-        }
-        parallel::each(&runs, |run| self.run_remove(&run.run_id)).map(|_| ())
     }
 
     pub(crate) fn run_remove(&self, run_id: &str) -> Result<()> {

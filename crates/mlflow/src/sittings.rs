@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use assize_domain::judge::Judge;
+use assize_domain::rubric::Rubric;
 use assize_domain::run::RunStatus;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_store::queue::{Closing, SittingRecord};
-use assize_store::{Result, StoreError};
+use assize_store::{Committed, Give, Result, Sittings, StoreError};
 use serde_json::json;
 
 use crate::runs::{Entries, pairs, quoted};
 use crate::verdicts::{Marks, counting};
 use crate::wire::Tracked;
-use crate::{MlflowStore, SITTINGS, lock, parallel};
+use crate::{MlflowStore, SITTINGS, commit, lock, parallel};
 
 const FILE: &str = "sitting.json";
 
@@ -58,9 +59,8 @@ pub(crate) fn lives_until(run: &Tracked) -> i64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-impl MlflowStore {
-    /// Keeps the record of a sitting. The same record again changes nothing.
-    pub(crate) fn sitting_keep(&self, sitting: &Sitting) -> Result<()> {
+impl Sittings for MlflowStore {
+    fn sitting_open(&self, sitting: &Sitting) -> Result<()> {
         if let Some(run) = self.sitting_run(&sitting.id)? {
             if *self.sitting_read(&sitting.id, &run)? == *sitting {
                 return Ok(());
@@ -74,6 +74,52 @@ impl MlflowStore {
         self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))
     }
 
+    fn sitting_get(&self, id: &str) -> Result<Option<Sitting>> {
+        let found = self.sitting_run(id)?;
+        let sitting = found.map(|run| self.sitting_read(id, &run)).transpose()?;
+        Ok(sitting.map(|sitting| Sitting::clone(&sitting)))
+    }
+
+    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>> {
+        let found = self.sitting_run(id)?;
+        found.map(|run| self.record_read(id, &run)).transpose()
+    }
+
+    fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>> {
+        let runs = self.sitting_runs(experiment)?;
+        let mut records = parallel::each(&runs, |run| {
+            self.record_read(run.tag(key::SITTING).unwrap_or_default(), run)
+        })?;
+        records.sort_by(|a, b| {
+            let place = |it: &SittingRecord| (it.sitting.opened_at.clone(), it.sitting.id.clone());
+            place(a).cmp(&place(b))
+        });
+        Ok(records)
+    }
+
+    /// A quarantine is written down first and lifted last, so that what was cut off halfway
+    /// is completed by asking again.
+    fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()> {
+        let run = self.sitting_run_need(id)?;
+        let was = state_of(id, &run)? == SittingState::Quarantined;
+        let is = closing.state == SittingState::Quarantined;
+        if was && !is {
+            self.take_back(id, &run)?;
+        }
+        self.closing_write(id, &run, closing)?;
+        if is {
+            self.put_aside(id, &run)?;
+        }
+        lock(&self.waiting).clear();
+        Ok(())
+    }
+
+    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
+        commit::sitting_commit_each(self, rubric, give)
+    }
+}
+
+impl MlflowStore {
     /// Makes the run of a sitting, which counts once it is finished.
     pub(crate) fn sitting_begin(&self, sitting: &Sitting) -> Result<Tracked> {
         let experiment_id = self.experiment_make(SITTINGS)?;
@@ -176,38 +222,6 @@ impl MlflowStore {
         let mut seen = std::collections::HashSet::new();
         runs.retain(|run| seen.insert(run.tag(key::SITTING).map(str::to_owned)));
         Ok(runs)
-    }
-
-    /// All sittings of an experiment, oldest first.
-    pub(crate) fn sittings_of(&self, experiment: &str) -> Result<Vec<SittingRecord>> {
-        let runs = self.sitting_runs(experiment)?;
-        let mut records = parallel::each(&runs, |run| {
-            self.record_read(run.tag(key::SITTING).unwrap_or_default(), run)
-        })?;
-        records.sort_by(|a, b| {
-            let place = |it: &SittingRecord| (it.sitting.opened_at.clone(), it.sitting.id.clone());
-            place(a).cmp(&place(b))
-        });
-        Ok(records)
-    }
-
-    /// Changes the state of a sitting, and with it whether its verdicts count.
-    ///
-    /// A quarantine is written down first and lifted last, so that what was cut off halfway
-    /// is completed by asking again.
-    pub(crate) fn sitting_end(&self, id: &str, closing: &Closing) -> Result<()> {
-        let run = self.sitting_run_need(id)?;
-        let was = state_of(id, &run)? == SittingState::Quarantined;
-        let is = closing.state == SittingState::Quarantined;
-        if was && !is {
-            self.take_back(id, &run)?;
-        }
-        self.closing_write(id, &run, closing)?;
-        if is {
-            self.put_aside(id, &run)?;
-        }
-        lock(&self.waiting).clear();
-        Ok(())
     }
 
     /// Writes down how a sitting has ended.

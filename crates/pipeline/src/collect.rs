@@ -18,9 +18,10 @@ use std::time::Instant;
 use assize_domain::model::ModelId;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
-use assize_store::Tracking;
+use assize_store::{Cells, Tracking};
 
 use crate::guard::Guard;
+use crate::journal::Journal;
 use crate::size_gate::{Rejected, SizedModel};
 use crate::{Clock, PipelineError, Result};
 
@@ -70,6 +71,10 @@ pub struct Collection<'a> {
     /// Only this part of the grid.
     pub only: Option<Subset>,
     pub store: &'a dyn Tracking,
+    /// Where cells are recorded: the store, or the journal before it.
+    pub cells: &'a dyn Cells,
+    /// The journal, where there is one; what waits in it is delivered at the end.
+    pub journal: Option<&'a Journal>,
     pub guard: &'a Guard,
     /// Folder for the locks on (experiment, model).
     pub locks: PathBuf,
@@ -135,7 +140,7 @@ pub struct Summary {
     /// Candidates that failed within collected cells.
     pub failed_candidates: u64,
     pub rejected_models: Vec<Rejected>,
-    /// Cells that wait in this machine's journal for a tracking server that is away.
+    /// Cells that wait in this machine's journal for an unreachable tracking server.
     pub undelivered: u64,
     /// Loads in this process, for models that had work.
     pub model_loads: BTreeMap<String, u64>,
@@ -187,9 +192,10 @@ pub fn run(
     let result = run_lanes(collection, &summary, observer);
     let mut summary = summary.into_inner().unwrap_or_default();
     let stopped = || collection.stop.load(Ordering::Relaxed);
-    let delivered = collection.store.deliver(&stopped);
-    let result = match delivered {
+    let delivered = collection.journal.map(|it| it.deliver(&stopped));
+    let result = match delivered.transpose() {
         Ok(delivery) => {
+            let delivery = delivery.unwrap_or_default();
             summary.undelivered = delivery.waiting;
             result
         }

@@ -8,7 +8,7 @@ pub mod collect;
 pub mod compare;
 mod error;
 pub mod guard;
-pub mod journaled;
+pub mod journal;
 pub mod judge;
 pub mod lock;
 pub mod promote;

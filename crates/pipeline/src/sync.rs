@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::marker::Sync as Shared;
+use std::sync::Arc;
 
 use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking, is_for_judges};
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use self::lacking::Lacking;
 use self::pair::{Pair, verdicts};
+use crate::journal::Journal;
 use crate::{PipelineError, Result};
 
 mod lacking;
@@ -38,6 +40,8 @@ pub struct Sync<'a> {
     pub from: &'a dyn Tracking,
     /// `None` where it would have to be made and nothing is to be written.
     pub to: Option<&'a dyn Tracking>,
+    /// The journals before either side, which are delivered first.
+    pub journals: &'a [Arc<Journal>],
     pub experiment: &'a str,
     /// Only count what would be done.
     pub dry_run: bool,
@@ -96,8 +100,8 @@ fn identity(run: &Run) -> String {
 pub fn run(sync: &Sync<'_>, stopped: &dyn Fn() -> bool, progress: Progress<'_>) -> Result<Synced> {
     let mut synced = Synced::default();
     if !sync.dry_run {
-        for store in [Some(sync.from), sync.to].into_iter().flatten() {
-            synced.delivered += store.deliver(stopped)?.delivered;
+        for journal in sync.journals {
+            synced.delivered += journal.deliver(stopped)?.delivered;
         }
     }
     let mut copying = Copying {

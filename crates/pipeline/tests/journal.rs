@@ -1,5 +1,5 @@
 //! The journal before a remote store, with a stand-in for the server: an embedded store that
-//! can be away, that can refuse a cell, and that counts what it is sent. The real server is
+//! can be unreachable, that can refuse a cell, and that counts what it is sent. The real server is
 //! met in the tests of the binary.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -10,23 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use assize_domain::promotion::Promotion;
-use assize_domain::rubric::Rubric;
 use assize_domain::run::{CellRecord, RunStatus, tag};
-use assize_domain::scenario::Split;
-use assize_domain::sitting::Sitting;
-use assize_domain::verdict::VerdictFile;
-use assize_pipeline::journaled::{Journaled, Notice};
+use assize_pipeline::journal::{Delivery, Journal, Notice};
 use assize_store::embedded::{EmbeddedStore, random_run_id};
-use assize_store::queue::{
-    Closing, Handed, HeldRun, LeaseRequest, Leased, Reopening, RubricUse, SittingRecord,
-};
 use assize_store::state::State;
-use assize_store::{
-    Additions, BoardRun, Committed, Delivery, ExperimentSummary, Give, JudgingCounts, KnownCell,
-    PendingQuery, PendingRun, Recorded, Result, Run, RunPage, RunQuery, StoreError, Tracking,
-    WholeRun,
-};
+use assize_store::{Cells, KnownCell, Recorded, Result, Run, RunQuery, Runs as _, StoreError};
 
 /// Stands in for a tracking server.
 #[derive(Debug)]
@@ -61,7 +49,7 @@ impl StandIn {
         if self.up.load(Ordering::SeqCst) {
             return Ok(());
         }
-        Err(StoreError::Away {
+        Err(StoreError::Unreachable {
             uri: self.uri.clone(),
             reason: "connection refused".to_owned(),
         })
@@ -86,18 +74,10 @@ impl StandIn {
     }
 }
 
-macro_rules! pass_through {
-    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $verb(&self, $($name: $type),*) -> $answer {
-            self.answer()?;
-            self.store.$verb($($name),*)
-        })*
-    };
-}
-
-impl Tracking for StandIn {
-    fn uri(&self) -> &str {
-        &self.uri
+impl Cells for StandIn {
+    fn cells_known(&self, experiment: &str, keys: &[String]) -> Result<Vec<Option<KnownCell>>> {
+        self.answer()?;
+        self.store.cells_known(experiment, keys)
     }
 
     fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>> {
@@ -117,61 +97,20 @@ impl Tracking for StandIn {
         drop(sent);
         self.store.cells_record(experiment, cells)
     }
-
-    pass_through! {
-        experiment_list() -> Result<Vec<ExperimentSummary>>;
-        cells_known(experiment: &str, keys: &[String]) -> Result<Vec<Option<KnownCell>>>;
-        run_list(experiment: &str, query: &RunQuery) -> Result<RunPage>;
-        run_get(run_id: &str) -> Result<Run>;
-        run_delete(run_ids: &[String]) -> Result<()>;
-        run_whole(run_id: &str) -> Result<WholeRun>;
-        run_add(run_id: &str, additions: &Additions) -> Result<()>;
-        experiment_tags(experiment: &str) -> Result<Vec<(String, String)>>;
-        experiment_tags_add(experiment: &str, tags: &[(String, String)]) -> Result<()>;
-        logged_model_count(experiment: &str) -> Result<u64>;
-        artifact_get(run_id: &str, path: &str) -> Result<Option<String>>;
-        artifact_bytes(run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
-        artifact_add(run_id: &str, path: &str, content: Vec<u8>) -> Result<()>;
-        pending_each(
-            experiment: &str,
-            query: &PendingQuery,
-            visit: &mut dyn FnMut(PendingRun) -> Result<()>
-        ) -> Result<()>;
-        judging_counts(experiment: &str) -> Result<JudgingCounts>;
-        rubric_list(experiment: &str) -> Result<Vec<RubricUse>>;
-        sitting_open(sitting: &Sitting) -> Result<()>;
-        sitting_get(id: &str) -> Result<Option<Sitting>>;
-        sitting_record(id: &str) -> Result<Option<SittingRecord>>;
-        sitting_list(experiment: &str) -> Result<Vec<SittingRecord>>;
-        lease_next(request: &LeaseRequest) -> Result<Leased>;
-        lease_held(sitting: &str) -> Result<Vec<HeldRun>>;
-        sitting_submit(handed: &Handed) -> Result<Committed>;
-        sitting_close(id: &str, closing: &Closing) -> Result<()>;
-        runs_reopen(reopening: &Reopening) -> Result<u64>;
-        verdicts_get(run_id: &str) -> Result<Vec<VerdictFile>>;
-        sitting_commit_each(rubric: &Rubric, give: Give<'_>) -> Result<Committed>;
-        board_each(
-            experiment: &str,
-            split: Split,
-            visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>
-        ) -> Result<()>;
-        champion_get(task: &str) -> Result<Option<Promotion>>;
-        promotion_list(task: &str) -> Result<Vec<Promotion>>;
-        promotion_record(promotion: &Promotion) -> Result<u32>;
-    }
 }
 
 /// One process of this machine, with what it was told.
 struct Process {
-    store: Journaled,
+    store: Journal,
     told: Arc<Mutex<Vec<Notice>>>,
 }
 
 fn process(folder: &Path, server: &Arc<StandIn>, clock: fn() -> i64) -> Process {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hear = Arc::clone(&told);
-    let store = Journaled::new(
-        Arc::clone(server) as Arc<dyn Tracking>,
+    let store = Journal::new(
+        Arc::clone(server) as Arc<dyn Cells>,
+        &server.uri,
         Arc::new(State::open(folder).unwrap()),
         folder.join("locks"),
         clock,
@@ -185,12 +124,12 @@ impl Process {
         let cells: Vec<CellRecord> = keys.iter().map(|key| cell(key)).collect();
         let recorded = self.store.cells_record("e", &cells).unwrap();
         assert!(recorded.iter().all(|it| it.written));
-        recorded.iter().map(|it| !it.run_id.is_empty()).collect()
+        recorded.iter().map(|it| it.run_id.is_some()).collect()
     }
 
     fn known(&self, key: &str) -> Option<bool> {
         let known = self.store.cells_known("e", &[key.to_owned()]).unwrap();
-        known[0].as_ref().map(|it| !it.run_id.is_empty())
+        known[0].as_ref().map(|it| it.run_id.is_some())
     }
 
     fn deliver(&self) -> (u64, u64) {
@@ -221,8 +160,8 @@ fn no_time() -> i64 {
     0
 }
 
-fn away() -> Notice {
-    Notice::Away {
+fn unreachable() -> Notice {
+    Notice::Unreachable {
         reason: "connection refused".to_owned(),
     }
 }
@@ -237,7 +176,7 @@ fn a_server_that_goes_away_and_comes_back_gets_everything_once() {
     server.is_up(false);
     assert_eq!(process.record(&["b", "c"]), [false, false]);
     assert_eq!(process.record(&["d"]), [false]);
-    assert_eq!(process.told(), [away()], "told once");
+    assert_eq!(process.told(), [unreachable()], "told once");
     assert_eq!(process.known("b"), Some(false), "it waits");
     assert_eq!(process.known("z"), None);
 
@@ -245,7 +184,7 @@ fn a_server_that_goes_away_and_comes_back_gets_everything_once() {
     assert_eq!(process.record(&["e"]), [false], "it is left alone a while");
     NOW_MS.store(3_600_000, Ordering::SeqCst);
     assert_eq!(process.record(&["f"]), [true]);
-    assert_eq!(process.told(), [Notice::Back { waiting: 4 }]);
+    assert_eq!(process.told(), [Notice::Reachable { waiting: 4 }]);
     assert_eq!(process.known("b"), Some(true));
     assert_eq!(process.deliver(), (0, 0));
     assert_eq!(server.cells(), ["a", "b", "c", "d", "e", "f"]);
@@ -271,8 +210,8 @@ fn the_next_process_delivers_what_the_last_one_left() {
     assert_eq!(elsewhere.deliver(), (0, 0));
 
     let next = process(dir.path(), &server, no_time);
-    assert_eq!(next.deliver(), (0, 300), "it is still away");
-    assert_eq!(next.told(), [away()]);
+    assert_eq!(next.deliver(), (0, 300), "it is still unreachable");
+    assert_eq!(next.told(), [unreachable()]);
     server.is_up(true);
     assert_eq!(next.deliver(), (300, 0));
     assert_eq!(next.deliver(), (0, 0));
@@ -330,7 +269,7 @@ fn a_cell_that_the_server_refuses_stays_and_holds_up_nothing() {
         cell: "m × v1 × b".to_owned(),
         reason: "too large for me".to_owned(),
     };
-    assert_eq!(process.told(), [refused, Notice::Back { waiting: 1 }]);
+    assert_eq!(process.told(), [refused, Notice::Reachable { waiting: 1 }]);
     *server.refused.lock().unwrap() = None;
     assert_eq!(process.deliver(), (1, 0));
 }

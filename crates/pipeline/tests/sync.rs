@@ -8,8 +8,8 @@ use std::path::Path;
 use assize_domain::promotion::{Action, Champion, Promotion};
 use assize_domain::run::{CellRecord, RunStatus, tag};
 use assize_pipeline::sync::{Sync, Synced, run};
-use assize_store::Tracking;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
+use assize_store::{Cells as _, Promotions as _, Runs as _};
 
 fn open(folder: &Path, name: &str, rubric: &str) -> EmbeddedStore {
     let store = EmbeddedStore::open(&folder.join(name), || 0, random_run_id).unwrap();
@@ -61,6 +61,7 @@ fn sync(from: &EmbeddedStore, to: &EmbeddedStore, dry_run: bool) -> Synced {
     let sync = Sync {
         from,
         to: Some(to),
+        journals: &[],
         experiment: "e",
         dry_run,
     };

@@ -13,7 +13,7 @@ use assize_domain::scenario::Split;
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
 use assize_pipeline::judge::status::{Status, status};
-use assize_store::{ExperimentSummary, Tracking};
+use assize_store::{ExperimentSummary, Runs as _};
 use axum::body::Bytes;
 
 use crate::App;

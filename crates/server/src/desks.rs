@@ -20,8 +20,8 @@ use assize_domain::verdict::Verdict;
 use assize_pipeline::judge::queue::{Accepted, Finished, LEASE_MS, Progress, SitOptions};
 use assize_pipeline::judge::seat::{self, Seat};
 use assize_pipeline::{Now, PipelineError, Result};
-use assize_store::Tracking;
 use assize_store::embedded::EmbeddedStore;
+use assize_store::{Sittings as _, Tracking};
 
 use crate::Config;
 

@@ -5,7 +5,7 @@
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use assize_store::Tracking as _;
+use assize_store::Runs as _;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;

@@ -35,13 +35,13 @@ pub enum StoreError {
          run the command again to be compared with it"
     )]
     Superseded { task: String, champion: String },
-    /// A server that cannot be reached, or that keeps failing; what is asked again later may
-    /// well succeed.
-    #[error("the tracking server {uri} is away: {reason}")]
-    Away { uri: String, reason: String },
-    /// The address of a server that can never work.
+    /// A server that cannot be reached, or that keeps failing; the same request may succeed
+    /// later.
+    #[error("the tracking server {uri} is unreachable: {reason}")]
+    Unreachable { uri: String, reason: String },
+    /// The address of a server that cannot work, however often it is asked.
     #[error("{uri}: {reason}")]
-    WrongAddress { uri: String, reason: String },
+    InvalidAddress { uri: String, reason: String },
     /// Something that was asked for by its MLflow name or id is not there.
     #[error("{0}")]
     NotFound(String),
@@ -73,7 +73,7 @@ impl StoreError {
     /// What kind of error it is.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) | Self::WrongAddress { .. } => ErrorKind::InvalidInput,
+            Self::Invalid(_) | Self::InvalidAddress { .. } => ErrorKind::InvalidInput,
             Self::NotFound(_)
             | Self::NoRun { .. }
             | Self::NoExperiment { .. }
@@ -81,7 +81,7 @@ impl StoreError {
             Self::AlreadyExists(_) => ErrorKind::AlreadyExists,
             Self::Conflict(_) | Self::LeaseLost { .. } => ErrorKind::Conflict,
             Self::Superseded { .. } => ErrorKind::Superseded,
-            Self::Away { .. } => ErrorKind::Unreachable,
+            Self::Unreachable { .. } => ErrorKind::Unreachable,
             Self::Sqlite { .. } | Self::Unusable { .. } => ErrorKind::Io,
             Self::Unreadable { .. } | Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,

@@ -15,7 +15,7 @@ use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 
 use crate::mlflow::{DatasetInput, Entry, Point, RUN_NAME_TAG};
 use crate::rules::free_path;
-use crate::{Result, Run, StoreError, Tracking};
+use crate::{Result, Run, Runs, StoreError};
 
 /// Params by which runs are held and verdict files are named over MLflow.
 const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
@@ -113,7 +113,7 @@ pub enum Change {
 
 /// The files that Assize reads, and of the verdict files those that were committed. One that is
 /// no text is somebody else's who chose the same name.
-fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<str>)>> {
+fn contents(store: &dyn Runs, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<str>)>> {
     let mut artifacts: Vec<(Cow<'static, str>, Arc<str>)> = Vec::new();
     let core = run.artifacts.iter().filter(|path| is_core(path));
     let (verdicts, others): (Vec<&String>, Vec<&String>) =
@@ -142,7 +142,7 @@ fn contents(store: &dyn Tracking, run: &Run) -> Result<Vec<(Cow<'static, str>, A
 
 impl ImportedRun {
     /// Makes a run ready to be copied, with the contents of the files that Assize reads.
-    pub fn read(store: &dyn Tracking, whole: &WholeRun) -> Result<Self> {
+    pub fn read(store: &dyn Runs, whole: &WholeRun) -> Result<Self> {
         let run = &whole.run;
         let value = |name: &str| {
             let found = run.tags.iter().find(|(key, _)| key == name);

@@ -1,4 +1,4 @@
-//! What the queue's verbs take and answer.
+//! What waits to be judged, and who is at work on what.
 //!
 //! A lease says which sitting a run's cases are handed out to, per tier. It belongs to its
 //! sitting and lives as long as that does: while the sitting is open and has been heard of
@@ -7,12 +7,16 @@
 //! MLflow by a write-once param `lease.<tier>.<slot>.<epoch> = sitting` on the run (slot 2 where
 //! two judges are to score every case), where a refusal means lost.
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use assize_domain::candidate::Candidate;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::{RubricRef, Verdict, VerdictFile};
 
-use crate::PendingRun;
+use crate::{Committed, Result};
 
 /// A judge asks for cases.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,4 +109,86 @@ pub struct RubricUse {
     pub runs: u64,
     pub expert_pending: u64,
     pub auto_pending: u64,
+}
+
+/// Which pending runs a judge asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingQuery {
+    /// The tier that has not spoken yet.
+    pub tier: Tier,
+    /// Only runs that wait on this kind's desk.
+    pub judge_kind: Option<String>,
+}
+
+/// A finished run that a tier has not (wholly) judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingRun {
+    pub run_id: String,
+    pub scenario: String,
+    pub judge_kind: String,
+    pub rubric: RubricRef,
+    /// The JSON text of `context.json`.
+    pub context: String,
+    pub candidates: Vec<Candidate>,
+    /// Candidates that this tier has judged already, under the run's rubric.
+    pub judged: BTreeSet<u32>,
+}
+
+/// How far judging has come.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+pub struct JudgingCounts {
+    /// Finished runs.
+    pub runs: u64,
+    pub candidates: u64,
+    pub expert_pending: u64,
+    pub expert_judged: u64,
+    pub auto_pending: u64,
+    pub auto_judged: u64,
+    /// Cells for which nothing could be generated.
+    pub failed: u64,
+    /// Runs by whose desk they wait on, expert tier only.
+    pub pending_by_kind: Vec<(String, u64)>,
+}
+
+/// Runs that wait for a judge.
+pub trait Queue: Send + Sync + Debug {
+    /// Visits the finished runs that a tier has not wholly judged, in the order of their
+    /// creation, without holding them all in memory. An unknown experiment is an error.
+    fn pending_each(
+        &self,
+        experiment: &str,
+        query: &PendingQuery,
+        visit: &mut dyn FnMut(PendingRun) -> Result<()>,
+    ) -> Result<()>;
+
+    /// How far judging has come. An unknown experiment is an error.
+    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts>;
+
+    /// The rubrics that the finished runs of an experiment are under, the one with the newest
+    /// run last. An unknown experiment is an error.
+    fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>>;
+
+    /// Makes runs pending again; answers how many. Verdicts are kept, candidates are not
+    /// touched, and leases on these runs end. Where one of the runs does not exist, none is
+    /// reopened.
+    fn runs_reopen(&self, reopening: &Reopening) -> Result<u64>;
+}
+
+/// Runs that are handed out to open sittings, so that no two judges work on the same case.
+pub trait Leases: Send + Sync + Debug {
+    /// Hands whole scenarios to an open sitting: all of a scenario's pending cases or none,
+    /// and none that as many other live sittings hold as are to score it. The sitting counts
+    /// as heard of.
+    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased>;
+
+    /// What a sitting holds, with what it has found.
+    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>>;
+
+    /// Writes verdicts of an open sitting, as [`Sittings::sitting_commit`](crate::Sittings::sitting_commit)
+    /// does, with three differences. Where a lease has passed to another sitting, nothing is
+    /// written, and the error is [`StoreError::LeaseLost`](crate::StoreError::LeaseLost). Other
+    /// scores for a case that the sitting has judged are kept as a later part, which counts
+    /// instead. Each run counts by itself: after another error some verdicts may have been
+    /// written, and submitting the same again completes them.
+    fn sitting_submit(&self, handed: &Handed) -> Result<Committed>;
 }

@@ -22,8 +22,8 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     judge::auto::check_judge(session, judge, &args.provider)?;
     let stop = session::stop_flag()?;
     let guard = session.guard(plan.evict)?;
-    let store = session.store(false)?;
-    let collection = collection(plan, store.as_ref(), &guard, &stop);
+    let opened = session.open_store(false)?;
+    let collection = collection(plan, &opened, &guard, &stop);
     let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref())?;
     if args.dry_run {
         return dry_run(session, plan, &adaptive, judge);

@@ -2,7 +2,7 @@
 
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::count;
-use assize_store::Tracking;
+use assize_store::Cells;
 use serde_json::json;
 
 use super::Plan;
@@ -13,8 +13,8 @@ use crate::session::Session;
 /// Shows what would happen.
 pub fn show(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
     let grid = Grid::new(&plan.task, &plan.options)?;
-    let known = match session.store(true) {
-        Ok(store) => count_known(&grid, plan, store.as_ref())?,
+    let known = match session.open_store(true) {
+        Ok(opened) => count_known(&grid, plan, &*opened.cells)?,
         Err(_) => vec![0; plan.admitted.len()],
     };
     let prompts: Vec<&str> = grid.prompts().map(|prompt| prompt.name.as_str()).collect();
@@ -84,14 +84,14 @@ pub fn show(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn count_known(grid: &Grid<'_>, plan: &Plan, store: &dyn Tracking) -> anyhow::Result<Vec<u64>> {
+fn count_known(grid: &Grid<'_>, plan: &Plan, cells: &dyn Cells) -> anyhow::Result<Vec<u64>> {
     let mut counts = Vec::new();
     for model in &plan.admitted {
         let keys: Vec<String> = grid
             .cells(model)
             .map(|cell| cell.map(|it| it.key))
             .collect::<Result<_, _>>()?;
-        let known = store.cells_known(&plan.options.experiment, &keys)?;
+        let known = cells.cells_known(&plan.options.experiment, &keys)?;
         counts.push(known.iter().flatten().filter(|it| !it.failed).count() as u64);
     }
     Ok(counts)

@@ -125,7 +125,7 @@ fn an_unreachable_server_is_reported_without_credentials() {
     );
     let outcome: Outcome = scratch.fails(1, "experiments list");
     assert!(
-        outcome.stderr.contains("http://127.0.0.1:1 is away"),
+        outcome.stderr.contains("http://127.0.0.1:1 is unreachable"),
         "{outcome}"
     );
     assert!(!outcome.stderr.contains("s3cret"), "{outcome}");

@@ -7,7 +7,7 @@ use assize_store::embedded::{EmbeddedStore, random_run_id};
 use assize_store::mlflow::{
     Batch, Dataset, DatasetInput, Entry, NewLoggedModel, NewRun, Point, RunChange,
 };
-use assize_store::{RunQuery, Tracking, WholeRun};
+use assize_store::{Copying as _, RunQuery, Runs as _, WholeRun};
 use serde_json::{Value, json};
 
 use assize_test_support::Scratch;

@@ -13,7 +13,7 @@ use assize_store::rules::{self, open_cases};
 use assize_store::{PendingRun, Result, StoreError};
 
 use super::{Lease, holds, leases, param_of};
-use crate::pending::{waits, whole};
+use crate::queue::{waits, whole};
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};

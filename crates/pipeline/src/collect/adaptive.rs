@@ -242,10 +242,10 @@ impl Adaptive {
                 }
             }
             let known = collection
-                .store
+                .cells
                 .cells_known(&collection.options.experiment, &keys)?;
             let known = known.into_iter().zip(places);
-            runs.extend(known.filter_map(|(cell, place)| Some((cell?.run_id, place))));
+            runs.extend(known.filter_map(|(cell, place)| Some((cell?.run_id?, place))));
         }
         Ok(runs)
     }

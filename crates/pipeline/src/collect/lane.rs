@@ -185,11 +185,12 @@ impl<'a> Work<'a, '_> {
                 return Ok(());
             }
             let keys: Vec<String> = group.iter().map(|cell| cell.key.clone()).collect();
-            let store = self.lane.collection.store;
-            let known = store.cells_known(&self.lane.collection.options.experiment, &keys)?;
+            let collection = self.lane.collection;
+            let experiment = &collection.options.experiment;
+            let known = collection.cells.cells_known(experiment, &keys)?;
             for (cell, known) in group.into_iter().zip(known) {
                 if let Some(known) = known.filter(|known| !known.failed) {
-                    self.skip(&cell, &known.run_id);
+                    self.skip(&cell, known.run_id.as_deref());
                     continue;
                 }
                 if self.lane.stopped() {
@@ -206,8 +207,8 @@ impl<'a> Work<'a, '_> {
         }
     }
 
-    fn skip(&self, cell: &Cell<'_>, run_id: &str) {
-        self.settle(cell, CellStatus::Skipped, given(run_id), None);
+    fn skip(&self, cell: &Cell<'_>, run_id: Option<&str>) {
+        self.settle(cell, CellStatus::Skipped, run_id, None);
     }
 
     /// A cell of a model that cannot be loaded; nothing is recorded of it.
@@ -343,7 +344,7 @@ impl<'a> Work<'a, '_> {
         let collection = self.lane.collection;
         let records: Vec<_> = group.iter().map(|made| made.record.clone()).collect();
         let recorded = collection
-            .store
+            .cells
             .cells_record(&collection.options.experiment, &records)?;
         for (made, recorded) in group.iter().zip(recorded) {
             let status = match (&made.error, recorded.written) {
@@ -364,16 +365,11 @@ impl<'a> Work<'a, '_> {
                 prompt: &made.prompt,
                 scenario: &made.scenario,
                 status,
-                run_id: given(&recorded.run_id),
+                run_id: recorded.run_id.as_deref(),
                 error: made.error.as_deref(),
                 completion_tokens: made.completion_tokens,
             }));
         }
         Ok(())
     }
-}
-
-/// A cell that waits for a server that is away has no run id yet.
-fn given(run_id: &str) -> Option<&str> {
-    Some(run_id).filter(|id| !id.is_empty())
 }

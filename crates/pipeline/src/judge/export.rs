@@ -67,7 +67,7 @@ struct Waiting {
 }
 
 /// Decides which cases to hand out; `None` where nothing is pending. Nothing is recorded yet:
-/// [`Tracking::sitting_open`] does that, before the file is handed out.
+/// [`assize_store::Sittings::sitting_open`] does that, before the file is handed out.
 pub fn export(
     store: &dyn Tracking,
     options: &ExportOptions,

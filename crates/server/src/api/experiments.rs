@@ -1,6 +1,6 @@
 //! What is tracked.
 
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{RunQuery, Runs as _};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use assize_store::state::jobs::{JobRecord, JobStatus};
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{RunQuery, Runs as _};
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};

@@ -8,7 +8,7 @@ use askama::Template;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_pipeline::task_files;
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{RunQuery, Runs as _};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};

@@ -11,7 +11,7 @@ use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, S
 use assize_pipeline::task_files;
 use assize_report::gate_table::{numbers, outcome_label, sentence};
 use assize_report::shell::command_line;
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{Promotions as _, RunQuery, Runs as _};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 

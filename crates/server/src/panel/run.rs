@@ -6,7 +6,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, metric, param, tag};
 use assize_domain::verdict::VerdictFile;
 use assize_report::figure;
-use assize_store::{Run, Tracking as _};
+use assize_store::{Run, Runs as _};
 use axum::extract::State;
 
 use super::experiment::runs::{state, value};

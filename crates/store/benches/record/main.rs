@@ -18,8 +18,8 @@ use assize_domain::hash::sha256_hex;
 use assize_domain::run::CellRecord;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanScores, VerdictFile};
-use assize_store::Tracking;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
+use assize_store::{Boards as _, Cells as _, Sittings as _};
 use rusqlite::Connection;
 
 use self::grid::Grid;
@@ -134,7 +134,7 @@ fn judge(store: &EmbeddedStore, grid: &Grid) -> Outcome<Watch> {
             .iter()
             .zip(known)
             .filter_map(|(number, cell)| {
-                Some((cell?.run_id, grid.file(*number, &format!("s-{sitting}"))))
+                Some((cell?.run_id?, grid.file(*number, &format!("s-{sitting}"))))
             })
             .collect();
         watch.measure(|| store.sitting_commit(&files, &grid.rubric))?;

@@ -13,7 +13,7 @@ use assize_domain::verdict::{LeanFile, RubricRef};
 use self::gather::{Batch, Facts, gather};
 pub(crate) use self::line::{line_add, line_outdate, line_write};
 use super::EmbeddedStore;
-use crate::{BoardRun, Result, StoreError};
+use crate::{BoardRun, Boards, Result, StoreError};
 
 mod gather;
 mod line;
@@ -21,30 +21,31 @@ mod line;
 /// Batches that wait for the visitor at most.
 const AHEAD: usize = 16;
 
-/// Visits all runs of a split, oldest first.
-pub(crate) fn board_each(
-    store: &EmbeddedStore,
-    experiment: &str,
-    split: Split,
-    visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
-) -> Result<()> {
-    std::thread::scope(|scope| {
-        let (batches, gathered) = sync_channel(AHEAD);
-        let gathering = scope.spawn(move || {
-            store.read(|conn| {
-                // A visitor that has had enough takes no more batches.
-                gather(conn, experiment, split, &mut |batch| {
-                    batches.send(batch).is_ok()
+impl Boards for EmbeddedStore {
+    fn board_each(
+        &self,
+        experiment: &str,
+        split: Split,
+        visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
+    ) -> Result<()> {
+        std::thread::scope(|scope| {
+            let (batches, gathered) = sync_channel(AHEAD);
+            let gathering = scope.spawn(move || {
+                self.read(|conn| {
+                    // A visitor that has had enough takes no more batches.
+                    gather(conn, experiment, split, &mut |batch| {
+                        batches.send(batch).is_ok()
+                    })
                 })
-            })
-        });
-        let visited = visit_all(&gathered, visit);
-        drop(gathered);
-        let gathered = gathering
-            .join()
-            .unwrap_or_else(|_| Err(StoreError::worker_panicked()));
-        visited.and(gathered)
-    })
+            });
+            let visited = visit_all(&gathered, visit);
+            drop(gathered);
+            let gathered = gathering
+                .join()
+                .unwrap_or_else(|_| Err(StoreError::worker_panicked()));
+            visited.and(gathered)
+        })
+    }
 }
 
 /// The experiment that was collected last, if its runs have lines.

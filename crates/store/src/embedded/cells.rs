@@ -7,15 +7,33 @@ use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
 use sha2::{Digest, Sha256};
 
+use super::EmbeddedStore;
 use super::board::line_write;
 use super::experiments::{experiment_find, experiment_touch};
 use super::rows::status_number;
-use super::session::{Session, Stored};
+use super::write_session::{Stored, WriteSession};
 use crate::sqlite::Attempt;
-use crate::{KnownCell, Recorded};
+use crate::{Cells, KnownCell, Recorded, Result};
 
 const FIND: &str = "SELECT id, run_id, status FROM runs WHERE experiment = ?1 AND cell_key = ?2 \
                     AND cell_key IS NOT NULL AND lifecycle_stage = 'active'";
+
+impl Cells for EmbeddedStore {
+    fn cells_known(
+        &self,
+        experiment: &str,
+        cell_keys: &[String],
+    ) -> Result<Vec<Option<KnownCell>>> {
+        self.read(|conn| cells_known(conn, experiment, cell_keys))
+    }
+
+    fn cells_record(&self, experiment: &str, cells: &[CellRecord]) -> Result<Vec<Recorded>> {
+        let experiment = experiment.to_owned();
+        let prepared = prepare(cells);
+        self.writer
+            .write(move |session| cells_record(session, &experiment, &prepared))
+    }
+}
 
 /// A cell on its way to the writer, hashed by the thread that brings it.
 pub(crate) struct Prepared {
@@ -88,7 +106,7 @@ pub(crate) fn cells_known(
     let known = cell_keys.iter().map(|cell_key| {
         let found = find(conn, experiment, cell_key)?;
         Ok(found.map(|it| KnownCell {
-            run_id: hex(&it.run_id),
+            run_id: Some(hex(&it.run_id)),
             failed: it.failed,
         }))
     });
@@ -97,7 +115,7 @@ pub(crate) fn cells_known(
 
 /// Tracks these cells; the ones that are there and did not fail stay as they are.
 pub(crate) fn cells_record(
-    session: &mut Session,
+    session: &mut WriteSession,
     experiment: &str,
     cells: &[Prepared],
 ) -> Attempt<Vec<Recorded>> {
@@ -112,14 +130,18 @@ pub(crate) fn cells_record(
             None => (create(session, experiment, cell)?, true),
         };
         Ok(Recorded {
-            run_id: hex(&run_id),
+            run_id: Some(hex(&run_id)),
             written,
         })
     });
     recorded.collect()
 }
 
-pub(crate) fn create(session: &mut Session, experiment: i64, cell: &Prepared) -> Attempt<[u8; 16]> {
+pub(crate) fn create(
+    session: &mut WriteSession,
+    experiment: i64,
+    cell: &Prepared,
+) -> Attempt<[u8; 16]> {
     let run_id = session.run_id_make()?;
     let record = &cell.record;
     let run = session
@@ -142,7 +164,7 @@ pub(crate) fn create(session: &mut Session, experiment: i64, cell: &Prepared) ->
 }
 
 /// Puts new content into a run that failed before.
-pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
+pub(crate) fn replace(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
     let conn = &session.conn;
     conn.prepare_cached(
         "DELETE FROM blobs WHERE sha256 IS NULL
@@ -173,7 +195,7 @@ pub(crate) fn replace(session: &mut Session, run: i64, cell: &Prepared) -> Attem
     fill(session, run, cell)
 }
 
-fn fill(session: &mut Session, run: i64, cell: &Prepared) -> Attempt<()> {
+fn fill(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
     let record = &cell.record;
     let params = stored(session, pairs(&record.params))?;
     session.insert_rows("params", 3, &params, |it, at, row| {
@@ -231,7 +253,7 @@ fn pairs<T: AsRef<str>>(entries: &[(T, T)]) -> impl Iterator<Item = (&str, &str)
 }
 
 fn stored<'a>(
-    session: &mut Session,
+    session: &mut WriteSession,
     entries: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Attempt<Vec<(i64, Stored<'a>)>> {
     let mut rows = Vec::with_capacity(entries.size_hint().0);

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::schema::known;
-use super::session::Session;
+use super::write_session::WriteSession;
 use crate::sqlite::Attempt;
 use crate::{ExperimentSummary, StoreError, rules};
 
@@ -24,7 +24,7 @@ pub(crate) fn experiment_find(conn: &Connection, name: &str) -> Attempt<Option<i
 }
 
 /// The number of an experiment, which is made where there is none, and marked as changed now.
-pub(crate) fn experiment_touch(session: &Session, name: &str) -> Attempt<i64> {
+pub(crate) fn experiment_touch(session: &WriteSession, name: &str) -> Attempt<i64> {
     let now_ms = session.now_ms();
     let touched = session
         .conn

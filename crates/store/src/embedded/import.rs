@@ -12,14 +12,14 @@ use assize_domain::sitting::SittingState;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::aside::aside_keep;
 use super::cells::{self, Found, Prepared};
-use super::copies;
+use super::commit::{anchors_keep, file_keep, tag_keep};
+use super::copying;
 use super::experiments::experiment_touch;
-use super::records::{sitting_close, sitting_open, sitting_record};
 use super::rows::{RunKey, artifact_text, candidates_read, corrupt, set_aside, verdicts_read};
-use super::session::{Session, lookup, text_find};
-use super::sittings::{anchors_keep, file_keep, tag_keep};
+use super::set_aside::aside_keep;
+use super::sittings::{sitting_close, sitting_open, sitting_record};
+use super::write_session::{WriteSession, lookup, text_find};
 use crate::queue::{Closing, SittingRecord};
 use crate::rules::free_path;
 use crate::sqlite::Attempt;
@@ -48,7 +48,7 @@ pub(crate) fn prepare(runs: &[ImportedRun]) -> Vec<Incoming> {
 
 /// Takes these runs in, all or none.
 pub(crate) fn runs_import(
-    session: &mut Session,
+    session: &mut WriteSession,
     experiment: &str,
     runs: &[Incoming],
 ) -> Attempt<Vec<Imported>> {
@@ -58,7 +58,7 @@ pub(crate) fn runs_import(
         let (run_id, change) = match find(&session.conn, experiment, incoming)? {
             None => {
                 let run_id = cells::create(session, experiment, cell)?;
-                copies::run_complete(session, &hex(&run_id), &incoming.run)?;
+                copying::run_complete(session, &hex(&run_id), &incoming.run)?;
                 (run_id, Change::Created)
             }
             // Only a cell is generated again, so that what failed is worth nothing.
@@ -68,7 +68,7 @@ pub(crate) fn runs_import(
                     && !cell.record.cell_key.is_empty() =>
             {
                 cells::replace(session, found.id, cell)?;
-                copies::run_complete(session, &hex(&found.run_id), &incoming.run)?;
+                copying::run_complete(session, &hex(&found.run_id), &incoming.run)?;
                 (found.run_id, Change::Created)
             }
             Some(found) => (found.run_id, merge(session, &found, &incoming.run)?),
@@ -82,7 +82,7 @@ pub(crate) fn runs_import(
 }
 
 /// Takes the record of a sitting in; answers whether anything changed.
-pub(crate) fn sitting_import(session: &mut Session, theirs: &SittingRecord) -> Attempt<bool> {
+pub(crate) fn sitting_import(session: &mut WriteSession, theirs: &SittingRecord) -> Attempt<bool> {
     let id = &theirs.sitting.id;
     let quarantined = theirs.state == SittingState::Quarantined;
     let Some(ours) = sitting_record(&session.conn, id)? else {
@@ -114,7 +114,11 @@ fn closing(theirs: &SittingRecord, quarantined: bool) -> Closing {
 }
 
 /// Adds verdicts on a sitting's anchors that are not among these.
-fn anchors_add(session: &Session, kept: &[VerdictFile], theirs: &SittingRecord) -> Attempt<bool> {
+fn anchors_add(
+    session: &WriteSession,
+    kept: &[VerdictFile],
+    theirs: &SittingRecord,
+) -> Attempt<bool> {
     let lacking = theirs.anchor_files.iter().filter(|it| !kept.contains(it));
     let mut part = i64::try_from(kept.len()).unwrap_or(i64::MAX);
     for file in lacking {
@@ -153,7 +157,7 @@ fn find(conn: &Connection, experiment: i64, incoming: &Incoming) -> Attempt<Opti
 }
 
 /// Adds to a run what it lacks.
-fn merge(session: &mut Session, found: &Found, theirs: &ImportedRun) -> Attempt<Change> {
+fn merge(session: &mut WriteSession, found: &Found, theirs: &ImportedRun) -> Attempt<Change> {
     let run = RunKey {
         id: found.id,
         run_id: hex(&found.run_id),
@@ -195,7 +199,7 @@ fn merge(session: &mut Session, found: &Found, theirs: &ImportedRun) -> Attempt<
 }
 
 /// Brings the run's metrics and tags up to date; a run without a rubric has none of them.
-fn derive(session: &mut Session, run: &RunKey, aside: &[String]) -> Attempt<()> {
+fn derive(session: &mut WriteSession, run: &RunKey, aside: &[String]) -> Attempt<()> {
     let path = artifact::RUBRIC;
     let number = text_find(&session.conn, path)?.unwrap_or_default();
     if artifact_text(&session.conn, run, path, number)?.is_some() {

@@ -14,20 +14,39 @@ use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::VerdictFile;
 use rusqlite::Connection;
 
+use super::EmbeddedStore;
+use super::commit::sitting_commit;
 use super::experiments::{count, experiment_need};
-use super::pending::pending_read;
-use super::records::sitting_need;
+use super::queue::pending_read;
 use super::rows::{RunKey, run_find, status_number, verdicts_counting};
 use super::schema::known;
-use super::session::Session;
-use super::sittings::sitting_commit;
+use super::sittings::sitting_need;
+use super::write_session::WriteSession;
 use crate::queue::{Handed, HeldRun, LeaseRequest, Leased};
 use crate::rules::{self, Changed, open_cases};
 use crate::sqlite::Attempt;
-use crate::{Committed, PendingQuery, PendingRun, StoreError};
+use crate::{Committed, Leases, PendingQuery, PendingRun, Result, StoreError};
+
+impl Leases for EmbeddedStore {
+    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased> {
+        let request = request.clone();
+        self.writer
+            .write(move |session| lease_next(session, &request))
+    }
+
+    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>> {
+        self.read(|conn| lease_held(conn, sitting))
+    }
+
+    fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
+        let handed = handed.clone();
+        self.writer
+            .write(move |session| sitting_submit(session, &handed))
+    }
+}
 
 /// Hands whole scenarios to a sitting.
-pub(crate) fn lease_next(session: &Session, request: &LeaseRequest) -> Attempt<Leased> {
+pub(crate) fn lease_next(session: &WriteSession, request: &LeaseRequest) -> Attempt<Leased> {
     let conn = &session.conn;
     let sitting = open_sitting(conn, &request.sitting)?;
     heard_of(conn, &request.sitting, request.until_ms)?;
@@ -90,7 +109,7 @@ pub(crate) fn lease_held(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRu
 }
 
 /// Commits verdicts of a sitting that still holds their runs.
-pub(crate) fn sitting_submit(session: &mut Session, handed: &Handed) -> Attempt<Committed> {
+pub(crate) fn sitting_submit(session: &mut WriteSession, handed: &Handed) -> Attempt<Committed> {
     let sitting = open_sitting(&session.conn, &handed.sitting)?;
     let mut lost = Vec::new();
     for (run_id, _) in handed.files.iter().filter(|(run_id, _)| run_id != ANCHORS) {

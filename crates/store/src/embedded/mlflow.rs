@@ -18,7 +18,7 @@ use crate::mlflow::{
     Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, ModelUse, NewRun, Page, Point,
     RunChange, RunInfo, RunSearch, Search, Slice, limits,
 };
-use crate::{Result, Tracking};
+use crate::{Result, Runs};
 
 mod artifacts;
 mod conditions;
@@ -264,12 +264,12 @@ impl Mlflow<'_> {
 
     /// The text of an artifact of a run that is not deleted.
     pub fn artifact_text(&self, run_id: &str, path: &str) -> Result<Option<String>> {
-        Tracking::artifact_get(self.store, run_id, path)
+        Runs::artifact_get(self.store, run_id, path)
     }
 
     /// The verdict files of a run that is not deleted.
     pub fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
-        Tracking::verdicts_get(self.store, run_id)
+        Runs::verdicts_get(self.store, run_id)
     }
 
     /// A fresh id of 32 hex digits, and the time in Unix milliseconds.

@@ -7,10 +7,27 @@
 use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::session::Session;
-use crate::StoreError;
+use super::EmbeddedStore;
+use super::write_session::WriteSession;
 use crate::rules::superseded;
 use crate::sqlite::Attempt;
+use crate::{Promotions, Result, StoreError};
+
+impl Promotions for EmbeddedStore {
+    fn champion_get(&self, task: &str) -> Result<Option<Promotion>> {
+        self.read(|conn| champion_get(conn, task))
+    }
+
+    fn promotion_list(&self, task: &str) -> Result<Vec<Promotion>> {
+        self.read(|conn| promotion_list(conn, task))
+    }
+
+    fn promotion_record(&self, promotion: &Promotion) -> Result<u32> {
+        let promotion = promotion.clone();
+        self.writer
+            .write(move |session| promotion_record(session, &promotion))
+    }
+}
 
 /// The history of a task, oldest first.
 pub(crate) fn promotion_list(conn: &Connection, task: &str) -> Attempt<Vec<Promotion>> {
@@ -35,7 +52,7 @@ pub(crate) fn champion_get(conn: &Connection, task: &str) -> Attempt<Option<Prom
 }
 
 /// Adds an entry and moves the alias, if nobody was faster; answers the version.
-pub(crate) fn promotion_record(session: &Session, promotion: &Promotion) -> Attempt<u32> {
+pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) -> Attempt<u32> {
     let latest = champion_get(&session.conn, &promotion.task)?;
     if latest.as_ref().map_or(0, |it| it.number) + 1 != promotion.number {
         return Err(superseded(promotion, latest.as_ref()).into());
@@ -66,7 +83,7 @@ fn columns(row: &Row<'_>) -> rusqlite::Result<(u32, String)> {
 }
 
 fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promotion> {
-    let read: Result<Promotion, _> = serde_json::from_str(&record);
+    let read = serde_json::from_str::<Promotion>(&record);
     let promotion = read.map_err(|error| StoreError::Unreadable {
         what: format!("an entry in the promotion history of '{task}'"),
         reason: error.to_string(),
@@ -78,7 +95,7 @@ fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promo
 }
 
 /// The registered prompt of a task, which is made where there is none.
-fn prompt_touch(session: &Session, task: &str) -> Attempt<i64> {
+fn prompt_touch(session: &WriteSession, task: &str) -> Attempt<i64> {
     let now_ms = session.now_ms();
     let model = session
         .conn
@@ -102,7 +119,7 @@ fn prompt_touch(session: &Session, task: &str) -> Attempt<i64> {
 }
 
 /// The version with this content, which is made where there is none.
-fn version_touch(session: &Session, model: i64, sha256: &str) -> Attempt<u32> {
+fn version_touch(session: &WriteSession, model: i64, sha256: &str) -> Attempt<u32> {
     let now_ms = session.now_ms();
     Ok(session
         .conn
@@ -117,7 +134,12 @@ fn version_touch(session: &Session, model: i64, sha256: &str) -> Attempt<u32> {
         .query_row((model, sha256, now_ms), |row| row.get(0))?)
 }
 
-fn tags_set(session: &Session, model: i64, version: u32, promotion: &Promotion) -> Attempt<()> {
+fn tags_set(
+    session: &WriteSession,
+    model: i64,
+    version: u32,
+    promotion: &Promotion,
+) -> Attempt<()> {
     session
         .conn
         .prepare_cached(

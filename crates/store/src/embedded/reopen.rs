@@ -5,17 +5,17 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use sha2::{Digest, Sha256};
 
-use super::aside::aside_keep;
 use super::board::line_write;
+use super::commit::tag_keep;
 use super::rows::{RunKey, entry, run_find, set_aside, verdicts_counting};
 use super::schema::known;
-use super::session::Session;
-use super::sittings::tag_keep;
+use super::set_aside::aside_keep;
+use super::write_session::WriteSession;
 use crate::queue::Reopening;
 use crate::sqlite::Attempt;
 
 /// Makes runs pending again; answers how many there were to do.
-pub(crate) fn runs_reopen(session: &mut Session, reopening: &Reopening) -> Attempt<u64> {
+pub(crate) fn runs_reopen(session: &mut WriteSession, reopening: &Reopening) -> Attempt<u64> {
     let mut reopened = 0;
     for run_id in &reopening.run_ids {
         let run = run_find(&session.conn, run_id)?;
@@ -48,7 +48,7 @@ pub(crate) fn runs_reopen(session: &mut Session, reopening: &Reopening) -> Attem
     Ok(reopened)
 }
 
-fn rubric_change(session: &mut Session, run: &RunKey, rubric: &Rubric) -> Attempt<()> {
+fn rubric_change(session: &mut WriteSession, run: &RunKey, rubric: &Rubric) -> Attempt<()> {
     tag_keep(session, run.id, tag::RUBRIC, &rubric.id)?;
     tag_keep(session, run.id, tag::RUBRIC_SHA256, &rubric.sha256)?;
     let content = rubric.text.as_bytes();

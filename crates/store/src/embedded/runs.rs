@@ -1,14 +1,68 @@
 //! Listing and deleting runs.
 
 use assize_domain::run::RunStatus;
+use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, params_from_iter};
 
-use super::experiments::experiment_need;
-use super::rows::{run_find, run_read, status_number};
-use super::schema::known;
-use super::session::{Session, Stored, lookup};
+use super::EmbeddedStore;
+use super::experiments::{experiment_list, experiment_need};
+use super::rows::{
+    artifact_bytes, artifact_text, run_find, run_read, status_number, verdicts_read,
+};
+use super::schema::{artifact_number, known};
+use super::write_session::{Stored, WriteSession, lookup, text_find};
 use crate::sqlite::Attempt;
-use crate::{RunPage, RunQuery, StoreError};
+use crate::{ExperimentSummary, Result, Run, RunPage, RunQuery, Runs, StoreError};
+
+impl Runs for EmbeddedStore {
+    fn experiment_list(&self) -> Result<Vec<ExperimentSummary>> {
+        self.read(experiment_list)
+    }
+
+    fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage> {
+        self.read(|conn| run_list(conn, experiment, query))
+    }
+
+    fn run_get(&self, run_id: &str) -> Result<Run> {
+        self.read(|conn| run_read(conn, run_find(conn, run_id)?.id))
+    }
+
+    fn run_delete(&self, run_ids: &[String]) -> Result<()> {
+        let run_ids = run_ids.to_vec();
+        self.writer
+            .write(move |session| run_delete(session, &run_ids))
+    }
+
+    fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>> {
+        self.read(|conn| {
+            let run = run_find(conn, run_id)?;
+            let contents = paths.iter().map(|path| {
+                let known = artifact_number(path);
+                match known.map_or_else(|| text_find(conn, path), |it| Ok(Some(it)))? {
+                    Some(number) => artifact_text(conn, &run, path, number),
+                    None => Ok(None),
+                }
+            });
+            contents.collect()
+        })
+    }
+
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|conn| {
+            let run = run_find(conn, run_id)?;
+            let number = text_find(conn, path)?.unwrap_or_default();
+            artifact_bytes(conn, &run, number)
+        })
+    }
+
+    fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>> {
+        self.read(|conn| {
+            let run = run_find(conn, run_id)?;
+            let files = verdicts_read(conn, &run)?;
+            Ok(files.into_iter().map(|(_, file)| file).collect())
+        })
+    }
+}
 
 /// One page of an experiment's runs. A page token is the number of the page's
 /// last run.
@@ -91,7 +145,7 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
 }
 
 /// Marks runs as deleted, all or none; their cells can be recorded again.
-pub(crate) fn run_delete(session: &mut Session, run_ids: &[String]) -> Attempt<()> {
+pub(crate) fn run_delete(session: &mut WriteSession, run_ids: &[String]) -> Attempt<()> {
     for run_id in run_ids {
         let run = run_find(&session.conn, run_id)?;
         session

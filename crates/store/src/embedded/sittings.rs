@@ -1,311 +1,239 @@
-//! Committing what sittings found.
-//!
-//! A verdict file is written once and never changed. What a run's metrics and tags say is
-//! derived from its files, leaving out those that are set aside.
+//! The records of sittings, and what becomes of them.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::sync_channel;
 
 use assize_domain::rubric::Rubric;
-use assize_domain::sitting::ANCHORS;
-use assize_domain::verdict::{Summary, VerdictFile, summarise};
-use rusqlite::Connection;
+use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::verdict::VerdictFile;
+use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::board::{line_add, line_outdate};
-use super::cells::metric_columns;
-use super::records::anchor_verdicts;
-use super::rows::{RunKey, corrupt, judgeable_read, run_find, set_aside, verdicts_read};
-use super::schema::known;
-use super::session::{Session, Stored};
-use crate::rules::{self, Changed, free_path, keep_fresh};
+use super::EmbeddedStore;
+use super::commit::{Given, sitting_commit_each};
+use super::set_aside::{put_aside, take_back};
+use super::write_session::WriteSession;
+use crate::queue::{Closing, SittingRecord};
+use crate::rules::Changed;
 use crate::sqlite::Attempt;
-use crate::{Committed, StoreError};
+use crate::{Committed, Give, Result, Sittings, StoreError};
 
-/// Writes verdict files and brings the runs' metrics and tags up to date, all or none.
-pub(crate) fn sitting_commit(
-    session: &mut Session,
-    files: &[(String, VerdictFile)],
-    rubric: &Rubric,
-    changed: Changed,
-) -> Attempt<Committed> {
-    let mut commit = Commit::new(rubric, changed);
-    for (run_id, file) in files {
-        commit.take(session, run_id, file.clone())?;
+/// Verdict files that go to the writer together, and how many such batches may wait.
+const FILES_TOGETHER: usize = 64;
+const BATCHES_WAITING: usize = 2;
+
+impl Sittings for EmbeddedStore {
+    fn sitting_open(&self, sitting: &Sitting) -> Result<()> {
+        let sitting = sitting.clone();
+        self.writer
+            .write(move |session| sitting_open(session, &sitting))
     }
-    commit.finish(session)
-}
 
-/// What a caller hands to the writer.
-pub(crate) enum Given {
-    /// Some files by run, so that the two threads do not wake each other for each.
-    Files(Vec<(String, VerdictFile)>),
-    /// That was everything; without it nothing is kept.
-    All,
-}
+    fn sitting_get(&self, id: &str) -> Result<Option<Sitting>> {
+        self.read(|conn| sitting_get(conn, id))
+    }
 
-/// [`sitting_commit`] for files that come bit by bit.
-pub(crate) fn sitting_commit_each(
-    session: &mut Session,
-    files: &Receiver<Given>,
-    rubric: &Rubric,
-    changed: Changed,
-) -> Attempt<Committed> {
-    let mut commit = Commit::new(rubric, changed);
-    while let Ok(given) = files.recv() {
-        match given {
-            Given::Files(files) => {
-                for (run_id, file) in files {
-                    commit.take(session, &run_id, file)?;
-                }
+    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>> {
+        self.read(|conn| sitting_record(conn, id))
+    }
+
+    fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>> {
+        self.read(|conn| sitting_list(conn, experiment))
+    }
+
+    fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()> {
+        let (id, closing) = (id.to_owned(), closing.clone());
+        self.writer
+            .write(move |session| sitting_close(session, &id, &closing))
+    }
+
+    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
+        let rubric = rubric.clone();
+        let (sender, files) = sync_channel(BATCHES_WAITING);
+        let answer = self.writer.start_write(move |session| {
+            sitting_commit_each(session, &files, &rubric, Changed::Refuse)
+        });
+        let mut batch = Vec::with_capacity(FILES_TOGETHER);
+        let given = give(&mut |run_id, file| {
+            batch.push((run_id.to_owned(), file));
+            if batch.len() < FILES_TOGETHER {
+                return true;
             }
-            Given::All => return commit.finish(session),
+            let full = std::mem::replace(&mut batch, Vec::with_capacity(FILES_TOGETHER));
+            sender.send(Given::Files(full)).is_ok()
+        });
+        // Only the last word makes the writer keep what it was given.
+        if given.is_ok() {
+            let _ = sender.send(Given::Files(batch));
+            let _ = sender.send(Given::All);
         }
-    }
-    let message = "the verdicts ended before they were complete: nothing was written";
-    Err(StoreError::Conflict(message.to_owned()).into())
-}
-
-/// What stands for the number of a value that is kept in its column.
-const IN_PLACE: i64 = 0;
-
-/// A commit in the making.
-struct Commit<'a> {
-    rubric: &'a Rubric,
-    changed: Changed,
-    committed: Committed,
-    last_written: Option<i64>,
-}
-
-impl<'a> Commit<'a> {
-    fn new(rubric: &'a Rubric, changed: Changed) -> Self {
-        Self {
-            rubric,
-            changed,
-            committed: Committed::default(),
-            last_written: None,
-        }
-    }
-
-    /// A sitting belongs to one experiment, which any of its runs knows.
-    fn finish(self, session: &Session) -> Attempt<Committed> {
-        if let Some(run) = self.last_written {
-            experiment_changed(session, run)?;
-        }
-        Ok(self.committed)
-    }
-
-    fn take(&mut self, session: &mut Session, run_id: &str, file: VerdictFile) -> Attempt<()> {
-        if run_id == ANCHORS {
-            return anchors_commit(session, file, self.changed);
-        }
-        let run = run_find(&session.conn, run_id)?;
-        if file_commit(session, &run, file, self.rubric, self.changed)? {
-            self.committed.runs_written += 1;
-            self.last_written = Some(run.id);
-        } else {
-            self.committed.runs_unchanged += 1;
-        }
-        Ok(())
+        drop(sender);
+        let committed = answer.wait();
+        given.and(committed)
     }
 }
 
-/// Keeps verdicts on a sitting's anchors with the sitting.
-fn anchors_commit(session: &Session, mut file: VerdictFile, changed: Changed) -> Attempt<()> {
-    let kept = anchor_verdicts(&session.conn, &file.sitting)?;
-    let parts = kept.len();
-    keep_fresh(&kept, &mut file, changed, || "its anchors".to_owned())?;
-    if file.verdicts.is_empty() {
-        return Ok(());
+/// Keeps the record of a sitting. The same record again changes nothing.
+pub(crate) fn sitting_open(session: &WriteSession, sitting: &Sitting) -> Attempt<()> {
+    if let Some(known) = sitting_get(&session.conn, &sitting.id)? {
+        if known == *sitting {
+            return Ok(());
+        }
+        let message = format!(
+            "there is another sitting '{}' already: open this one under another id",
+            sitting.id
+        );
+        return Err(StoreError::Conflict(message).into());
     }
-    anchors_keep(session, i64::try_from(parts).unwrap_or(i64::MAX), &file)
-}
-
-/// Writes one part of the verdicts on a sitting's anchors.
-pub(crate) fn anchors_keep(session: &Session, part: i64, file: &VerdictFile) -> Attempt<()> {
-    let text = serde_json::to_string(file).map_err(|error| {
-        StoreError::Internal(format!("verdicts on anchors cannot be kept: {error}"))
+    let record = serde_json::to_string(sitting).map_err(|error| {
+        StoreError::Internal(format!("sitting '{}' cannot be kept: {error}", sitting.id))
     })?;
     session
         .conn
-        .prepare_cached("INSERT INTO anchor_verdicts (sitting, part, file) VALUES (?1, ?2, ?3)")?
-        .execute((&file.sitting, part, text))?;
+        .prepare_cached(
+            "INSERT INTO sittings (id, experiment, tier, opened_at, record)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute((
+            &sitting.id,
+            &sitting.experiment,
+            sitting.tier.as_str(),
+            &sitting.opened_at,
+            record,
+        ))?;
     Ok(())
 }
 
-/// Whether there was anything new in the file.
-fn file_commit(
-    session: &mut Session,
-    run: &RunKey,
-    mut file: VerdictFile,
-    rubric: &Rubric,
-    changed: Changed,
-) -> Attempt<bool> {
-    let tags = tags_known(&session.conn, run.id)?;
-    let aside = if number_of(&tags, known::SET_ASIDE).is_some() {
-        set_aside(&session.conn, run.id)?
-    } else {
-        Vec::new()
+/// The record of a sitting.
+pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting>> {
+    let record: Option<String> = conn
+        .prepare_cached("SELECT record FROM sittings WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    let Some(record) = record else {
+        return Ok(None);
     };
-    let wanted = session.text(&rubric.sha256)?;
-    let current = number_of(&tags, known::RUBRIC_SHA256);
-    // Another number is another text, whatever that is.
-    let current = current.map(|it| {
-        if it == wanted {
-            rubric.sha256.as_str()
-        } else {
-            ""
-        }
-    });
-    let (paths, mut kept): (Vec<String>, Vec<VerdictFile>) =
-        verdicts_read(&session.conn, run)?.into_iter().unzip();
-    let judgeable = judgeable_read(&session.conn, run)?;
-    rules::verdicts_fit(&run.run_id, &file, rubric, current, &aside, &judgeable)?;
-    keep_fresh(&kept, &mut file, changed, || format!("run {}", run.run_id))?;
-    if file.verdicts.is_empty() {
-        return Ok(false);
-    }
-    let path = free_path(|path| paths.iter().any(|it| it == path), &file.sitting);
-    file_keep(session, run, &path, &file)?;
-    kept.push(file);
-    kept.retain(|file| !aside.contains(&file.sitting));
-    let summary = summarise(&kept, rubric, judgeable.len());
-    summary_keep(session, run.id, &summary, &tags)?;
-    Ok(true)
-}
-
-pub(crate) fn file_keep(
-    session: &mut Session,
-    run: &RunKey,
-    path: &str,
-    file: &VerdictFile,
-) -> Attempt<()> {
-    let content = serde_json::to_vec(file).map_err(|error| corrupt(run, path, &error))?;
-    let blob = session.blob_own(&content)?;
-    let path = session.text(path)?;
-    session
-        .conn
-        .prepare_cached("INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)")?
-        .execute((run.id, path, blob))?;
-    line_add(&session.conn, run, file)
-}
-
-/// The tags of a run: the numbers of their keys and values; [`IN_PLACE`] for a value that no
-/// text holds.
-pub(crate) fn tags_known(conn: &Connection, run: i64) -> Attempt<Vec<(i64, i64)>> {
-    let mut list = conn.prepare_cached("SELECT key, value FROM tags WHERE run = ?1")?;
-    let tags = list.query_map([run], |row| {
-        Ok((row.get(0)?, row.get_ref(1)?.as_i64().unwrap_or(IN_PLACE)))
+    let sitting = serde_json::from_str(&record).map_err(|error| StoreError::Unreadable {
+        what: format!("the record of sitting '{id}'"),
+        reason: error.to_string(),
     })?;
-    Ok(tags.collect::<rusqlite::Result<_>>()?)
+    Ok(Some(sitting))
 }
 
-fn number_of(tags: &[(i64, i64)], key: i64) -> Option<i64> {
-    tags.iter().find(|(known, _)| *known == key).map(|it| it.1)
+/// The columns of a record, in the order in which [`read`] takes them.
+const COLUMNS: &str = "record, state, closed_at, judge, drift, lives_until";
+
+/// A sitting with what has become of it.
+pub(crate) fn sitting_record(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
+    let sql = format!("SELECT {COLUMNS} FROM sittings WHERE id = ?1");
+    let mut find = conn.prepare_cached(&sql)?;
+    let mut rows = find.query([id])?;
+    match rows.next()? {
+        Some(row) => Ok(Some(read(conn, row)?)),
+        None => Ok(None),
+    }
 }
 
-/// Brings a run's metrics and tags up to date with few statements: mostly everything is new.
-/// `tags` are those that the run has.
-pub(crate) fn summary_keep(
-    session: &mut Session,
-    run: i64,
-    summary: &Summary,
-    tags: &[(i64, i64)],
-) -> Attempt<()> {
-    let now_ms = session.now_ms();
-    let known = metrics_known(&session.conn, run)?;
-    let mut fresh = Vec::with_capacity(summary.metrics.len());
-    for (name, value) in &summary.metrics {
-        let key = session.text(name)?;
-        line_outdate(&session.conn, run, key)?;
-        if known.contains(&key) {
-            metric_log(&session.conn, run, key, *value, now_ms)?;
-        } else {
-            fresh.push((key, metric_columns(*value)));
-        }
+/// All sittings of an experiment, oldest first.
+pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<SittingRecord>> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM sittings WHERE experiment = ?1 ORDER BY opened_at, id");
+    let mut list = conn.prepare_cached(&sql)?;
+    let mut rows = list.query([experiment])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        records.push(read(conn, row)?);
     }
-    session.insert_rows("latest_metrics", 6, &fresh, |statement, at, row| {
-        let (key, (value, is_nan)) = row;
-        statement.raw_bind_parameter(at, run)?;
-        statement.raw_bind_parameter(at + 1, key)?;
-        statement.raw_bind_parameter(at + 2, value)?;
-        statement.raw_bind_parameter(at + 3, is_nan)?;
-        statement.raw_bind_parameter(at + 4, now_ms)?;
-        statement.raw_bind_parameter(at + 5, 0)
-    })?;
-    let mut fresh = Vec::with_capacity(summary.tags.len());
-    for (name, value) in &summary.tags {
-        let key = session.text(name)?;
-        let value = session.value(key, value)?;
-        match number_of(tags, key) {
-            Some(same) if value == Stored::Number(same) => {}
-            Some(_) => tag_change(&session.conn, run, key, value)?,
-            None => fresh.push((key, value)),
-        }
-    }
-    session.insert_rows("tags", 3, &fresh, |statement, at, (key, value)| {
-        statement.raw_bind_parameter(at, run)?;
-        statement.raw_bind_parameter(at + 1, key)?;
-        statement.raw_bind_parameter(at + 2, value)
+    Ok(records)
+}
+
+/// Whether a sitting of a judge with this name is open.
+pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sittings
+               WHERE state = 'open'
+                 AND coalesce(judge ->> '$.name', record ->> '$.judge.name') = ?1)";
+    Ok(conn
+        .prepare_cached(sql)?
+        .query_row([name], |row| row.get(0))?)
+}
+
+fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
+    let unreadable = |what: &str, reason: &dyn ToString| StoreError::Unreadable {
+        what: format!("{what} of a sitting"),
+        reason: reason.to_string(),
+    };
+    let sitting: Sitting =
+        serde_json::from_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)
+            .map_err(|error| unreadable("the record", &error))?;
+    let state: String = row.get(1)?;
+    let judge: Option<String> = row.get(3)?;
+    let judge = judge
+        .map(|text| serde_json::from_str(&text))
+        .transpose()
+        .map_err(|error| unreadable("the judge", &error))?;
+    Ok(SittingRecord {
+        state: state
+            .parse()
+            .map_err(|error: String| unreadable("the state", &error))?,
+        closed_at: row.get(2)?,
+        judge: judge.or_else(|| sitting.judge.clone()),
+        drift: row.get(4)?,
+        lives_until_ms: row.get(5)?,
+        anchor_files: anchor_verdicts(conn, &sitting.id)?,
+        sitting,
     })
 }
 
-/// The experiment of a run has changed now.
-pub(crate) fn experiment_changed(session: &Session, run: i64) -> Attempt<()> {
+/// What a sitting found about its anchors, in order.
+pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<VerdictFile>> {
+    let mut list =
+        conn.prepare_cached("SELECT file FROM anchor_verdicts WHERE sitting = ?1 ORDER BY part")?;
+    let mut rows = list.query([sitting])?;
+    let mut files = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let file = serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
+            what: format!("a file of verdicts on anchors of sitting {sitting}"),
+            reason: error.to_string(),
+        })?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// The record of a sitting that must exist.
+pub(crate) fn sitting_need(conn: &Connection, id: &str) -> Attempt<SittingRecord> {
+    let record = sitting_record(conn, id)?;
+    record.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() }.into())
+}
+
+/// Changes the state of a sitting, and with it whether its verdicts count.
+pub(crate) fn sitting_close(
+    session: &mut WriteSession,
+    id: &str,
+    closing: &Closing,
+) -> Attempt<()> {
+    let record = sitting_need(&session.conn, id)?;
+    let judge = closing.judge.as_ref().map(serde_json::to_string);
+    let judge = judge.transpose().map_err(|error| {
+        StoreError::Internal(format!("the judge of sitting {id} cannot be kept: {error}"))
+    })?;
     session
         .conn
         .prepare_cached(
-            "UPDATE experiments SET last_update_time = ?2
-             WHERE experiment_id = (SELECT experiment FROM runs WHERE id = ?1)",
+            "UPDATE sittings SET state = ?2, closed_at = coalesce(closed_at, ?3),
+                 judge = coalesce(?4, judge), drift = coalesce(?5, drift) WHERE id = ?1",
         )?
-        .execute((run, session.now_ms()))?;
-    Ok(())
-}
-
-fn metrics_known(conn: &Connection, run: i64) -> Attempt<Vec<i64>> {
-    let mut list = conn.prepare_cached("SELECT key FROM latest_metrics WHERE run = ?1")?;
-    let keys = list.query_map([run], |row| row.get(0))?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
-}
-
-/// Gives a run a tag, in place of an earlier one of that name.
-pub(crate) fn tag_keep(session: &mut Session, run: i64, name: &str, value: &str) -> Attempt<()> {
-    let key = session.text(name)?;
-    let value = session.value(key, value)?;
-    session
-        .conn
-        .prepare_cached(
-            "INSERT INTO tags (run, key, value) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run, key) DO UPDATE SET value = excluded.value
-             WHERE value <> excluded.value",
-        )?
-        .execute((run, key, value))?;
-    Ok(())
-}
-
-/// Gives a tag that a run has another value.
-fn tag_change(conn: &Connection, run: i64, key: i64, value: Stored<'_>) -> Attempt<()> {
-    conn.prepare_cached("UPDATE tags SET value = ?3 WHERE run = ?1 AND key = ?2")?
-        .execute((run, key, value))?;
-    Ok(())
-}
-
-/// Makes a value the latest one; another value before it moves into the history. The time
-/// always advances, because the latest point of a step is the one with the latest time.
-fn metric_log(conn: &Connection, run: i64, key: i64, value: f64, now_ms: i64) -> Attempt<()> {
-    let (value, is_nan) = metric_columns(value);
-    conn.prepare_cached(
-        "INSERT INTO earlier_metrics (run, key, timestamp, step, value, is_nan)
-         SELECT run, key, timestamp, step, value, is_nan FROM latest_metrics
-         WHERE run = ?1 AND key = ?2 AND (value, is_nan) <> (?3, ?4)
-         ON CONFLICT DO NOTHING",
-    )?
-    .execute((run, key, value, is_nan))?;
-    conn.prepare_cached(
-        "INSERT INTO latest_metrics (run, key, value, is_nan, timestamp, step)
-         VALUES (?1, ?2, ?3, ?4, ?5, 0)
-         ON CONFLICT (run, key) DO UPDATE
-         SET value = ?3, is_nan = ?4, timestamp = max(?5, timestamp + 1)
-         WHERE (value, is_nan) <> (?3, ?4)",
-    )?
-    .execute((run, key, value, is_nan, now_ms))?;
-    Ok(())
+        .execute((
+            id,
+            closing.state.as_str(),
+            &closing.at,
+            judge,
+            &closing.drift,
+        ))?;
+    let was = record.state == SittingState::Quarantined;
+    let is = closing.state == SittingState::Quarantined;
+    match (was, is) {
+        (false, true) => put_aside(session, &record.sitting),
+        (true, false) => take_back(session, &record.sitting),
+        _ => Ok(()),
+    }
 }

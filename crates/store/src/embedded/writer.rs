@@ -5,7 +5,7 @@
 //! once, and only then acknowledges them all. Beginning with `IMMEDIATE` makes other
 //! processes' writers wait their turn instead of failing halfway.
 //!
-//! A job must not keep state outside the database and the [`Session`]: both are taken back
+//! A job must not keep state outside the database and the [`WriteSession`]: both are taken back
 //! when it fails.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use super::schema::LAYOUT;
-use super::session::Session;
+use super::write_session::WriteSession;
 use crate::sqlite::{Attempt, Fault, explain, is_newer};
 use crate::{Result, StoreError};
 
@@ -21,7 +21,7 @@ use crate::{Result, StoreError};
 const GROUP: usize = 64;
 
 /// Takes the session, or why there is no transaction to work in.
-type Job = Box<dyn FnOnce(Result<&mut Session>) -> Done + Send>;
+type Job = Box<dyn FnOnce(Result<&mut WriteSession>) -> Done + Send>;
 type Acknowledge = Box<dyn FnOnce(Option<StoreError>) + Send>;
 
 /// A job that has run; its caller waits for the commit.
@@ -39,7 +39,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn start(path: PathBuf, session: Session) -> Result<Self> {
+    pub fn start(path: PathBuf, session: WriteSession) -> Result<Self> {
         let (jobs, waiting) = channel();
         let place = path.clone();
         let thread = std::thread::Builder::new()
@@ -56,7 +56,7 @@ impl Writer {
     /// Runs a job in a transaction and waits until it is committed.
     pub fn write<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Session) -> Attempt<T> + Send + 'static,
+        job: impl FnOnce(&mut WriteSession) -> Attempt<T> + Send + 'static,
     ) -> Result<T> {
         self.start_write(job).wait()
     }
@@ -64,7 +64,7 @@ impl Writer {
     /// Hands a job over; the caller has something to do meanwhile.
     pub fn start_write<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&mut Session) -> Attempt<T> + Send + 'static,
+        job: impl FnOnce(&mut WriteSession) -> Attempt<T> + Send + 'static,
     ) -> Answer<T> {
         let (answer, answered) = sync_channel(1);
         let path = self.path.clone();
@@ -124,7 +124,7 @@ fn done<T: Send + 'static>(outcome: Result<T>, answer: SyncSender<Result<T>>) ->
     }
 }
 
-fn work(path: &Path, mut session: Session, waiting: &Receiver<Job>) {
+fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
     let file = identity(path);
     while let Ok(first) = waiting.recv() {
         // What is written into a file that nobody can find any more is lost.
@@ -182,7 +182,7 @@ fn identity(path: &Path) -> bool {
     path.exists()
 }
 
-fn roll_back(session: &mut Session) {
+fn roll_back(session: &mut WriteSession) {
     session.forget();
     // A full disk makes SQLite end the transaction by itself.
     if !session.conn.is_autocommit() {
@@ -190,7 +190,7 @@ fn roll_back(session: &mut Session) {
     }
 }
 
-fn run(job: Job, session: &mut Session) -> Done {
+fn run(job: Job, session: &mut WriteSession) -> Done {
     if let Err(error) = session.conn.execute_batch("SAVEPOINT job") {
         return job(Err(Fault::from(error).at(&session.path)));
     }
@@ -205,7 +205,7 @@ fn run(job: Job, session: &mut Session) -> Done {
     done
 }
 
-fn finish(path: &Path, session: &mut Session, group: Vec<Done>) {
+fn finish(path: &Path, session: &mut WriteSession, group: Vec<Done>) {
     let error = if session.conn.is_autocommit() {
         Some(rusqlite::Error::SqliteFailure(
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT_ROLLBACK),
@@ -248,7 +248,7 @@ mod tests {
     fn writer(path: &Path) -> Writer {
         let conn = sqlite::open(path, &LAYOUT).unwrap();
         tune_writer(&conn).unwrap();
-        let session = Session::new(
+        let session = WriteSession::new(
             path.to_owned(),
             conn,
             Box::new(|| 0),

@@ -1,7 +1,7 @@
 //! What a board reads.
 
 use assize_domain::scenario::Split;
-use assize_store::{StoreError, Tracking};
+use assize_store::{Boards as _, Cells as _, StoreError, Tracking as _};
 
 use crate::common::{cell, open, verdicts};
 use crate::judging::{desk, judged_desk};

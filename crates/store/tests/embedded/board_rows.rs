@@ -9,7 +9,10 @@ use assize_domain::scenario::Split;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::mlflow::{Batch, Entry, Point, RunChange};
 use assize_store::queue::Reopening;
-use assize_store::{ImportedRun, RunQuery, Tracking};
+use assize_store::{
+    Boards as _, Cells as _, Copying as _, ImportedRun, Queue as _, RunQuery, Runs as _,
+    Tracking as _,
+};
 
 use crate::common::{NOW_MS, cell, open, rubric, verdicts};
 use crate::judging::{Desk, desk, judged_desk};

@@ -4,7 +4,7 @@ use crate::common::{cell, failed_cell, open};
 use std::slice::from_ref;
 
 use assize_domain::run::{RunStatus, tag};
-use assize_store::{KnownCell, RunQuery, Tracking};
+use assize_store::{Cells as _, KnownCell, RunQuery, Runs as _};
 
 fn value<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
     let found = pairs.iter().find(|(name, _)| name == key);
@@ -39,7 +39,10 @@ fn a_cell_is_recorded_once() {
         3
     );
     assert_eq!(
-        store.run_get(&first[1].run_id).unwrap().name,
+        store
+            .run_get(first[1].run_id.as_ref().unwrap())
+            .unwrap()
+            .name,
         "m1 × v1 × s2"
     );
 
@@ -56,7 +59,8 @@ fn a_run_reads_as_it_was_recorded() {
     let cell = cell("k1", "m1", "s1");
     let run_id = open(&path).cells_record("e", from_ref(&cell)).unwrap()[0]
         .run_id
-        .clone();
+        .clone()
+        .unwrap();
     assert_eq!(run_id.len(), 32);
     assert!(run_id.chars().all(|c| "0123456789abcdef".contains(c)));
 
@@ -94,12 +98,12 @@ fn a_failed_cell_is_replaced_and_keeps_its_run() {
         .unwrap();
     let keys = ["k1".to_owned(), "k2".to_owned()];
     let known = store.cells_known("e", &keys).unwrap();
-    let run_id = failed[0].run_id.clone();
+    let run_id = failed[0].run_id.clone().unwrap();
     assert_eq!(
         known,
         [
             Some(KnownCell {
-                run_id: run_id.clone(),
+                run_id: Some(run_id.clone()),
                 failed: true
             }),
             None
@@ -109,7 +113,7 @@ fn a_failed_cell_is_replaced_and_keeps_its_run() {
 
     let retried = store.cells_record("e", &[cell("k1", "m1", "s1")]).unwrap();
     assert!(retried[0].written);
-    assert_eq!(retried[0].run_id, run_id);
+    assert_eq!(retried[0].run_id.as_ref(), Some(&run_id));
     let run = store.run_get(&run_id).unwrap();
     assert_eq!(run.status, RunStatus::Finished);
     assert_eq!(value(&run.tags, tag::ERROR), None);
@@ -117,7 +121,7 @@ fn a_failed_cell_is_replaced_and_keeps_its_run() {
     assert_eq!(
         known[0],
         Some(KnownCell {
-            run_id,
+            run_id: Some(run_id),
             failed: false
         })
     );
@@ -129,7 +133,7 @@ fn a_deleted_run_frees_its_cell() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("assize.db"));
     let first = store.cells_record("e", &[cell("k1", "m1", "s1")]).unwrap();
-    let run_id = first[0].run_id.clone();
+    let run_id = first[0].run_id.clone().unwrap();
 
     let missing = "0".repeat(32);
     let error = store.run_delete(&[run_id.clone(), missing]).unwrap_err();
@@ -145,5 +149,5 @@ fn a_deleted_run_frees_its_cell() {
     assert_eq!(store.cells_known("e", &["k1".to_owned()]).unwrap(), [None]);
     let again = store.cells_record("e", &[cell("k1", "m1", "s1")]).unwrap();
     assert!(again[0].written);
-    assert_ne!(again[0].run_id, run_id);
+    assert_ne!(again[0].run_id, Some(run_id));
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use assize_store::{RunQuery, Tracking};
+use assize_store::{Cells as _, Queue as _, RunQuery, Runs as _, Sittings as _};
 use rusqlite::Connection;
 
 use crate::common::{cell, open, rubric, verdicts};
@@ -79,7 +79,7 @@ fn a_failing_job_fails_alone() {
                 for n in 0..20 {
                     let key = format!("k{thread}-{n}");
                     let recorded = store.cells_record("e", &[cell(&key, &key, "s")]).unwrap();
-                    let run_id = recorded[0].run_id.clone();
+                    let run_id = recorded[0].run_id.clone().unwrap();
                     // The first file brings new texts, the second one takes them back.
                     let file = verdicts(&format!("s-{key}"), "human", &[(0, 2), (1, 2)]);
                     let good = (run_id.clone(), file.clone());

@@ -5,7 +5,10 @@ use std::path::Path;
 use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
-use assize_store::{PendingQuery, RunQuery, StoreError, Tracking};
+use assize_store::{
+    Boards as _, Cells as _, PendingQuery, Queue as _, RunQuery, Runs as _, StoreError,
+    Tracking as _,
+};
 use rusqlite::Connection;
 
 use crate::common::{NOW_MS, cell, open};

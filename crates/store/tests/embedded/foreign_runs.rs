@@ -3,7 +3,7 @@
 use assize_domain::judge::Tier;
 use assize_domain::run::RunStatus;
 use assize_domain::scenario::Split;
-use assize_store::{PendingQuery, Tracking};
+use assize_store::{Boards as _, PendingQuery, Queue as _, Runs as _, Sittings as _};
 use rusqlite::Connection;
 
 use crate::common::{candidate, open, rubric, verdicts};

@@ -4,7 +4,9 @@ use assize_domain::run::{CellRecord, tag};
 use assize_domain::sitting::SittingState;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::queue::Closing;
-use assize_store::{Change, ImportedRun, Run, RunQuery, Tracking};
+use assize_store::{
+    Cells as _, Change, Copying as _, ImportedRun, Run, RunQuery, Runs as _, Sittings as _,
+};
 
 use crate::common::{candidate, cell, cell_with, failed_cell, open, rubric, verdicts};
 
@@ -31,7 +33,7 @@ fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Vec<Change> {
 
 fn record(store: &EmbeddedStore, cell: &CellRecord) -> String {
     let recorded = store.cells_record("e", std::slice::from_ref(cell)).unwrap();
-    recorded[0].run_id.clone()
+    recorded[0].run_id.clone().unwrap()
 }
 
 fn commit(store: &EmbeddedStore, run: &str, sitting: &str, scores: &[(u32, i64)]) {

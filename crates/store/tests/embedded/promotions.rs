@@ -1,7 +1,7 @@
 //! The registry: one alias, versions by content, a history that stays.
 
 use assize_domain::promotion::{Action, Champion, Promotion};
-use assize_store::{StoreError, Tracking};
+use assize_store::{Promotions as _, StoreError};
 use rusqlite::Connection;
 
 use crate::common::open;

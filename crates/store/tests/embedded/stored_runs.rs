@@ -1,7 +1,7 @@
 //! How runs are kept and listed: shared contents once, superseded metrics, filters, pages.
 
 use assize_domain::run::RunStatus;
-use assize_store::{RunQuery, Tracking};
+use assize_store::{Cells as _, RunQuery, Runs as _, Sittings as _};
 use rusqlite::Connection;
 
 use crate::common::{cell, open, rubric, verdicts};
@@ -31,7 +31,7 @@ fn superseded_metrics_stay_in_the_history() {
     let path = dir.path().join("assize.db");
     let store = open(&path);
     let recorded = store.cells_record("e", &[cell("k", "m", "s")]).unwrap();
-    let run_id = recorded[0].run_id.clone();
+    let run_id = recorded[0].run_id.clone().unwrap();
     for (sitting, tone) in [("s-1", 1), ("s-2", 3), ("s-3", 2), ("s-4", 2)] {
         let file = verdicts(sitting, "human", &[(0, tone), (1, tone)]);
         store
@@ -69,7 +69,7 @@ fn lists_filter_by_params_and_state() {
     let recorded = store.cells_record("e", &cells).unwrap();
     let file = verdicts("s-1", "human", &[(0, 1), (1, 2)]);
     store
-        .sitting_commit(&[(recorded[0].run_id.clone(), file)], &rubric())
+        .sitting_commit(&[(recorded[0].run_id.clone().unwrap(), file)], &rubric())
         .unwrap();
     let names = |query: RunQuery| -> Vec<String> {
         let page = store.run_list("e", &query).unwrap();

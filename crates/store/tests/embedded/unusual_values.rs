@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use std::sync::Arc;
 
 use assize_domain::judge::Tier;
-use assize_store::{PendingQuery, RunQuery, Tracking};
+use assize_store::{Cells as _, PendingQuery, Queue as _, RunQuery, Runs as _};
 
 use crate::common::{cell, open};
 
@@ -39,7 +39,7 @@ fn unusual_texts_come_back_unchanged() {
         let recorded = store.cells_record(&experiment, from_ref(&cell)).unwrap();
         assert!(recorded[0].written, "{number}");
 
-        let run = store.run_get(&recorded[0].run_id).unwrap();
+        let run = store.run_get(recorded[0].run_id.as_ref().unwrap()).unwrap();
         assert_eq!(run.name, *text);
         assert_eq!(run.experiment, experiment);
         let wanted = |pairs: &[(Arc<str>, Arc<str>)]| {
@@ -79,7 +79,10 @@ fn nan_and_infinities_are_numbers_like_others() {
         ("tiny".into(), 5e-324),
         ("negative_zero".into(), -0.0),
     ];
-    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0]
+        .run_id
+        .clone()
+        .unwrap();
     let metrics = store.run_get(&run_id).unwrap().metrics;
     let value = |name: &str| metrics.iter().find(|(key, _)| key == name).unwrap().1;
     assert!(value("n_candidates").is_nan());
@@ -99,7 +102,10 @@ fn the_first_of_several_values_counts() {
     cell.params
         .push(("model".into(), "a scenario's own".into()));
     cell.metrics.push(("latency_ms".into(), 1.0));
-    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0]
+        .run_id
+        .clone()
+        .unwrap();
     let run = store.run_get(&run_id).unwrap();
     assert!(run.params.contains(&("model".to_owned(), "m".to_owned())));
     assert!(run.metrics.contains(&("latency_ms".to_owned(), 40.0)));
@@ -111,7 +117,10 @@ fn an_artifact_that_cannot_be_read_is_named() {
     let store = open(&dir.path().join("assize.db"));
     let mut cell = cell("k", "m", "s");
     cell.artifacts[2].1 = "[{".into();
-    let run_id = store.cells_record("e", &[cell]).unwrap()[0].run_id.clone();
+    let run_id = store.cells_record("e", &[cell]).unwrap()[0]
+        .run_id
+        .clone()
+        .unwrap();
     let query = PendingQuery {
         tier: Tier::Expert,
         judge_kind: None,

@@ -7,7 +7,7 @@ use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::reveal::{Revealed, reveal};
 use assize_report::figure;
-use assize_store::Tracking as _;
+use assize_store::Sittings as _;
 use axum::extract::State;
 
 use crate::App;

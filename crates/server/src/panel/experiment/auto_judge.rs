@@ -1,7 +1,7 @@
 //! An automatic judge over what waits: which model, how many cases, for how much; then its job.
 
 use askama::Template;
-use assize_store::{JudgingCounts, Tracking as _};
+use assize_store::{JudgingCounts, Queue as _};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect};

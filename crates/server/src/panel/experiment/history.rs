@@ -5,7 +5,7 @@ use assize_domain::run::param;
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::drift::Drift;
 use assize_store::queue::SittingRecord;
-use assize_store::{RunQuery, Tracking as _};
+use assize_store::{Promotions as _, RunQuery, Runs as _, Sittings as _};
 use axum::extract::State;
 
 use super::Top;

@@ -3,7 +3,7 @@
 use askama::Template;
 use assize_domain::run::{RunStatus, metric, param, tag};
 use assize_report::figure;
-use assize_store::{Run, RunQuery, Tracking as _};
+use assize_store::{Run, RunQuery, Runs as _};
 use axum::extract::State;
 
 use super::{Top, path};

@@ -16,7 +16,7 @@ use super::line::{Line, Text, line_anew};
 use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
-use crate::embedded::session::text_find;
+use crate::embedded::write_session::text_find;
 use crate::sqlite::Attempt;
 
 /// Runs that travel together.

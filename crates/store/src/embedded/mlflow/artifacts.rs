@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::embedded::board::line_add;
 use crate::embedded::experiments::count;
 use crate::embedded::rows::RunKey;
-use crate::embedded::session::{Session, text_find};
+use crate::embedded::write_session::{WriteSession, text_find};
 use crate::mlflow::FileInfo;
 use crate::mlflow::limits::{ARTIFACT_BYTES, artifact_path, shown};
 use crate::sqlite::Attempt;
@@ -169,7 +169,7 @@ fn broken(error: &io::Error) -> StoreError {
 }
 
 pub(super) fn write(
-    session: &mut Session,
+    session: &mut WriteSession,
     owner: &str,
     path: &str,
     content: &mut (impl Read + Seek),
@@ -231,7 +231,7 @@ pub(super) fn write(
 }
 
 /// Drops content that nobody refers to any more; what is shared stays.
-fn forget_blob(session: &Session, blob: Option<i64>) -> Attempt<()> {
+fn forget_blob(session: &WriteSession, blob: Option<i64>) -> Attempt<()> {
     session
         .conn
         .prepare_cached("DELETE FROM blobs WHERE id = ?1 AND sha256 IS NULL")?
@@ -262,7 +262,7 @@ fn verdicts_check(content: &mut (impl Read + Seek), path: &str) -> Attempt<Verdi
 
 /// Writing the same again is no change; anything else is refused.
 fn same(
-    session: &Session,
+    session: &WriteSession,
     old: i64,
     content: &mut (impl Read + Seek),
     refusal: impl FnOnce() -> StoreError,
@@ -291,7 +291,7 @@ fn verdicts_stay(path: &str) -> StoreError {
     ))
 }
 
-pub(super) fn delete(session: &Session, owner: &str, path: &str) -> Attempt<()> {
+pub(super) fn delete(session: &WriteSession, owner: &str, path: &str) -> Attempt<()> {
     let home = Home::of(&session.conn, owner, true)?;
     let mut list = session.conn.prepare_cached(&format!(
         "SELECT a.path, p.text, a.blob FROM {} a JOIN texts p ON p.id = a.path

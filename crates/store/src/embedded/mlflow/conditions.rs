@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use crate::embedded::session::{Stored, lookup, text_find};
+use crate::embedded::write_session::{Stored, lookup, text_find};
 use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Compared, Condition, Field, Operator, Test};
 use crate::sqlite::Attempt;

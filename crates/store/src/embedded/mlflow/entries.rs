@@ -9,7 +9,7 @@ use crate::embedded::board::line_outdate;
 use crate::embedded::cells::metric_columns;
 use crate::embedded::rows::entry;
 use crate::embedded::schema::known;
-use crate::embedded::session::{Session, text_find};
+use crate::embedded::write_session::{WriteSession, text_find};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{
     Batch, DATASET_CONTEXT_TAG, DatasetInput, Entry, ModelUse, Point, RUN_NAME_TAG,
@@ -20,7 +20,11 @@ use crate::sqlite::Attempt;
 const MODEL_HISTORY_TAG: &str = "mlflow.log-model.history";
 
 /// Logs all of a batch or nothing.
-pub(in crate::embedded) fn log(session: &mut Session, run_id: &str, batch: &Batch) -> Attempt<()> {
+pub(in crate::embedded) fn log(
+    session: &mut WriteSession,
+    run_id: &str,
+    batch: &Batch,
+) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
     params_log(session, run, &batch.params)?;
     let tags: Vec<&Entry> = batch.tags.iter().collect();
@@ -32,7 +36,7 @@ pub(in crate::embedded) fn log(session: &mut Session, run_id: &str, batch: &Batc
 }
 
 /// A param is written once; the same value again changes nothing.
-fn params_log(session: &mut Session, run: i64, params: &[Entry]) -> Attempt<()> {
+fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt<()> {
     let mut batch: HashMap<&str, &str> = HashMap::new();
     for param in params {
         match batch.insert(&param.key, &param.value) {
@@ -73,7 +77,7 @@ fn params_log(session: &mut Session, run: i64, params: &[Entry]) -> Attempt<()> 
     Ok(())
 }
 
-pub(super) fn tags_set(session: &mut Session, run: i64, tags: &[&Entry]) -> Attempt<()> {
+pub(super) fn tags_set(session: &mut WriteSession, run: i64, tags: &[&Entry]) -> Attempt<()> {
     for tag in tags {
         if tag.key == RUN_NAME_TAG {
             limits::length("the run's name", &tag.value, limits::RUN_NAME)?;
@@ -105,7 +109,7 @@ pub(super) fn tags_set(session: &mut Session, run: i64, tags: &[&Entry]) -> Atte
 
 /// Adds a model to the list that older clients read in a tag.
 pub(super) fn model_record(
-    session: &mut Session,
+    session: &mut WriteSession,
     run_id: &str,
     record: &serde_json::Value,
 ) -> Attempt<()> {
@@ -124,7 +128,7 @@ pub(super) fn model_record(
     tags_set(session, run, &[&tag])
 }
 
-pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<()> {
+pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Attempt<()> {
     let run = living_run(&session.conn, run_id)?.id;
     if key == RUN_NAME_TAG {
         let message = format!("{RUN_NAME_TAG} is the run's name, and a run has one: change it");
@@ -156,7 +160,7 @@ pub(super) fn tag_delete(session: &Session, run_id: &str, key: &str) -> Attempt<
 
 /// The point with the greatest step, then time, then value is the latest; the others are the
 /// history. A point that is there already changes nothing.
-fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
+fn point_log(session: &mut WriteSession, run: i64, point: &Point) -> Attempt<()> {
     let key = session.text(&point.key)?;
     line_outdate(&session.conn, run, key)?;
     let (value, is_nan) = metric_columns(point.value);
@@ -195,7 +199,7 @@ fn point_log(session: &mut Session, run: i64, point: &Point) -> Attempt<()> {
 }
 
 pub(in crate::embedded) fn inputs_log(
-    session: &Session,
+    session: &WriteSession,
     run_id: &str,
     inputs: &[DatasetInput],
     models: &[ModelUse],

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::conditions::{Sql, text_test};
 use crate::StoreError;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::filter::{Field, Subject, parse, parse_order};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Entry, Experiment, Page, Search, View};
@@ -120,7 +120,7 @@ pub(super) fn living(conn: &Connection, id: &str) -> Attempt<i64> {
 }
 
 pub(super) fn create(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     location: Option<&str>,
     tags: &[Entry],
@@ -151,7 +151,11 @@ pub(super) fn create(
     Ok(id.to_string())
 }
 
-pub(in crate::embedded) fn tag_set(session: &Session, experiment: i64, tag: &Entry) -> Attempt<()> {
+pub(in crate::embedded) fn tag_set(
+    session: &WriteSession,
+    experiment: i64,
+    tag: &Entry,
+) -> Attempt<()> {
     session
         .conn
         .prepare_cached(
@@ -162,7 +166,7 @@ pub(in crate::embedded) fn tag_set(session: &Session, experiment: i64, tag: &Ent
     Ok(())
 }
 
-pub(super) fn tag(session: &Session, id: &str, tag: &Entry, is_kept: bool) -> Attempt<()> {
+pub(super) fn tag(session: &WriteSession, id: &str, tag: &Entry, is_kept: bool) -> Attempt<()> {
     let experiment = living(&session.conn, id)?;
     if is_kept {
         return tag_set(session, experiment, tag);
@@ -181,7 +185,7 @@ pub(super) fn tag(session: &Session, id: &str, tag: &Entry, is_kept: bool) -> At
     Ok(())
 }
 
-pub(super) fn rename(session: &Session, id: &str, name: &str) -> Attempt<()> {
+pub(super) fn rename(session: &WriteSession, id: &str, name: &str) -> Attempt<()> {
     let experiment = living(&session.conn, id)?;
     let taken: Option<i64> = session
         .conn
@@ -204,7 +208,7 @@ pub(super) fn rename(session: &Session, id: &str, name: &str) -> Attempt<()> {
     Ok(())
 }
 
-pub(super) fn set_deleted(session: &Session, id: &str, deleted: bool) -> Attempt<()> {
+pub(super) fn set_deleted(session: &WriteSession, id: &str, deleted: bool) -> Attempt<()> {
     let experiment = number(id)?;
     let (from, to, runs_from, runs_to) = if deleted {
         ("active", "deleted", "active", "buried")

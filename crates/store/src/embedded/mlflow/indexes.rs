@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use rusqlite::Connection;
 
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::sqlite::Attempt;
 
 /// With fewer runs, looking at all of them is as fast.
@@ -74,7 +74,7 @@ impl Made {
     }
 }
 
-pub(super) fn make(session: &Session, wanted: &[Index]) -> Attempt<()> {
+pub(super) fn make(session: &WriteSession, wanted: &[Index]) -> Attempt<()> {
     for index in wanted {
         if Made::read(&session.conn)?.has_room() {
             session.conn.execute_batch(&format!(

@@ -10,7 +10,7 @@ use super::runs::living_run;
 use crate::StoreError;
 use crate::embedded::cells::metric_columns;
 use crate::embedded::rows::metric_value;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::limits::shown;
 use crate::mlflow::{
     Entry, LoggedModel, LoggedModelData, LoggedModelInfo, ModelPoint, ModelStatus, ModelUse,
@@ -34,7 +34,7 @@ pub(super) fn need(conn: &Connection, model_id: &str) -> Attempt<i64> {
     found.ok_or_else(|| no_model(model_id).into())
 }
 
-pub(super) fn create(session: &Session, new: &NewLoggedModel) -> Attempt<LoggedModel> {
+pub(super) fn create(session: &WriteSession, new: &NewLoggedModel) -> Attempt<LoggedModel> {
     let experiment = living(&session.conn, &new.experiment_id)?;
     let id = session.run_id_make()?;
     let model = session
@@ -65,7 +65,7 @@ pub(super) fn status_number(status: ModelStatus) -> i64 {
 }
 
 /// A param is written once; the same value again changes nothing.
-fn params_put(session: &Session, model: i64, params: &[Entry]) -> Attempt<()> {
+fn params_put(session: &WriteSession, model: i64, params: &[Entry]) -> Attempt<()> {
     for param in params {
         session
             .conn
@@ -90,7 +90,7 @@ fn params_put(session: &Session, model: i64, params: &[Entry]) -> Attempt<()> {
     Ok(())
 }
 
-fn tags_put(session: &Session, model: i64, tags: &[Entry]) -> Attempt<()> {
+fn tags_put(session: &WriteSession, model: i64, tags: &[Entry]) -> Attempt<()> {
     for tag in tags {
         session
             .conn
@@ -109,15 +109,15 @@ pub(super) fn source_run(conn: &Connection, model_id: &str) -> Attempt<String> {
     Ok(find.query_row([need(conn, model_id)?], |row| row.get(0))?)
 }
 
-pub(super) fn params_log(session: &Session, model_id: &str, params: &[Entry]) -> Attempt<()> {
+pub(super) fn params_log(session: &WriteSession, model_id: &str, params: &[Entry]) -> Attempt<()> {
     params_put(session, need(&session.conn, model_id)?, params)
 }
 
-pub(super) fn tags_set(session: &Session, model_id: &str, tags: &[Entry]) -> Attempt<()> {
+pub(super) fn tags_set(session: &WriteSession, model_id: &str, tags: &[Entry]) -> Attempt<()> {
     tags_put(session, need(&session.conn, model_id)?, tags)
 }
 
-pub(super) fn tag_delete(session: &Session, model_id: &str, key: &str) -> Attempt<()> {
+pub(super) fn tag_delete(session: &WriteSession, model_id: &str, key: &str) -> Attempt<()> {
     let model = need(&session.conn, model_id)?;
     let deleted = session
         .conn
@@ -134,7 +134,7 @@ pub(super) fn tag_delete(session: &Session, model_id: &str, key: &str) -> Attemp
 }
 
 pub(super) fn finalize(
-    session: &Session,
+    session: &WriteSession,
     model_id: &str,
     status: ModelStatus,
 ) -> Attempt<LoggedModel> {
@@ -149,7 +149,7 @@ pub(super) fn finalize(
 }
 
 /// The model is not found any more; what belongs to it stays in the file.
-pub(super) fn delete(session: &Session, model_id: &str) -> Attempt<()> {
+pub(super) fn delete(session: &WriteSession, model_id: &str) -> Attempt<()> {
     let model = need(&session.conn, model_id)?;
     session
         .conn
@@ -238,7 +238,11 @@ fn points(conn: &Connection, model: i64, model_id: &str) -> Attempt<Vec<ModelPoi
 }
 
 /// Keeps points of a run's metrics with the models that they are about.
-pub(super) fn points_log(session: &Session, run_id: &str, points: &[ModelPoint]) -> Attempt<()> {
+pub(super) fn points_log(
+    session: &WriteSession,
+    run_id: &str,
+    points: &[ModelPoint],
+) -> Attempt<()> {
     for logged in points {
         let model = need(&session.conn, &logged.model_id)?;
         let (value, is_nan) = metric_columns(logged.point.value);
@@ -266,7 +270,7 @@ pub(super) fn points_log(session: &Session, run_id: &str, points: &[ModelPoint])
 
 /// Notes which models a run took or made.
 pub(super) fn uses_log(
-    session: &Session,
+    session: &WriteSession,
     run_id: &str,
     uses: &[ModelUse],
     is_output: bool,

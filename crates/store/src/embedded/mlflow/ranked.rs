@@ -16,7 +16,7 @@ use crate::sqlite::Attempt;
 use crate::{Result, RunPage, RunQuery, StoreError};
 
 impl Mlflow<'_> {
-    /// What [`crate::Tracking::run_list`] finds, ordered by a metric. Page tokens belong to the
+    /// What [`crate::Runs::run_list`] finds, ordered by a metric. Page tokens belong to the
     /// same query and order.
     pub fn run_list_by(
         &self,

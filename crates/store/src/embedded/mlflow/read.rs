@@ -11,7 +11,7 @@ use super::experiments::{location, stage};
 use super::logged_models::uses;
 use super::runs::find;
 use crate::embedded::rows::{metric_value, status_of};
-use crate::embedded::session::text_find;
+use crate::embedded::write_session::text_find;
 use crate::mlflow::{
     DatasetInput, Entry, LoggedRun, ModelUse, Page, Point, RUN_NAME_TAG, RunData, RunInfo,
     RunInputs, RunOutputs, Slice,

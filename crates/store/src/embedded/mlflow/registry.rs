@@ -10,7 +10,7 @@ use super::conditions::{Sql, text_test};
 use super::experiments::{limits_of, page};
 use super::versions;
 use crate::StoreError;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Alias, Entry, Page, RegisteredModel, Search};
@@ -34,7 +34,7 @@ pub(super) fn model_need(conn: &Connection, name: &str) -> Attempt<i64> {
     found.ok_or_else(|| no_model(name).into())
 }
 
-pub(super) fn touch(session: &Session, model: i64) -> Attempt<()> {
+pub(super) fn touch(session: &WriteSession, model: i64) -> Attempt<()> {
     session
         .conn
         .prepare_cached("UPDATE registered_models SET last_update_time = ?2 WHERE id = ?1")?
@@ -75,7 +75,7 @@ fn unpromoted_anyhow(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
 }
 
 pub(super) fn create(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     description: &str,
     tags: &[Entry],
@@ -102,7 +102,7 @@ pub(super) fn create(
     read(&session.conn, model)
 }
 
-fn tag_put(session: &Session, model: i64, tag: &Entry) -> Attempt<()> {
+fn tag_put(session: &WriteSession, model: i64, tag: &Entry) -> Attempt<()> {
     session
         .conn
         .prepare_cached(
@@ -113,12 +113,12 @@ fn tag_put(session: &Session, model: i64, tag: &Entry) -> Attempt<()> {
     Ok(())
 }
 
-pub(super) fn tag_set(session: &Session, name: &str, tag: &Entry) -> Attempt<()> {
+pub(super) fn tag_set(session: &WriteSession, name: &str, tag: &Entry) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
     tag_put(session, model, tag)
 }
 
-pub(super) fn tag_delete(session: &Session, name: &str, key: &str) -> Attempt<()> {
+pub(super) fn tag_delete(session: &WriteSession, name: &str, key: &str) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
     if key == IS_PROMPT {
         unpromoted(&session.conn, model, "this prompt stays one")?;
@@ -130,7 +130,11 @@ pub(super) fn tag_delete(session: &Session, name: &str, key: &str) -> Attempt<()
     Ok(())
 }
 
-pub(super) fn update(session: &Session, name: &str, description: &str) -> Attempt<RegisteredModel> {
+pub(super) fn update(
+    session: &WriteSession,
+    name: &str,
+    description: &str,
+) -> Attempt<RegisteredModel> {
     let model = model_need(&session.conn, name)?;
     session
         .conn
@@ -140,7 +144,11 @@ pub(super) fn update(session: &Session, name: &str, description: &str) -> Attemp
     read(&session.conn, model)
 }
 
-pub(super) fn rename(session: &Session, name: &str, new_name: &str) -> Attempt<RegisteredModel> {
+pub(super) fn rename(
+    session: &WriteSession,
+    name: &str,
+    new_name: &str,
+) -> Attempt<RegisteredModel> {
     let model = model_need(&session.conn, name)?;
     unpromoted_anyhow(&session.conn, model, "this prompt keeps its name")?;
     let written = session
@@ -158,7 +166,7 @@ pub(super) fn rename(session: &Session, name: &str, new_name: &str) -> Attempt<R
     read(&session.conn, model)
 }
 
-pub(super) fn delete(session: &Session, name: &str) -> Attempt<()> {
+pub(super) fn delete(session: &WriteSession, name: &str) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
     unpromoted_anyhow(&session.conn, model, "this prompt stays")?;
     for sql in [
@@ -175,7 +183,7 @@ pub(super) fn delete(session: &Session, name: &str) -> Attempt<()> {
 
 /// Gives a version an alias, or takes the alias away.
 pub(super) fn alias(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     alias: &str,
     version: Option<&str>,

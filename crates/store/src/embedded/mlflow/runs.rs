@@ -9,7 +9,7 @@ use super::{entries, read};
 use crate::StoreError;
 use crate::embedded::board::line_write;
 use crate::embedded::rows::status_number;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, LoggedRun, NewRun, RUN_NAME_TAG, RunChange, RunInfo};
 use crate::sqlite::Attempt;
@@ -71,7 +71,7 @@ pub(super) fn living_run(conn: &Connection, run_id: &str) -> Attempt<Found> {
     Ok(run)
 }
 
-fn touch(session: &Session, experiment: i64) -> Attempt<()> {
+fn touch(session: &WriteSession, experiment: i64) -> Attempt<()> {
     session
         .conn
         .prepare_cached("UPDATE experiments SET last_update_time = ?2 WHERE experiment_id = ?1")?
@@ -79,7 +79,7 @@ fn touch(session: &Session, experiment: i64) -> Attempt<()> {
     Ok(())
 }
 
-pub(super) fn create(session: &mut Session, new: &NewRun) -> Attempt<LoggedRun> {
+pub(super) fn create(session: &mut WriteSession, new: &NewRun) -> Attempt<LoggedRun> {
     let experiment = living(&session.conn, &new.experiment_id)?;
     let run_id = session.run_id_make()?;
     let given = new.name.as_deref().filter(|it| !it.is_empty());
@@ -119,7 +119,7 @@ pub(super) fn create(session: &mut Session, new: &NewRun) -> Attempt<LoggedRun> 
 }
 
 pub(in crate::embedded) fn update(
-    session: &Session,
+    session: &WriteSession,
     run_id: &str,
     change: &RunChange,
 ) -> Attempt<RunInfo> {
@@ -143,7 +143,7 @@ pub(in crate::embedded) fn update(
     read::info(&session.conn, run.id)
 }
 
-pub(super) fn set_deleted(session: &Session, run_id: &str, deleted: bool) -> Attempt<()> {
+pub(super) fn set_deleted(session: &WriteSession, run_id: &str, deleted: bool) -> Attempt<()> {
     let run = find(&session.conn, run_id)?;
     if run.active != deleted {
         return Ok(());

@@ -9,7 +9,7 @@ use super::experiments::living;
 use super::registry::entry;
 use crate::StoreError;
 use crate::embedded::schema::known::ARTIFACT_CANDIDATES;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, Trace, TraceList};
 use crate::sqlite::Attempt;
@@ -20,7 +20,7 @@ fn no_trace(trace_id: &str) -> StoreError {
 
 /// Keeps a trace; the same id again replaces what is known of it.
 pub(super) fn start(
-    session: &Session,
+    session: &WriteSession,
     experiment_id: &str,
     (trace_id, request_time_ms): (&str, i64),
     info: &str,
@@ -41,7 +41,7 @@ pub(super) fn start(
     Ok(())
 }
 
-fn tag_put(session: &Session, trace_id: &str, tag: &Entry) -> Attempt<()> {
+fn tag_put(session: &WriteSession, trace_id: &str, tag: &Entry) -> Attempt<()> {
     session
         .conn
         .prepare_cached(
@@ -53,7 +53,12 @@ fn tag_put(session: &Session, trace_id: &str, tag: &Entry) -> Attempt<()> {
 }
 
 /// Sets a tag of a trace, or takes it away. The tags of a run's own trace are kept too.
-pub(super) fn tag(session: &Session, trace_id: &str, tag: &Entry, is_kept: bool) -> Attempt<()> {
+pub(super) fn tag(
+    session: &WriteSession,
+    trace_id: &str,
+    tag: &Entry,
+    is_kept: bool,
+) -> Attempt<()> {
     if is_kept {
         return tag_put(session, trace_id, tag);
     }
@@ -139,7 +144,7 @@ fn unhex(run_id: &str) -> Option<Vec<u8>> {
 }
 
 pub(super) fn assessment_put(
-    session: &Session,
+    session: &WriteSession,
     trace_id: &str,
     assessment_id: &str,
     record: &str,
@@ -155,7 +160,7 @@ pub(super) fn assessment_put(
 }
 
 pub(super) fn assessment_delete(
-    session: &Session,
+    session: &WriteSession,
     trace_id: &str,
     assessment_id: &str,
 ) -> Attempt<()> {
@@ -175,7 +180,7 @@ pub(super) fn assessment_delete(
 }
 
 pub(super) fn file_write(
-    session: &Session,
+    session: &WriteSession,
     trace_id: &str,
     path: &str,
     content: &[u8],

@@ -7,7 +7,7 @@ use super::experiments::{limits_of, page};
 use super::logged_models;
 use super::registry::{IS_PROMPT, entry, model_need, touch};
 use crate::StoreError;
-use crate::embedded::session::Session;
+use crate::embedded::write_session::WriteSession;
 use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Entry, ModelVersion, NewVersion, Page, Search};
@@ -47,7 +47,7 @@ fn need(conn: &Connection, name: &str, version: &str) -> Attempt<(i64, i64)> {
     Ok((model, version_need(conn, model, name, version)?))
 }
 
-pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersion> {
+pub(super) fn create(session: &WriteSession, new: &NewVersion) -> Attempt<ModelVersion> {
     let model = model_need(&session.conn, &new.name)?;
     let now_ms = session.now_ms();
     let mut run_id = new.run_id.clone();
@@ -88,7 +88,7 @@ pub(super) fn create(session: &Session, new: &NewVersion) -> Attempt<ModelVersio
     read(&session.conn, model, version)
 }
 
-fn tag_put(session: &Session, model: i64, version: i64, tag: &Entry) -> Attempt<()> {
+fn tag_put(session: &WriteSession, model: i64, version: i64, tag: &Entry) -> Attempt<()> {
     session
         .conn
         .prepare_cached(
@@ -109,7 +109,7 @@ fn is_promoted(conn: &Connection, model: i64, version: i64) -> Attempt<bool> {
 
 /// Sets a tag of a version, or takes it away. What a promotion recorded stays.
 pub(super) fn tag(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     version: &str,
     tag: &Entry,
@@ -136,7 +136,7 @@ pub(super) fn tag(
 }
 
 pub(super) fn update(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     version: &str,
     description: &str,
@@ -152,7 +152,7 @@ pub(super) fn update(
     read(&session.conn, model, number)
 }
 
-pub(super) fn delete(session: &Session, name: &str, version: &str) -> Attempt<()> {
+pub(super) fn delete(session: &WriteSession, name: &str, version: &str) -> Attempt<()> {
     let (model, number) = need(&session.conn, name, version)?;
     for sql in [
         "DELETE FROM registered_model_aliases WHERE model = ?1 AND version = ?2",

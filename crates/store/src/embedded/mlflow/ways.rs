@@ -5,7 +5,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::conditions::key_number;
 use super::indexes::Index;
-use crate::embedded::session::{Stored, lookup};
+use crate::embedded::write_session::{Stored, lookup};
 use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Compared, Condition, Field, Operator};
 use crate::sqlite::Attempt;

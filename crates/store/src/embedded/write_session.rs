@@ -26,7 +26,7 @@ pub(crate) type RunIds = Box<dyn Fn() -> std::io::Result<[u8; 16]> + Send>;
 pub(crate) type Clock = Box<dyn Fn() -> i64 + Send>;
 
 /// What jobs work with.
-pub(crate) struct Session {
+pub(crate) struct WriteSession {
     pub path: PathBuf,
     pub conn: Connection,
     clock: Clock,
@@ -76,7 +76,7 @@ pub(crate) fn text_find(conn: &Connection, text: &str) -> Attempt<Option<i64>> {
     Ok(find.query_row([text], |row| row.get(0)).optional()?)
 }
 
-impl Session {
+impl WriteSession {
     pub fn new(path: PathBuf, conn: Connection, clock: Clock, run_ids: RunIds) -> Self {
         Self {
             path,

@@ -6,10 +6,61 @@ use super::board::line_write;
 use super::experiments::{count, experiment_find, experiment_touch};
 use super::mlflow::{entries, experiments, runs};
 use super::rows::{metric_value, run_find, run_read};
-use super::session::Session;
+use super::write_session::WriteSession;
+use super::{EmbeddedStore, import};
 use crate::mlflow::{Batch, Entry, Point, RunChange};
+use crate::queue::SittingRecord;
 use crate::sqlite::Attempt;
-use crate::{Additions, ImportedRun, WholeRun};
+use crate::{Additions, Copying, Imported, ImportedRun, Result, WholeRun};
+
+impl Copying for EmbeddedStore {
+    fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
+        let experiment = experiment.to_owned();
+        let incoming = import::prepare(runs);
+        self.writer
+            .write(move |session| import::runs_import(session, &experiment, &incoming))
+    }
+
+    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
+        self.read(|conn| run_whole(conn, run_id))
+    }
+
+    fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()> {
+        let (run_id, additions) = (run_id.to_owned(), additions.clone());
+        self.writer
+            .write(move |session| run_add(session, &run_id, &additions))
+    }
+
+    fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()> {
+        self.mlflow()
+            .artifact_write(run_id, path, std::io::Cursor::new(content))
+    }
+
+    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>> {
+        self.read(|conn| experiment_tags(conn, experiment))
+    }
+
+    fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
+        let (experiment, tags) = (experiment.to_owned(), tags.to_vec());
+        self.writer
+            .write(move |session| experiment_tags_add(session, &experiment, &tags))
+    }
+
+    fn logged_model_count(&self, experiment: &str) -> Result<u64> {
+        self.read(|conn| logged_model_count(conn, experiment))
+    }
+
+    fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
+        let record = record.clone();
+        self.writer
+            .write(move |session| import::sitting_import(session, &record))
+    }
+
+    /// A unique index keeps cells unique.
+    fn runs_tidy(&self, _experiment: &str) -> Result<u64> {
+        Ok(0)
+    }
+}
 
 /// A run with all that belongs to it but the contents of its files.
 pub(crate) fn run_whole(conn: &Connection, run_id: &str) -> Attempt<WholeRun> {
@@ -53,7 +104,11 @@ fn files(conn: &Connection, run: i64) -> Attempt<Vec<(String, u64)>> {
 }
 
 /// Adds to a run what it lacks.
-pub(crate) fn run_add(session: &mut Session, run_id: &str, additions: &Additions) -> Attempt<()> {
+pub(crate) fn run_add(
+    session: &mut WriteSession,
+    run_id: &str,
+    additions: &Additions,
+) -> Attempt<()> {
     let batch = Batch {
         metrics: additions.points.clone(),
         params: additions.params.clone(),
@@ -75,7 +130,7 @@ pub(crate) fn run_add(session: &mut Session, run_id: &str, additions: &Additions
 
 /// Gives a run that was just made what the record of a cell has no place for.
 pub(crate) fn run_complete(
-    session: &mut Session,
+    session: &mut WriteSession,
     run_id: &str,
     theirs: &ImportedRun,
 ) -> Attempt<()> {
@@ -106,7 +161,7 @@ pub(crate) fn experiment_tags(conn: &Connection, name: &str) -> Attempt<Vec<(Str
 
 /// Gives an experiment tags, and makes it where there is none.
 pub(crate) fn experiment_tags_add(
-    session: &Session,
+    session: &WriteSession,
     name: &str,
     tags: &[(String, String)],
 ) -> Attempt<()> {

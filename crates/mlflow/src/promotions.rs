@@ -11,7 +11,7 @@ use assize_domain::hash::sha256_hex;
 use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
 use assize_domain::run::RunStatus;
 use assize_store::rules::superseded;
-use assize_store::{Result, StoreError};
+use assize_store::{Promotions, Result, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -85,9 +85,8 @@ impl Version {
     }
 }
 
-impl MlflowStore {
-    /// The latest entry of a task's history.
-    pub(crate) fn champion(&self, task: &str) -> Result<Option<Promotion>> {
+impl Promotions for MlflowStore {
+    fn champion_get(&self, task: &str) -> Result<Option<Promotion>> {
         let Some(run) = self.history(task)? else {
             return Ok(None);
         };
@@ -101,36 +100,14 @@ impl MlflowStore {
         Ok(champion)
     }
 
-    /// Moves the alias where a promotion was cut off between its entry and this. Whoever may
-    /// only read still gets the champion.
-    fn alias_mend(&self, task: &str, version: u32) -> Result<()> {
-        let prompt = self.prompt(task)?;
-        let aliases = prompt.iter().flat_map(|it| &it.aliases);
-        let text = |value: &Value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        };
-        let is_there = aliases
-            .filter(|it| it.alias == ALIAS)
-            .any(|it| text(&it.version) == version.to_string());
-        if !is_there {
-            let body = json!({"name": task, "alias": ALIAS, "version": version.to_string()});
-            let _ = self.registry::<Nothing>("POST", "registered-models/alias", &body);
-        }
-        Ok(())
-    }
-
-    /// A task's history, oldest first.
-    pub(crate) fn promotions(&self, task: &str) -> Result<Vec<Promotion>> {
+    fn promotion_list(&self, task: &str) -> Result<Vec<Promotion>> {
         let Some(run) = self.history(task)? else {
             return Ok(Vec::new());
         };
         parallel::each(&entries(&run), |number| self.entry_read(&run, *number))
     }
 
-    /// Adds an entry and moves the alias, if nobody was faster; answers the version.
-    pub(crate) fn promote(&self, promotion: &Promotion) -> Result<u32> {
+    fn promotion_record(&self, promotion: &Promotion) -> Result<u32> {
         let task = &promotion.task;
         let run = self.history_make(task)?;
         let last = entries(&run).pop();
@@ -149,12 +126,34 @@ impl MlflowStore {
         let number = version.number();
         let name = format!("{PARAM}{}", promotion.number);
         if !self.param_claim(&run.run_id, &name, &format!("{hash} {number}"))? {
-            return Err(superseded(promotion, self.champion(task)?.as_ref()));
+            return Err(superseded(promotion, self.champion_get(task)?.as_ref()));
         }
         self.version_describe(promotion, &version)?;
         let body = json!({"name": task, "alias": ALIAS, "version": number.to_string()});
         self.registry::<Nothing>("POST", "registered-models/alias", &body)?;
         Ok(number)
+    }
+}
+
+impl MlflowStore {
+    /// Moves the alias where a promotion was cut off between its entry and this. Whoever may
+    /// only read still gets the champion.
+    fn alias_mend(&self, task: &str, version: u32) -> Result<()> {
+        let prompt = self.prompt(task)?;
+        let aliases = prompt.iter().flat_map(|it| &it.aliases);
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        let is_there = aliases
+            .filter(|it| it.alias == ALIAS)
+            .any(|it| text(&it.version) == version.to_string());
+        if !is_there {
+            let body = json!({"name": task, "alias": ALIAS, "version": version.to_string()});
+            let _ = self.registry::<Nothing>("POST", "registered-models/alias", &body);
+        }
+        Ok(())
     }
 
     fn entry_read(&self, run: &Tracked, number: u32) -> Result<Promotion> {

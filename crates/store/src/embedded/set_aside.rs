@@ -9,18 +9,18 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::Sitting;
 
+use super::commit::{experiment_changed, summary_keep, tag_keep, tags_known};
 use super::rows::{
     RunKey, artifact_text, candidates_read, corrupt, run_find, set_aside, verdicts_counting,
     verdicts_read,
 };
-use super::session::{Session, text_find};
-use super::sittings::{experiment_changed, summary_keep, tag_keep, tags_known};
+use super::write_session::{WriteSession, text_find};
 use crate::StoreError;
 use crate::rules::{derive_anew, judgeable};
 use crate::sqlite::{Attempt, Fault};
 
 /// The verdicts of this sitting no longer count, on any run.
-pub(crate) fn put_aside(session: &mut Session, sitting: &Sitting) -> Attempt<()> {
+pub(crate) fn put_aside(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
         if !aside.contains(&sitting.id) {
@@ -32,7 +32,7 @@ pub(crate) fn put_aside(session: &mut Session, sitting: &Sitting) -> Attempt<()>
 }
 
 /// The verdicts of this sitting count again.
-pub(crate) fn take_back(session: &mut Session, sitting: &Sitting) -> Attempt<()> {
+pub(crate) fn take_back(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
         aside.retain(|id| *id != sitting.id);
@@ -42,7 +42,7 @@ pub(crate) fn take_back(session: &mut Session, sitting: &Sitting) -> Attempt<()>
 }
 
 /// The runs that a sitting has judged and that are still there.
-fn judged_runs(session: &Session, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
+fn judged_runs(session: &WriteSession, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
     let mut runs: Vec<RunKey> = Vec::new();
     for (run_id, _) in &sitting.runs {
         match run_find(&session.conn, run_id) {
@@ -63,7 +63,11 @@ fn judged_runs(session: &Session, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
 }
 
 /// Keeps the list and derives the run's metrics and tags anew.
-pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) -> Attempt<()> {
+pub(crate) fn aside_keep(
+    session: &mut WriteSession,
+    run: &RunKey,
+    aside: &[String],
+) -> Attempt<()> {
     let path = artifact::RUBRIC;
     let number = text_find(&session.conn, path)?.unwrap_or_default();
     let text = artifact_text(&session.conn, run, path, number)?.unwrap_or_default();
@@ -93,7 +97,7 @@ pub(crate) fn aside_keep(session: &mut Session, run: &RunKey, aside: &[String]) 
     experiment_changed(session, run.id)
 }
 
-fn has_metric(session: &Session, run: i64, name: &str) -> Attempt<bool> {
+fn has_metric(session: &WriteSession, run: i64, name: &str) -> Attempt<bool> {
     let Some(key) = text_find(&session.conn, name)? else {
         return Ok(false);
     };
@@ -103,7 +107,7 @@ fn has_metric(session: &Session, run: i64, name: &str) -> Attempt<bool> {
     Ok(find.exists((run, key))?)
 }
 
-fn tag_drop(session: &Session, run: i64, name: &str) -> Attempt<()> {
+fn tag_drop(session: &WriteSession, run: i64, name: &str) -> Attempt<()> {
     let Some(key) = text_find(&session.conn, name)? else {
         return Ok(());
     };

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact, metric, param, tag};
 use assize_domain::verdict::{RubricRef, VerdictFile, effective};
-use assize_store::queue::RubricUse;
-use assize_store::{JudgingCounts, PendingQuery, PendingRun, Result};
+use assize_store::queue::{Reopening, RubricUse};
+use assize_store::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
+use crate::runs::Entries;
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
@@ -38,9 +39,8 @@ pub(crate) fn rubric_of(run: &Tracked) -> RubricRef {
     }
 }
 
-impl MlflowStore {
-    /// Visits the runs that a tier has not wholly judged, oldest first.
-    pub(crate) fn pending_visit(
+impl Queue for MlflowStore {
+    fn pending_each(
         &self,
         experiment: &str,
         query: &PendingQuery,
@@ -66,6 +66,111 @@ impl MlflowStore {
             }
             Ok(true)
         })
+    }
+
+    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts> {
+        let id = self.experiment_need(experiment)?;
+        let mut counts = JudgingCounts::default();
+        let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
+        self.cells_each(&id, &mut |runs| {
+            for run in runs
+                .iter()
+                .filter(|run| run.tag(tag::JUDGE_PENDING).is_some())
+            {
+                match run.status {
+                    RunStatus::Failed => counts.failed += 1,
+                    RunStatus::Finished => {
+                        counts.runs += 1;
+                        counts.candidates += whole(run.metric(metric::N_CANDIDATES));
+                        if waits(run, Tier::Expert) {
+                            counts.expert_pending += 1;
+                            let kind = run.tag(tag::JUDGE_KIND).unwrap_or_default();
+                            *by_kind.entry(kind.to_owned()).or_default() += 1;
+                        } else {
+                            counts.expert_judged += 1;
+                        }
+                        if waits(run, Tier::Auto) {
+                            counts.auto_pending += 1;
+                        } else {
+                            counts.auto_judged += 1;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Ok(true)
+        })?;
+        counts.pending_by_kind = by_kind.into_iter().collect();
+        Ok(counts)
+    }
+
+    fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>> {
+        let id = self.experiment_need(experiment)?;
+        let mut uses: Vec<RubricUse> = Vec::new();
+        self.cells_each(&id, &mut |runs| {
+            let finished = runs.iter().filter(|it| {
+                it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some()
+            });
+            for run in finished {
+                let rubric = rubric_of(run);
+                let known = uses.iter().position(|it| it.rubric == rubric);
+                let mut newest = known.map_or_else(
+                    || RubricUse {
+                        rubric,
+                        run_id: String::new(),
+                        runs: 0,
+                        expert_pending: 0,
+                        auto_pending: 0,
+                    },
+                    |place| uses.remove(place),
+                );
+                newest.run_id.clone_from(&run.run_id);
+                newest.runs += 1;
+                newest.expert_pending += u64::from(waits(run, Tier::Expert));
+                newest.auto_pending += u64::from(waits(run, Tier::Auto));
+                uses.push(newest);
+            }
+            Ok(true)
+        })?;
+        Ok(uses)
+    }
+
+    fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
+        // Nothing is reopened where one of them is not there.
+        let runs = parallel::each(&reopening.run_ids, |run_id| self.run_find(run_id))?;
+        let marks = Marks::new(self);
+        let reopened = parallel::each(&runs, |run| self.run_reopen(run, reopening, &marks))?;
+        lock(&self.waiting).clear();
+        Ok(reopened.into_iter().map(u64::from).sum())
+    }
+}
+
+impl MlflowStore {
+    fn run_reopen(&self, run: &Tracked, reopening: &Reopening, marks: &Marks<'_>) -> Result<bool> {
+        let mut aside = set_aside(run);
+        let mut entries = Entries::default();
+        if let Some(rubric) = &reopening.rubric {
+            if run.tag(tag::RUBRIC_SHA256) == Some(rubric.sha256.as_str()) {
+                return Ok(false);
+            }
+            self.file_put(run, artifact::RUBRIC, rubric.text.as_bytes())?;
+            entries.tags = vec![
+                (tag::RUBRIC.to_owned(), rubric.id.clone()),
+                (tag::RUBRIC_SHA256.to_owned(), rubric.sha256.clone()),
+            ];
+        } else {
+            for file in counting(self.verdicts_read(run, marks)?, &aside) {
+                if reopening.tiers.contains(&file.tier) && !aside.contains(&file.sitting) {
+                    aside.push(file.sitting);
+                }
+            }
+        }
+        // Whoever holds the run would judge it as it was.
+        self.leases_end(run)?;
+        // A file that was kept as a tag is read from the tags.
+        let run = self.run_load(&run.run_id)?;
+        self.aside_write(&run, &aside, entries, marks)?;
+        Ok(true)
     }
 
     /// The run as a judge needs it; `None` where there is nothing to look at. `files` are the
@@ -107,75 +212,6 @@ impl MlflowStore {
             self.text_remember(key.to_owned(), text);
         }
         Ok(text)
-    }
-
-    /// How far judging has come in an experiment.
-    pub(crate) fn judging_count(&self, experiment: &str) -> Result<JudgingCounts> {
-        let id = self.experiment_need(experiment)?;
-        let mut counts = JudgingCounts::default();
-        let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();
-        self.cells_each(&id, &mut |runs| {
-            for run in runs
-                .iter()
-                .filter(|run| run.tag(tag::JUDGE_PENDING).is_some())
-            {
-                match run.status {
-                    RunStatus::Failed => counts.failed += 1,
-                    RunStatus::Finished => {
-                        counts.runs += 1;
-                        counts.candidates += whole(run.metric(metric::N_CANDIDATES));
-                        if waits(run, Tier::Expert) {
-                            counts.expert_pending += 1;
-                            let kind = run.tag(tag::JUDGE_KIND).unwrap_or_default();
-                            *by_kind.entry(kind.to_owned()).or_default() += 1;
-                        } else {
-                            counts.expert_judged += 1;
-                        }
-                        if waits(run, Tier::Auto) {
-                            counts.auto_pending += 1;
-                        } else {
-                            counts.auto_judged += 1;
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            Ok(true)
-        })?;
-        counts.pending_by_kind = by_kind.into_iter().collect();
-        Ok(counts)
-    }
-
-    /// The rubrics that finished runs are under, the one with the newest run last.
-    pub(crate) fn rubric_uses(&self, experiment: &str) -> Result<Vec<RubricUse>> {
-        let id = self.experiment_need(experiment)?;
-        let mut uses: Vec<RubricUse> = Vec::new();
-        self.cells_each(&id, &mut |runs| {
-            let finished = runs.iter().filter(|it| {
-                it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some()
-            });
-            for run in finished {
-                let rubric = rubric_of(run);
-                let known = uses.iter().position(|it| it.rubric == rubric);
-                let mut newest = known.map_or_else(
-                    || RubricUse {
-                        rubric,
-                        run_id: String::new(),
-                        runs: 0,
-                        expert_pending: 0,
-                        auto_pending: 0,
-                    },
-                    |place| uses.remove(place),
-                );
-                newest.run_id.clone_from(&run.run_id);
-                newest.runs += 1;
-                newest.expert_pending += u64::from(waits(run, Tier::Expert));
-                newest.auto_pending += u64::from(waits(run, Tier::Auto));
-                uses.push(newest);
-            }
-            Ok(true)
-        })?;
-        Ok(uses)
     }
 }
 

@@ -1,10 +1,9 @@
-//! Setting verdicts aside, and making runs pending again.
+//! Setting verdicts aside: they are kept, and do not count.
 //!
 //! A run carries the list of sittings that do not count for it as a tag; whenever the list
 //! changes, the run's metrics and tags are derived anew and written with it in one request.
 
-use assize_domain::run::{artifact, tag};
-use assize_store::queue::Reopening;
+use assize_domain::run::tag;
 use assize_store::{Result, StoreError, rules};
 
 use crate::commit::put_summary;
@@ -12,7 +11,7 @@ use crate::runs::{Entries, quoted};
 use crate::sittings::key;
 use crate::verdicts::{Marks, counting, has_judged, param_of, set_aside};
 use crate::wire::Tracked;
-use crate::{MlflowStore, lock, parallel};
+use crate::{MlflowStore, parallel};
 
 impl MlflowStore {
     /// The verdicts of this sitting no longer count, on any run.
@@ -40,43 +39,6 @@ impl MlflowStore {
             self.aside_write(run, &aside, Entries::default(), &marks)
         })?;
         Ok(())
-    }
-
-    /// Makes runs pending again; answers how many there were to do.
-    pub(crate) fn reopen(&self, reopening: &Reopening) -> Result<u64> {
-        // Nothing is reopened where one of them is not there.
-        let runs = parallel::each(&reopening.run_ids, |run_id| self.run_find(run_id))?;
-        let marks = Marks::new(self);
-        let reopened = parallel::each(&runs, |run| self.run_reopen(run, reopening, &marks))?;
-        lock(&self.waiting).clear();
-        Ok(reopened.into_iter().map(u64::from).sum())
-    }
-
-    fn run_reopen(&self, run: &Tracked, reopening: &Reopening, marks: &Marks<'_>) -> Result<bool> {
-        let mut aside = set_aside(run);
-        let mut entries = Entries::default();
-        if let Some(rubric) = &reopening.rubric {
-            if run.tag(tag::RUBRIC_SHA256) == Some(rubric.sha256.as_str()) {
-                return Ok(false);
-            }
-            self.file_put(run, artifact::RUBRIC, rubric.text.as_bytes())?;
-            entries.tags = vec![
-                (tag::RUBRIC.to_owned(), rubric.id.clone()),
-                (tag::RUBRIC_SHA256.to_owned(), rubric.sha256.clone()),
-            ];
-        } else {
-            for file in counting(self.verdicts_read(run, marks)?, &aside) {
-                if reopening.tiers.contains(&file.tier) && !aside.contains(&file.sitting) {
-                    aside.push(file.sitting);
-                }
-            }
-        }
-        // Whoever holds the run would judge it as it was.
-        self.leases_end(run)?;
-        // A file that was kept as a tag is read from the tags.
-        let run = self.run_load(&run.run_id)?;
-        self.aside_write(&run, &aside, entries, marks)?;
-        Ok(true)
     }
 
     /// The runs that a sitting has judged and that are still there.

@@ -1,24 +1,30 @@
 //! What copying runs needs beyond their records: all of a run, and adding to one.
 
-use assize_domain::run::tag;
+use std::collections::HashMap;
+
+use assize_domain::run::{RunStatus, tag};
 use assize_store::mlflow::{Entry, Point};
-use assize_store::{Additions, Result, WholeRun};
+use assize_store::queue::SittingRecord;
+use assize_store::{Additions, Copying, Imported, ImportedRun, Result, WholeRun};
 use serde_json::{Value, json};
 
 use crate::address::encoded;
 use crate::limits::{self, Pairs};
 use crate::runs::Entries;
 use crate::wire::{HistoryAnswer, ModelsAnswer, Nothing, Tracked, number_json};
-use crate::{MlflowStore, parallel};
+use crate::{MlflowStore, import, parallel};
 
 /// Points in one answer, datasets in one request, models in one answer.
 const POINTS: usize = 25_000;
 const DATASETS: usize = 100;
 const MODELS: usize = 100;
 
-impl MlflowStore {
-    /// A run with all that belongs to it but the contents of its files.
-    pub(crate) fn whole(&self, run_id: &str) -> Result<WholeRun> {
+impl Copying for MlflowStore {
+    fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>> {
+        import::runs_import(self, experiment, runs)
+    }
+
+    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
         let mut tracked = self.run_load(run_id)?;
         let mut files = self.artifacts.files(&self.rest, &tracked)?;
         if tracked.tag(limits::TAG).is_some() {
@@ -36,6 +42,95 @@ impl MlflowStore {
         })
     }
 
+    fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()> {
+        self.add(&self.run_load(run_id)?, additions)
+    }
+
+    fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()> {
+        self.file_put(&*self.run_recent(run_id)?, path, &content)
+    }
+
+    fn experiment_tags(&self, experiment: &str) -> Result<Pairs> {
+        let found = self.experiment_ask(experiment)?;
+        let tags = found.into_iter().flat_map(|it| it.tags);
+        Ok(tags.map(|tag| (tag.key, tag.value)).collect())
+    }
+
+    fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
+        let id = self.experiment_make(experiment)?;
+        for (key, value) in tags {
+            let body = json!({"experiment_id": id, "key": key, "value": value});
+            let set = self
+                .rest
+                .post::<Nothing>("/api/2.0/mlflow/experiments/set-experiment-tag", &body)?;
+            set.map_err(|refusal| {
+                let what = format!("the tag '{key}' of the experiment '{experiment}'");
+                self.rest.refused(&what, &refusal)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A server that is older has none.
+    fn logged_model_count(&self, experiment: &str) -> Result<u64> {
+        let Some(id) = self.experiment_find(experiment)? else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        let mut body = json!({"experiment_ids": [id], "max_results": MODELS});
+        loop {
+            let path = "/api/2.0/mlflow/logged-models/search";
+            let Ok(page) = self.rest.post::<ModelsAnswer>(path, &body)? else {
+                return Ok(count);
+            };
+            count += page.models.len() as u64;
+            match page.next_page_token.filter(|token| !token.is_empty()) {
+                Some(token) => body["page_token"] = json!(token),
+                None => return Ok(count),
+            }
+        }
+    }
+
+    fn sitting_import(&self, record: &SittingRecord) -> Result<bool> {
+        import::sitting_import(self, record)
+    }
+
+    /// Removes the runs of cells that have another finished one: the first, or the first that
+    /// was judged. What was judged is never removed.
+    fn runs_tidy(&self, experiment: &str) -> Result<u64> {
+        let id = self.experiment_need(experiment)?;
+        let mut kept: HashMap<String, (String, bool)> = HashMap::new();
+        let mut others: Vec<(String, String)> = Vec::new();
+        let filter = format!("tags.{} != ''", tag::CELL_KEY);
+        self.scan(&id, &filter, 0, &mut |runs| {
+            for run in runs {
+                let key = run.tag(tag::CELL_KEY).unwrap_or_default().to_owned();
+                let judged = run.is_judged();
+                if run.status != RunStatus::Finished {
+                    others.push((key, run.run_id));
+                    continue;
+                }
+                match kept.get(&key) {
+                    None => {
+                        kept.insert(key, (run.run_id, judged));
+                    }
+                    Some((_, true)) if judged => {}
+                    Some((_, false)) if judged => {
+                        let first = kept.insert(key.clone(), (run.run_id, true));
+                        others.extend(first.map(|(run_id, _)| (key, run_id)));
+                    }
+                    Some(_) => others.push((key, run.run_id)),
+                }
+            }
+            Ok(true)
+        })?;
+        others.retain(|(key, _)| kept.contains_key(key));
+        parallel::each(&others, |(_, run_id)| self.run_remove(run_id))?;
+        Ok(others.len() as u64)
+    }
+}
+
+impl MlflowStore {
     /// Every point of every metric, the latest of each last.
     fn points(&self, run: &Tracked) -> Result<Vec<Point>> {
         // A cell's own metrics are one point at its end, and are not asked for one by one.
@@ -117,48 +212,6 @@ impl MlflowStore {
         match additions.end {
             Some((status, end_ms)) => self.run_update(&run.run_id, status, end_ms),
             None => Ok(()),
-        }
-    }
-
-    /// The tags of an experiment; none where there is no such experiment.
-    pub(crate) fn tags_of_experiment(&self, name: &str) -> Result<Pairs> {
-        let found = self.experiment_ask(name)?;
-        let tags = found.into_iter().flat_map(|it| it.tags);
-        Ok(tags.map(|tag| (tag.key, tag.value)).collect())
-    }
-
-    pub(crate) fn experiment_tag(&self, name: &str, tags: &[(String, String)]) -> Result<()> {
-        let id = self.experiment_make(name)?;
-        for (key, value) in tags {
-            let body = json!({"experiment_id": id, "key": key, "value": value});
-            let set = self
-                .rest
-                .post::<Nothing>("/api/2.0/mlflow/experiments/set-experiment-tag", &body)?;
-            set.map_err(|refusal| {
-                let what = format!("the tag '{key}' of the experiment '{name}'");
-                self.rest.refused(&what, &refusal)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// How many logged models an experiment has; a server that is older has none.
-    pub(crate) fn models_count(&self, experiment: &str) -> Result<u64> {
-        let Some(id) = self.experiment_find(experiment)? else {
-            return Ok(0);
-        };
-        let mut count = 0;
-        let mut body = json!({"experiment_ids": [id], "max_results": MODELS});
-        loop {
-            let path = "/api/2.0/mlflow/logged-models/search";
-            let Ok(page) = self.rest.post::<ModelsAnswer>(path, &body)? else {
-                return Ok(count);
-            };
-            count += page.models.len() as u64;
-            match page.next_page_token.filter(|token| !token.is_empty()) {
-                Some(token) => body["page_token"] = json!(token),
-                None => return Ok(count),
-            }
         }
     }
 }

@@ -12,18 +12,53 @@ use assize_domain::run::{RunStatus, artifact};
 use assize_domain::verdict::{RubricRef, effective};
 use rusqlite::Connection;
 
+use super::EmbeddedStore;
 use super::experiments::{count, experiment_need};
+use super::reopen::runs_reopen;
 use super::rows::{
     RunKey, artifact_text, candidates_read, entry, set_aside, status_number, verdicts_read,
 };
 use super::schema::known;
-use crate::queue::RubricUse;
+use crate::queue::{Reopening, RubricUse};
 use crate::sqlite::Attempt;
-use crate::{JudgingCounts, PendingQuery, PendingRun};
+use crate::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
 /// Runs that are read before they are handed out; no connection is held meanwhile, so a
 /// judge that takes hours keeps nothing from being cleaned up.
 const PAGE: usize = 64;
+
+impl Queue for EmbeddedStore {
+    fn pending_each(
+        &self,
+        experiment: &str,
+        query: &PendingQuery,
+        visit: &mut dyn FnMut(PendingRun) -> Result<()>,
+    ) -> Result<()> {
+        let experiment = self.read(|conn| experiment_need(conn, experiment))?;
+        let mut after = 0;
+        loop {
+            let page = self.read(|conn| pending_page(conn, experiment, query, &mut after))?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            page.into_iter().try_for_each(&mut *visit)?;
+        }
+    }
+
+    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts> {
+        self.read(|conn| judging_counts(conn, experiment))
+    }
+
+    fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>> {
+        self.read(|conn| rubric_list(conn, experiment))
+    }
+
+    fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
+        let reopening = reopening.clone();
+        self.writer
+            .write(move |session| runs_reopen(session, &reopening))
+    }
+}
 
 /// The next runs that wait for a tier, after the run with this number; empty at the end.
 pub(crate) fn pending_page(

@@ -1,0 +1,41 @@
+//! What leaderboards are computed from.
+
+use std::fmt::Debug;
+
+use assize_domain::run::RunStatus;
+use assize_domain::scenario::Split;
+use assize_domain::verdict::{LeanFile, RubricRef};
+
+use crate::Result;
+
+/// What a board needs of one run.
+#[derive(Debug, PartialEq)]
+pub struct BoardRun<'a> {
+    pub run_id: &'a str,
+    pub model: &'a str,
+    pub prompt: &'a str,
+    pub prompt_sha256: &'a str,
+    pub scenario: &'a str,
+    pub scenario_sha256: &'a str,
+    pub model_digest: &'a str,
+    /// What else shaped the output, in words ([`assize_domain::run::tag::SETTINGS`]).
+    pub settings: &'a str,
+    pub status: RunStatus,
+    pub rubric: RubricRef<&'a str>,
+    pub n_candidates: u32,
+    pub latency_ms: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    /// The verdict files of the run, any tier, any rubric, but those that are set aside.
+    pub files: Vec<LeanFile<'a>>,
+}
+
+/// All runs of an experiment with their scores.
+pub trait Boards: Send + Sync + Debug {
+    /// Visits all runs of a split, oldest first. An unknown experiment is an error.
+    fn board_each(
+        &self,
+        experiment: &str,
+        split: Split,
+        visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
+    ) -> Result<()>;
+}

@@ -1,0 +1,93 @@
+//! Reading and deleting runs.
+
+use std::fmt::Debug;
+
+use assize_domain::run::RunStatus;
+use assize_domain::verdict::VerdictFile;
+
+use crate::Result;
+
+/// An experiment as lists show it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct ExperimentSummary {
+    pub name: String,
+    pub experiment_id: String,
+    pub runs: u64,
+    /// Runs that wait for the expert tier.
+    pub pending: u64,
+    /// Runs that the expert tier has judged.
+    pub judged: u64,
+    /// Unix milliseconds.
+    pub last_updated: i64,
+}
+
+/// A run with everything but its artifacts' contents.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Run {
+    pub run_id: String,
+    pub experiment: String,
+    pub name: String,
+    pub status: RunStatus,
+    pub start_time_ms: i64,
+    pub end_time_ms: Option<i64>,
+    pub params: Vec<(String, String)>,
+    pub metrics: Vec<(String, f64)>,
+    pub tags: Vec<(String, String)>,
+    /// Paths. Complete where one run was asked for; [`Runs::run_list`] need not fill them in.
+    pub artifacts: Vec<String>,
+}
+
+/// Which runs a list shows; `None` shows all.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunQuery {
+    pub model: Option<String>,
+    pub prompt: Option<String>,
+    pub scenario: Option<String>,
+    /// Whether the expert tier is still awaited.
+    pub pending: Option<bool>,
+    pub status: Option<RunStatus>,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
+    /// 0 means no limit.
+    pub max_results: u32,
+    /// Where the last page ended.
+    pub page_token: Option<String>,
+}
+
+/// One page of runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPage {
+    pub runs: Vec<Run>,
+    pub next_page_token: Option<String>,
+}
+
+/// Experiments, runs and their files, for whoever shows or copies them.
+pub trait Runs: Send + Sync + Debug {
+    /// Experiments that hold runs of ours, by name.
+    fn experiment_list(&self) -> Result<Vec<ExperimentSummary>>;
+
+    /// One page of an experiment's runs. An unknown experiment is an error.
+    fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage>;
+
+    /// One run, by its whole id or an unambiguous start of it.
+    fn run_get(&self, run_id: &str) -> Result<Run>;
+
+    /// Takes runs out of every list; their cells can be collected again. Where one of them does
+    /// not exist, none is deleted.
+    fn run_delete(&self, run_ids: &[String]) -> Result<()>;
+
+    /// The content of a text artifact.
+    fn artifact_get(&self, run_id: &str, path: &str) -> Result<Option<String>> {
+        let contents = self.artifacts_get(run_id, &[path])?;
+        Ok(contents.into_iter().next().flatten())
+    }
+
+    /// The contents of several text artifacts of a run, in the order asked.
+    fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>>;
+
+    /// The content of an artifact that need not be text.
+    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
+
+    /// The verdict files of a run, also those that are set aside.
+    fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;
+}
