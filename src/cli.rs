@@ -11,11 +11,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod doors;
 mod judge;
+mod options;
 mod serve;
 mod sync;
 
 pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use judge::{AutoFlags, Judge};
+pub use options::{CollectFlags, GivenOptions, JudgeFlags};
 pub use serve::{Serve, TokenAction};
 pub use sync::Sync;
 pub mod verdicts;
@@ -154,51 +156,6 @@ pub enum Models {
     },
 }
 
-/// Flags of everything that talks to a model.
-#[derive(Debug, Default, Args)]
-pub struct ProviderFlags {
-    /// Reject larger models, in billions of parameters [default: 4.0]
-    #[arg(long, value_name = "B")]
-    pub max_model_b: Option<f64>,
-    /// One or several Ollama hosts [default: http://localhost:11434]
-    #[arg(long, value_name = "URL,…")]
-    pub ollama_url: Option<String>,
-    /// Endpoint of openai: models [default: $OPENAI_BASE_URL; key from $OPENAI_API_KEY]
-    #[arg(long, value_name = "URL")]
-    pub base_url: Option<String>,
-    /// Answers of scripted: models
-    #[arg(long, value_name = "FILE")]
-    pub script: Option<String>,
-    /// The size of a model that does not report one, in billions
-    #[arg(long, value_name = "MODEL=B")]
-    pub assume_size: Vec<String>,
-    /// Context per candidate, in tokens [default: 2048]
-    #[arg(long, value_name = "N")]
-    pub num_ctx: Option<u32>,
-    /// Requests in flight for the resident model [default: 1]
-    #[arg(long, short, value_name = "N")]
-    pub jobs: Option<u32>,
-    /// Seconds that one request may take [default: 120]
-    #[arg(long, value_name = "S")]
-    pub timeout: Option<u64>,
-    /// Further tries for what is worth another [default: 3]
-    #[arg(long, value_name = "N")]
-    pub retries: Option<u32>,
-    /// Threads of the embedded engine [default: all cores but one]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<u32>,
-    /// Give up exact sampling of the embedded engine for more speed
-    #[arg(long)]
-    pub fast: bool,
-    /// Unload other people's models from the host instead of stopping
-    #[arg(long)]
-    pub evict: bool,
-    /// Determines seeds and orders [default: 42]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u32>,
-}
-
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
@@ -212,36 +169,8 @@ The same command again generates only what is missing. --adaptive collects about
 it nominates a winner, which is then confirmed on the confirmation split."
 )]
 pub struct Collect {
-    /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, scripted:NAME
-    #[arg(long, value_name = "MODEL,…")]
-    pub models: Option<String>,
-    /// Prompt versions [default: the task's]
-    #[arg(long, value_name = "NAME,…")]
-    pub prompts: Option<String>,
-    /// Candidates per cell [default: 5]
-    #[arg(long, value_name = "N")]
-    pub n_tips: Option<u32>,
-    /// Cap on scenarios, 0 = all [default: 0]
-    #[arg(long, value_name = "N")]
-    pub n_scenarios: Option<u32>,
-    /// Sampling temperature [default: 0.7]
-    #[arg(long, value_name = "T")]
-    pub temperature: Option<f64>,
-    /// Experiment name [default: tip-bench-auto]
-    #[arg(long, value_name = "NAME")]
-    pub experiment: Option<String>,
-    /// Give each candidate its own angle, and log a diversity metric
-    #[arg(long)]
-    pub diversity: bool,
-    /// Which scenarios: selection, feedback or confirmation [default: selection]
-    #[arg(long, value_name = "SPLIT")]
-    pub split: Option<String>,
-    /// Most tokens per candidate [default: 128]
-    #[arg(long, value_name = "N")]
-    pub max_tokens: Option<u32>,
-    /// Whose desk the runs wait on [default: claude-code]
-    #[arg(long, value_name = "KIND")]
-    pub judge_kind: Option<String>,
+    #[command(flatten)]
+    pub options: CollectFlags,
     /// Do the I-th of N parts of the grid, from 1
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     pub shard: Option<(u32, u32)>,
@@ -260,8 +189,6 @@ pub struct Collect {
     /// With --json: first print how many cells there will be
     #[arg(long, conflicts_with = "adaptive")]
     pub events: bool,
-    #[command(flatten)]
-    pub provider: ProviderFlags,
 }
 
 #[derive(Debug, Args)]

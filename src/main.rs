@@ -75,7 +75,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Runs(args) => commands::runs::run(&session, args),
         Command::Config => session
             .output
-            .data(settings::DEFAULTS)
+            .data(&settings::documented()?)
             .map(|()| Exit::Done)
             .map_err(Into::into),
         Command::Completions { shell } => commands::completions(&session, *shell),

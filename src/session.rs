@@ -22,7 +22,7 @@ use assize_store::Tracking;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 
-use crate::cli::{Global, ProviderFlags};
+use crate::cli::Global;
 use crate::delivery;
 use crate::environment::{self, Environment, STATE_DIR};
 use crate::output::Output;
@@ -172,14 +172,14 @@ impl Session {
 
     /// The models to evaluate: the ones named, else what is there.
     pub fn models(&self, settings: &Settings) -> anyhow::Result<Vec<ModelId>> {
-        let named: Vec<&str> = if !settings.models.is_empty() {
-            settings.models.iter().map(String::as_str).collect()
+        let named: Vec<&str> = if !settings.options.models.is_empty() {
+            settings.options.models.iter().map(String::as_str).collect()
         } else if ollama_answers(settings) {
             OLLAMA_DEFAULTS.to_vec()
         } else {
             self.output.say(&format!(
                 "No Ollama answers at {}: using {EMBEDDED_DEFAULT}",
-                settings.ollama_url.join(", ")
+                settings.options.ollama_url.join(", ")
             ));
             vec![EMBEDDED_DEFAULT]
         };
@@ -260,30 +260,6 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Puts the provider flags over the settings.
-pub fn apply_provider_flags(layers: &mut Layers, flags: &ProviderFlags) {
-    layers.flag("max_model_b", flags.max_model_b);
-    layers.flag("ollama_url", flags.ollama_url.clone());
-    layers.flag("base_url", flags.base_url.clone());
-    layers.flag("script", flags.script.clone());
-    layers.flag(
-        "assume_size",
-        (!flags.assume_size.is_empty()).then(|| flags.assume_size.clone()),
-    );
-    layers.flag("num_ctx", flags.num_ctx);
-    layers.flag("jobs", flags.jobs);
-    layers.flag(
-        "timeout",
-        flags
-            .timeout
-            .and_then(|seconds| i64::try_from(seconds).ok()),
-    );
-    layers.flag("retries", flags.retries);
-    layers.flag("threads", flags.threads);
-    layers.flag("fast", flags.fast.then_some(true));
-    layers.flag("seed", flags.seed);
-}
-
 /// Makes providers as models ask for them, and keeps them.
 #[derive(Debug)]
 pub struct Providers {
@@ -313,18 +289,18 @@ struct EmbeddedSettings {
 
 impl Providers {
     fn new(settings: &Settings, environment: &Environment) -> Self {
-        let base_url = Some(settings.base_url.clone()).filter(|url| !url.is_empty());
+        let base_url = Some(settings.options.base_url.clone()).filter(|url| !url.is_empty());
         Self {
-            http: http_config(settings, settings.retries),
-            ollama_urls: settings.ollama_url.clone(),
+            http: http_config(settings, settings.options.retries),
+            ollama_urls: settings.options.ollama_url.clone(),
             base_url: base_url.or_else(|| environment.get("OPENAI_BASE_URL").map(str::to_owned)),
             api_key: environment.get("OPENAI_API_KEY").map(str::to_owned),
-            script: Some(PathBuf::from(&settings.script))
+            script: Some(PathBuf::from(&settings.options.script))
                 .filter(|path| !path.as_os_str().is_empty()),
             embedded: EmbeddedSettings {
                 models_dir: environment.models_dir(),
-                threads: settings.threads,
-                fast: settings.fast,
+                threads: settings.options.threads,
+                fast: settings.options.fast,
             },
             made: Vec::new(),
         }
@@ -409,7 +385,7 @@ impl Providers {
 
 fn http_config(settings: &Settings, retries: u32) -> HttpConfig {
     HttpConfig {
-        timeout: Duration::from_secs(settings.timeout),
+        timeout: Duration::from_secs(settings.options.timeout),
         retries,
         jitter_seed: environment::entropy()
             .map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
@@ -428,6 +404,7 @@ fn ollama_answers(settings: &Settings) -> bool {
         ..OllamaConfig::default()
     };
     settings
+        .options
         .ollama_url
         .iter()
         .any(|url| OllamaProvider::new(url, &config).version().is_ok())

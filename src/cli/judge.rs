@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Desk, Headless, ProviderFlags, verdicts};
+use super::{Desk, Headless, JudgeFlags, verdicts};
 
 const EXPORT_EXAMPLES: &str = "Examples:
   assize judge export --experiment tip-bench --out judge.json
@@ -39,15 +39,11 @@ const AUTO_EXAMPLES: &str = "Examples:
 The same command again judges only what is missing. It ends with 3 where --max-cost stopped it,
 and with 4 where answers could not be used and cases stay pending.";
 
-/// What an automatic judge may cost, and how far it goes.
+/// How an automatic judge works.
 #[derive(Debug, Default, Args)]
 pub struct AutoFlags {
-    /// Stop before this sitting costs more, in US dollars [default: no cap]
-    #[arg(long, value_name = "USD")]
-    pub max_cost: Option<f64>,
-    /// What a million tokens cost, for endpoints that do not report costs
-    #[arg(long, value_name = "IN,OUT")]
-    pub price_per_mtok: Option<String>,
+    #[command(flatten)]
+    pub options: JudgeFlags,
     /// Judge at most so many cases now, rounded up to whole scenarios; 0 for all
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub limit: u32,
@@ -113,8 +109,6 @@ pub enum Judge {
         no_anchors: bool,
         #[command(flatten)]
         flags: AutoFlags,
-        #[command(flatten)]
-        provider: Box<ProviderFlags>,
     },
     /// Judge at a desk in the terminal
     Desk(Desk),

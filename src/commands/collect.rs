@@ -1,20 +1,21 @@
 //! `assize collect`: generate what is missing of a grid, and track it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::bail;
+use assize_domain::job::JobKind;
+use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
 use assize_pipeline::PipelineError;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
     self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
 };
+use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::size_gate::{Rejected, SizedModel, admit};
-use serde_json::{Value, json};
 
 use crate::Exit;
 use crate::cli::Collect;
@@ -36,13 +37,12 @@ pub struct Plan {
     pub options: CollectOptions,
     pub admitted: Vec<SizedModel>,
     pub rejected: Vec<Rejected>,
-    pub evict: bool,
 }
 
 pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     let task = session.task()?;
     let settings = settings(session, &task, args)?;
-    let mut plan = plan(session, task, &settings, args.shard, args.provider.evict)?;
+    let mut plan = plan(session, task, &settings, args.shard)?;
     if args.adaptive {
         plan.options.adaptive = true;
         return adaptive::run(session, &plan, args);
@@ -54,7 +54,10 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     if args.events && session.output.json {
         let grid = Grid::new(&plan.task, &plan.options)?;
         let total: u64 = plan.admitted.iter().map(|it| grid.count(it)).sum();
-        let event = json!({"event": "progress", "done": 0, "total": total});
+        let event = JobEvent::Progress(JobProgress {
+            total,
+            ..JobProgress::default()
+        });
         session.output.json_line(&event)?;
     }
     let (summary, error) = execute(session, &plan, &stop)?;
@@ -63,17 +66,7 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
 
 fn settings(session: &Session, task: &Task, args: &Collect) -> anyhow::Result<Settings> {
     let mut layers = session.layers(&task.defaults)?;
-    layers.flag("models", args.models.clone());
-    layers.flag("prompts", args.prompts.clone());
-    layers.flag("n_tips", args.n_tips);
-    layers.flag("n_scenarios", args.n_scenarios);
-    layers.flag("temperature", args.temperature);
-    layers.flag("experiment", args.experiment.clone());
-    layers.flag("diversity", args.diversity.then_some(true));
-    layers.flag("split", args.split.clone());
-    layers.flag("max_tokens", args.max_tokens);
-    layers.flag("judge_kind", args.judge_kind.clone());
-    session::apply_provider_flags(&mut layers, &args.provider);
+    layers.given(&args.options.0);
     Ok(layers.finish()?)
 }
 
@@ -83,7 +76,6 @@ pub fn plan(
     task: Task,
     settings: &Settings,
     shard: Option<(u32, u32)>,
-    evict: bool,
 ) -> anyhow::Result<Plan> {
     let ids = session.models(settings)?;
     let mut providers = session.providers(settings);
@@ -91,43 +83,18 @@ pub fn plan(
         .iter()
         .map(|id| providers.describe(id, settings))
         .collect::<anyhow::Result<_>>()?;
-    let (admitted, rejected) = admit(described, settings.max_model_b);
-    let prompts = if settings.prompts.is_empty() {
-        task.prompts
-            .iter()
-            .map(|prompt| prompt.name.clone())
-            .collect()
-    } else {
-        settings.prompts.clone()
-    };
+    let (admitted, rejected) = admit(described, settings.options.max_model_b);
+    let mut values = settings.options.clone();
+    values.models = ids.iter().map(ToString::to_string).collect();
+    if values.prompts.is_empty() {
+        values.prompts = task.prompts.iter().map(|it| it.name.clone()).collect();
+    }
     let options = CollectOptions {
+        params: params(&values, session.tracking_uri(), shard),
+        values,
         models: ids,
-        prompts,
-        n_tips: settings.n_tips,
-        n_scenarios: settings.n_scenarios,
-        temperature: settings.temperature,
-        experiment: settings.experiment.clone(),
-        max_model_b: settings.max_model_b,
-        diversity: settings.diversity,
-        seed: settings.seed,
-        split: settings.split,
-        max_tokens: settings.max_tokens,
-        num_ctx: settings.num_ctx,
-        judge_kind: settings.judge_kind.clone(),
-        jobs: settings.jobs,
         adaptive: false,
         shard,
-        recorded: BTreeMap::from([
-            ("mlflow_url".to_owned(), session.tracking_uri().to_owned()),
-            ("evict".to_owned(), evict.to_string()),
-            (
-                "shard".to_owned(),
-                shard.map_or_else(|| "1/1".to_owned(), |(this, of)| format!("{this}/{of}")),
-            ),
-        ])
-        .into_iter()
-        .chain(recorded(settings))
-        .collect(),
     };
     Grid::new(&task, &options)?;
     let plan = Plan {
@@ -135,7 +102,6 @@ pub fn plan(
         options,
         admitted,
         rejected,
-        evict,
     };
     for rejected in &plan.rejected {
         let line = format!(
@@ -154,27 +120,30 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Options that are recorded with the run and part of no identity.
-fn recorded(settings: &Settings) -> BTreeMap<String, String> {
-    let mut recorded = BTreeMap::new();
-    let hosts: Vec<String> = settings.ollama_url.iter().map(|it| shown(it)).collect();
-    recorded.insert("ollama_url".to_owned(), hosts.join(","));
-    recorded.insert("jobs".to_owned(), settings.jobs.to_string());
-    recorded.insert("timeout".to_owned(), settings.timeout.to_string());
-    recorded.insert("retries".to_owned(), settings.retries.to_string());
-    recorded.insert("judge_kind".to_owned(), settings.judge_kind.clone());
-    recorded.insert("threads".to_owned(), settings.threads.to_string());
-    recorded.insert("fast".to_owned(), settings.fast.to_string());
-    for (key, value) in [
-        ("base_url", shown(&settings.base_url)),
-        ("script", settings.script.clone()),
-        ("assume_size", settings.assume_size.join(",")),
-    ] {
-        if !value.is_empty() {
-            recorded.insert(key.to_owned(), value);
-        }
-    }
-    recorded
+/// What is recorded with every run: the options of collect, without credentials. A text that is
+/// empty is left out.
+fn params(
+    values: &Options,
+    tracking_uri: &str,
+    shard: Option<(u32, u32)>,
+) -> Vec<(String, String)> {
+    let (this, of) = shard.unwrap_or((1, 1));
+    let own = [
+        ("mlflow_url", tracking_uri.to_owned()),
+        ("shard", format!("{this}/{of}")),
+    ];
+    let options = values.texts().into_iter();
+    let options = options
+        .filter(|(spec, text)| JobKind::Collect.is_in(spec.flags) && !text.is_empty())
+        .map(|(spec, text)| match spec.place {
+            Place::Url => {
+                let urls: Vec<String> = text.split(',').map(shown).collect();
+                (spec.key, urls.join(","))
+            }
+            Place::No | Place::File => (spec.key, text),
+        });
+    let all = options.chain(own);
+    all.map(|(key, text)| (key.to_owned(), text)).collect()
 }
 
 /// Collects, with progress for people and events for programs.
@@ -184,7 +153,7 @@ pub fn execute(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Summary, Option<PipelineError>)> {
     let opened = session.open_store(false)?;
-    let guard = session.guard(plan.evict)?;
+    let guard = session.guard(plan.options.values.evict)?;
     let collection = collection(plan, &opened, &guard, stop);
     Ok(observed(session, plan, stop, |observer| {
         collect::run(&collection, observer)
@@ -260,14 +229,7 @@ fn tell_when_stopping(progress: &CollectProgress, stop: &AtomicBool, done: &Atom
 }
 
 fn emit(output: &Output, cell: &CellEvent<'_>) -> std::io::Result<()> {
-    let mut line = json!({
-        "event": "cell", "model": cell.model.id, "prompt": cell.prompt, "scenario": cell.scenario,
-        "status": cell.status, "run_id": cell.run_id,
-    });
-    if let Some(error) = cell.error {
-        line["error"] = json!(error);
-    }
-    output.json_line(&line)
+    output.json_line(&JobEvent::Cell(cell.into()))
 }
 
 /// Prints the summary and turns it into an exit code.
@@ -277,12 +239,12 @@ fn finish(
     summary: &Summary,
     error: Option<PipelineError>,
 ) -> anyhow::Result<Exit> {
-    emit_summary(&session.output, summary, None)?;
+    emit_summary(&session.output, summary)?;
     session
         .output
-        .say(&closing_line(summary, &plan.options.experiment));
+        .say(&closing_line(summary, &plan.options.values.experiment));
     let event = webhook::Event::Collected {
-        experiment: &plan.options.experiment,
+        experiment: &plan.options.values.experiment,
         summary,
     };
     webhook::notify(session, &event);
@@ -291,30 +253,19 @@ fn finish(
     }
     let exit = exit_of(&session.output, summary);
     if exit == Exit::Done {
-        let experiment = ("--experiment", plan.options.experiment.as_str());
+        let experiment = ("--experiment", plan.options.values.experiment.as_str());
         let next = session.next("judge export", &[experiment, ("--out", "judge.json")]);
         session.output.say(&next);
     }
     Ok(exit)
 }
 
-/// The last line of JSON; an adaptive collection adds what it saved.
-fn emit_summary(output: &Output, summary: &Summary, adaptive: Option<Value>) -> anyhow::Result<()> {
-    if !output.json {
-        return Ok(());
+/// The last line of JSON.
+fn emit_summary(output: &Output, summary: &Summary) -> anyhow::Result<()> {
+    if output.json {
+        output.json_line(&JobEvent::Summary(Box::new(summary.clone())))?;
     }
-    let mut line = serde_json::to_value(summary)?;
-    line["event"] = json!("summary");
-    line["rejected_models"] = summary
-        .rejected_models
-        .iter()
-        .map(|it| json!(it.model))
-        .collect();
-    line["rejections"] = json!(summary.rejected_models);
-    if let Some(adaptive) = adaptive {
-        line["adaptive"] = adaptive;
-    }
-    Ok(output.json_line(&line)?)
+    Ok(())
 }
 
 /// What the summary means for whoever waits for the exit code.

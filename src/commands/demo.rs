@@ -6,7 +6,7 @@ use assize_domain::scenario::Split;
 use assize_pipeline::compare::{CompareOptions, compare};
 
 use crate::Exit;
-use crate::cli::{AutoFlags, Demo, ProviderFlags};
+use crate::cli::{AutoFlags, Demo};
 use crate::commands::{collect, judge, models};
 use crate::session::{self, EMBEDDED_DEFAULT, Session};
 
@@ -25,7 +25,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
 
     output.say("\n1/3  Collect: every prompt on the same eight scenarios");
-    let plan = collect::plan(session, task, &settings, None, false)?;
+    let plan = collect::plan(session, task, &settings, None)?;
     let (summary, error) = collect::execute(session, &plan, &stop)?;
     if let Some(error) = error {
         return Err(error.into());
@@ -49,7 +49,6 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
             // A judge that is noise is not worth calibrating.
             Anchors::default(),
             &AutoFlags::default(),
-            &ProviderFlags::default(),
             &stop,
         )?;
         output.say(&format!(

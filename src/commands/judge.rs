@@ -76,10 +76,9 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             judge,
             no_anchors,
             flags,
-            provider,
         } => {
             let anchors = anchors(session, *no_anchors)?;
-            auto::run(session, experiment, judge, anchors, flags, provider)
+            auto::run(session, experiment, judge, anchors, flags)
         }
         Judge::Desk(args) => super::doors::desk::run(session, args),
         Judge::Agent(args) => super::doors::headless::run(session, args),

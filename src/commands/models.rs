@@ -2,6 +2,7 @@
 
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::TaskDefaults;
+use assize_pipeline::events::{ListedModel, ModelList};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -26,23 +27,20 @@ pub fn run(session: &Session, args: &Models) -> anyhow::Result<Exit> {
     }
 }
 
-/// One line of the list.
+/// A model with what people are told about it besides.
 struct Listed {
-    model: String,
-    parameter_count: Option<u64>,
-    admitted: Option<bool>,
+    listed: ListedModel,
     note: String,
 }
 
 fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
     let mut listed = Vec::new();
     let mut unreachable = Vec::new();
-    let mut providers = session.providers(&Settings {
-        retries: 0,
-        timeout: settings.timeout.min(5),
-        ..settings.clone()
-    });
-    let scripted = (!settings.script.is_empty()).then_some(ProviderKind::Scripted);
+    let mut hasty = settings.clone();
+    hasty.options.retries = 0;
+    hasty.options.timeout = hasty.options.timeout.min(5);
+    let mut providers = session.providers(&hasty);
+    let scripted = (!settings.options.script.is_empty()).then_some(ProviderKind::Scripted);
     for kind in [
         Some(ProviderKind::Embedded),
         Some(ProviderKind::Ollama),
@@ -76,11 +74,14 @@ fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
                     Err(error) => (None, error.to_string()),
                 };
                 let admitted =
-                    parameter_count.map(|count| count as f64 / 1e9 <= settings.max_model_b);
-                listed.push(Listed {
+                    parameter_count.map(|count| count as f64 / 1e9 <= settings.options.max_model_b);
+                let found = ListedModel {
                     model,
                     parameter_count,
                     admitted,
+                };
+                listed.push(Listed {
+                    listed: found,
                     note,
                 });
             }
@@ -96,27 +97,30 @@ fn print_list(
     unreachable: &[String],
 ) -> anyhow::Result<Exit> {
     if session.output.json {
-        let models: Vec<_> = listed
-            .iter()
-            .map(|it| json!({"model": it.model, "parameter_count": it.parameter_count, "admitted": it.admitted}))
-            .collect();
-        session.output.json_pretty(&json!({
-            "models": models, "max_model_b": settings.max_model_b, "unreachable": unreachable,
-            "pullable": pullable(),
-        }))?;
+        let pullable = pullable().into_iter();
+        session.output.json_pretty(&ModelList {
+            models: listed.iter().map(|it| it.listed.clone()).collect(),
+            max_model_b: settings.options.max_model_b,
+            unreachable: unreachable.to_vec(),
+            pullable: pullable
+                .map(|(name, about)| (name.to_owned(), about.to_owned()))
+                .collect(),
+        })?;
         return Ok(Exit::Done);
     }
     let rows: Vec<Vec<String>> = listed
         .iter()
         .map(|it| {
-            let gate = match it.admitted {
+            let gate = match it.listed.admitted {
                 Some(true) => "admitted".to_owned(),
-                Some(false) => format!("rejected: larger than {:.1}B", settings.max_model_b),
+                Some(false) => {
+                    format!("rejected: larger than {:.1}B", settings.options.max_model_b)
+                }
                 None => "size unknown: --assume-size".to_owned(),
             };
             vec![
-                it.model.clone(),
-                it.parameter_count.map(billions).unwrap_or_default(),
+                it.listed.model.clone(),
+                it.listed.parameter_count.map(billions).unwrap_or_default(),
                 gate,
                 it.note.clone(),
             ]
@@ -139,7 +143,7 @@ fn print_list(
     for (name, about) in pullable().into_iter().filter(|(name, _)| {
         !listed
             .iter()
-            .any(|it| it.model == format!("embedded:{name}"))
+            .any(|it| it.listed.model == format!("embedded:{name}"))
     }) {
         session.output.say(&format!(
             "  embedded:{name} can be had: assize models pull {name} ({about})"
@@ -154,12 +158,12 @@ fn megabytes(bytes: u64) -> String {
 
 fn show(session: &Session, settings: &Settings, id: &ModelId) -> anyhow::Result<Exit> {
     let model = session.providers(settings).describe(id, settings)?;
-    let admitted = model.billions() <= settings.max_model_b;
+    let admitted = model.billions() <= settings.options.max_model_b;
     if session.output.json {
         session.output.json_pretty(&json!({
             "model": id, "parameter_count": model.parameter_count, "digest": model.info.digest,
             "provenance": model.info.provenance, "size_bytes": model.info.size_bytes,
-            "context_length": model.info.context_length, "admitted": admitted, "max_model_b": settings.max_model_b,
+            "context_length": model.info.context_length, "admitted": admitted, "max_model_b": settings.options.max_model_b,
         }))?;
         return Ok(Exit::Done);
     }
@@ -168,7 +172,7 @@ fn show(session: &Session, settings: &Settings, id: &ModelId) -> anyhow::Result<
         "{id}\n  parameters  {} ({})\n  gate        {gate} at {:.1}B (--max-model-b)\n  digest      {}\n  engine      {}\n",
         model.parameter_count,
         billions(model.parameter_count),
-        settings.max_model_b,
+        settings.options.max_model_b,
         model.info.digest,
         model.info.provenance,
     );

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use assize_pipeline::collect::{CellEvent, CellStatus, Event};
+use assize_pipeline::estimate::seconds_left;
 use assize_pipeline::size_gate::SizedModel;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -168,12 +169,12 @@ impl Model {
 
     /// While it runs: `38 tok/s   2m 10s left`.
     fn rate(&self) -> String {
-        let Some(started) = self.started.filter(|_| self.generated > 0) else {
-            return String::new();
-        };
-        let seconds = started.elapsed().as_secs_f64();
-        let left = (self.cells - self.done) as f64 * seconds / self.generated as f64;
-        format!("{}{} left", self.speed(), duration(left))
+        let elapsed_s = self.started.map(|it| it.elapsed().as_secs_f64());
+        let left = self.cells - self.done;
+        let left = elapsed_s.and_then(|it| seconds_left(self.generated, left, it));
+        left.map_or_else(String::new, |left| {
+            format!("{}{} left", self.speed(), duration(left))
+        })
     }
 
     /// When it is done: `1 load   42 tok/s`.
@@ -235,7 +236,7 @@ impl Counter {
     /// With the rate, the time left, and perhaps what it has cost.
     pub fn set_with(&self, done: u64, total: u64, cost: Option<&str>) {
         let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
-        let left = total.saturating_sub(done) as f64 * seconds / done.max(1) as f64;
+        let left = seconds_left(done.max(1), total.saturating_sub(done), seconds).unwrap_or(0.0);
         let cost = cost.map_or_else(String::new, |cost| format!("   {cost}"));
         let left = format!(
             "{:.1}/s   {} left{cost}",

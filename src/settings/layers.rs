@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use assize_domain::options::{OptionSpec, Options};
 use assize_domain::task::TaskDefaults;
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{BadSettings, DEFAULT_FILE, DEFAULTS, Settings};
+use super::{BadSettings, DEFAULT_FILE, Settings, documented};
+use crate::cli::GivenOptions;
 use crate::environment::Environment;
 
 /// Layers of settings, merged.
@@ -90,6 +93,13 @@ impl Layers {
         }
     }
 
+    /// The options that were given as flags.
+    pub fn given(&mut self, options: &GivenOptions) {
+        for (spec, value) in options.iter() {
+            self.flag(spec.key, Some(value.clone()));
+        }
+    }
+
     /// Whether a value is of the kind that a key takes.
     pub fn fits(&self, key: &str, value: &Value) -> bool {
         match (self.values.get(key), value) {
@@ -157,27 +167,19 @@ impl Layers {
     }
 
     /// Checks everything; every problem with its key.
-    pub fn check(mut self) -> Result<Settings, Vec<(String, String)>> {
+    pub fn check(self) -> Result<Settings, Vec<(String, String)>> {
         let mut problems = Vec::new();
-        let mut settings: Settings = loop {
-            let read = serde_path_to_error::deserialize(nest(self.values.clone()));
-            let error: serde_path_to_error::Error<toml::de::Error> = match read {
-                Ok(settings) => break settings,
-                Err(error) => error,
-            };
-            let path = error.path().to_string();
-            let key = path.split('[').next().unwrap_or_default().to_owned();
-            let bad = self.values.get(&key);
-            problems.push((key.clone(), unreadable(bad, error.into_inner().message())));
-            // With its default in this place, what else is wrong comes to light.
-            let known = defaults().ok().and_then(|mut it| it.remove(&key));
-            match known.filter(|known| bad != Some(known)) {
-                Some(known) => self.values.insert(key, known),
-                None => return Err(problems),
-            };
+        let values = self.values.into_iter();
+        let (options, others): (Vec<_>, Vec<_>) =
+            values.partition(|(key, _)| OptionSpec::find(key).is_some());
+        let options: Option<Options> = read(options.into_iter().collect(), &mut problems);
+        let others: Option<Settings> = read(others.into_iter().collect(), &mut problems);
+        let (Some(options), Some(others)) = (options, others) else {
+            return Err(problems);
         };
-        dedupe(&mut settings.models);
-        dedupe(&mut settings.prompts);
+        let mut settings = Settings { options, ..others };
+        dedupe(&mut settings.options.models);
+        dedupe(&mut settings.options.prompts);
         problems.extend(settings.problems());
         if problems.is_empty() {
             Ok(settings)
@@ -187,8 +189,27 @@ impl Layers {
     }
 }
 
+/// Reads values into their types. A value that cannot be read becomes a problem and is replaced
+/// by its default, so that the problems after it are found too.
+fn read<T: DeserializeOwned>(mut values: Table, problems: &mut Vec<(String, String)>) -> Option<T> {
+    loop {
+        let read = serde_path_to_error::deserialize(nest(values.clone()));
+        let error: serde_path_to_error::Error<toml::de::Error> = match read {
+            Ok(settings) => return Some(settings),
+            Err(error) => error,
+        };
+        let path = error.path().to_string();
+        let key = path.split('[').next().unwrap_or_default().to_owned();
+        let bad = values.get(&key);
+        problems.push((key.clone(), unreadable(bad, error.into_inner().message())));
+        let known = defaults().ok().and_then(|mut it| it.remove(&key));
+        let known = known.filter(|known| bad != Some(known))?;
+        values.insert(key, known);
+    }
+}
+
 fn defaults() -> Result<Table, BadSettings> {
-    let values = DEFAULTS.parse();
+    let values = documented()?.parse();
     values
         .map(flatten)
         .map_err(|error| BadSettings::one(format!("defaults: {error}")))

@@ -12,7 +12,11 @@ fn layers() -> Layers {
 fn the_defaults_are_valid() {
     let settings = layers().finish().expect("valid");
     assert_eq!(
-        (settings.n_tips, settings.seed, settings.max_model_b),
+        (
+            settings.options.n_tips,
+            settings.options.seed,
+            settings.options.max_model_b
+        ),
         (5, 42, 4.0)
     );
 }
@@ -49,7 +53,7 @@ fn wrong_types_are_named() {
 fn lists_come_as_commas_or_lists() {
     let mut layers = layers();
     layers.flag("models", Some("a, b,a".to_owned()));
-    assert_eq!(layers.finish().expect("valid").models, ["a", "b"]);
+    assert_eq!(layers.finish().expect("valid").options.models, ["a", "b"]);
 }
 
 #[test]

@@ -17,20 +17,21 @@ pub struct CellIdentity<'a> {
     pub rendered_sha256: &'a str,
     pub scenario: &'a str,
     pub scenario_sha256: &'a str,
-    pub n_tips: u32,
-    pub temperature: f64,
-    pub max_tokens: u32,
-    pub num_ctx: u32,
-    pub seed: u64,
-    pub diversity: bool,
+    /// The options that are in every key, in the order of the table of options.
+    pub options: &'a [(&'static str, String)],
+    /// Later options whose values are not the defaults ([`crate::options::Identity`]).
+    pub changed: &'a [(&'static str, String)],
     /// The schema that output is constrained to, as canonical JSON; empty without one.
     pub schema: &'a str,
 }
 
-impl CellIdentity<'_> {
+impl<'a> CellIdentity<'a> {
     /// The key: 64 hex digits.
     pub fn key(&self) -> String {
-        sha256_fields(&[
+        let texts = |options: &'a [(&'static str, String)]| {
+            options.iter().map(|(key, text)| (*key, text.as_str()))
+        };
+        let mut fields = vec![
             ("cell", "1"),
             ("task", self.task),
             ("split", self.split),
@@ -40,14 +41,11 @@ impl CellIdentity<'_> {
             ("rendered", self.rendered_sha256),
             ("scenario", self.scenario),
             ("scenario_sha256", self.scenario_sha256),
-            ("n_tips", &self.n_tips.to_string()),
-            ("temperature", &self.temperature.to_string()),
-            ("max_tokens", &self.max_tokens.to_string()),
-            ("num_ctx", &self.num_ctx.to_string()),
-            ("seed", &self.seed.to_string()),
-            ("diversity", &self.diversity.to_string()),
-            ("schema", self.schema),
-        ])
+        ];
+        fields.extend(texts(self.options));
+        fields.push(("schema", self.schema));
+        fields.extend(texts(self.changed));
+        sha256_fields(&fields)
     }
 }
 
@@ -66,89 +64,105 @@ pub fn candidate_seed(seed: u64, cell_key: &str, index: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
 
-    const BASE: CellIdentity<'_> = CellIdentity {
-        task: "tip",
-        split: "selection",
-        model: "m",
-        model_digest: "d",
-        prompt: "v1",
-        rendered_sha256: "r",
-        scenario: "s",
-        scenario_sha256: "h",
-        n_tips: 5,
-        temperature: 0.7,
-        max_tokens: 128,
-        num_ctx: 2048,
-        seed: 42,
-        diversity: false,
-        schema: "",
-    };
+    fn key(options: &Options, schema: &str, change: impl FnOnce(&mut CellIdentity<'_>)) -> String {
+        let (options, changed) = options.identity();
+        let mut identity = CellIdentity {
+            task: "tip",
+            split: "selection",
+            model: "m",
+            model_digest: "d",
+            prompt: "v1",
+            rendered_sha256: "r",
+            scenario: "s",
+            scenario_sha256: "h",
+            options: &options,
+            changed: &changed,
+            schema,
+        };
+        change(&mut identity);
+        identity.key()
+    }
+
+    fn key_of(options: Options) -> String {
+        key(&options, "", |_| {})
+    }
 
     #[test]
     fn every_part_makes_another_cell() {
-        let others = [
-            CellIdentity { task: "x", ..BASE },
-            CellIdentity { split: "x", ..BASE },
-            CellIdentity { model: "x", ..BASE },
-            CellIdentity {
-                model_digest: "x",
-                ..BASE
+        let base = Options::default;
+        let texts: [fn(&mut CellIdentity<'_>); 8] = [
+            |it| it.task = "x",
+            |it| it.split = "x",
+            |it| it.model = "x",
+            |it| it.model_digest = "x",
+            |it| it.prompt = "x",
+            |it| it.rendered_sha256 = "x",
+            |it| it.scenario = "x",
+            |it| it.scenario_sha256 = "x",
+        ];
+        let mut keys: Vec<String> = texts.map(|change| key(&base(), "", change)).into();
+        let options = [
+            Options {
+                n_tips: 1,
+                ..base()
             },
-            CellIdentity {
-                prompt: "x",
-                ..BASE
-            },
-            CellIdentity {
-                rendered_sha256: "x",
-                ..BASE
-            },
-            CellIdentity {
-                scenario: "x",
-                ..BASE
-            },
-            CellIdentity {
-                scenario_sha256: "x",
-                ..BASE
-            },
-            CellIdentity { n_tips: 1, ..BASE },
-            CellIdentity {
+            Options {
                 temperature: 0.0,
-                ..BASE
+                ..base()
             },
-            CellIdentity {
+            Options {
                 max_tokens: 1,
-                ..BASE
+                ..base()
             },
-            CellIdentity { num_ctx: 1, ..BASE },
-            CellIdentity { seed: 1, ..BASE },
-            CellIdentity {
+            Options {
+                num_ctx: 1,
+                ..base()
+            },
+            Options { seed: 1, ..base() },
+            Options {
                 diversity: true,
-                ..BASE
-            },
-            CellIdentity {
-                schema: "{}",
-                ..BASE
+                ..base()
             },
         ];
-        let mut keys: Vec<_> = others
-            .iter()
-            .chain([&BASE])
-            .map(CellIdentity::key)
-            .collect();
+        keys.extend(options.map(key_of));
+        keys.extend([key(&base(), "{}", |_| {}), key_of(base())]);
+        let count = keys.len();
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len(), others.len() + 1);
+        assert_eq!(keys.len(), count);
+        assert_eq!(key_of(base()), key_of(Options { jobs: 8, ..base() }));
     }
 
     #[test]
     fn the_key_never_changes_between_versions() {
         // A change here would make every user collect everything again.
         assert_eq!(
-            BASE.key(),
+            key_of(Options::default()),
             "3c11d155c9c1700f06decc7d9131b6fa97457d6dfc526421814158fb25bf4ca5"
         );
         assert_eq!(candidate_seed(42, "k", 0), 741_169_085);
+    }
+
+    #[test]
+    fn a_later_option_is_in_the_key_where_it_was_changed() {
+        let changed = [("top_k", "40".to_owned())];
+        let (options, _) = Options::default().identity();
+        let identity = |changed| CellIdentity {
+            task: "",
+            split: "",
+            model: "",
+            model_digest: "",
+            prompt: "",
+            rendered_sha256: "",
+            scenario: "",
+            scenario_sha256: "",
+            options: &options,
+            changed,
+            schema: "",
+        };
+        assert_ne!(identity(&changed).key(), identity(&[]).key());
     }
 
     #[test]

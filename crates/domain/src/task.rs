@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::anchor::{ANCHORS_FILE, Anchors, Around};
 use crate::check::{CheckSource, Checks};
+use crate::options::{OPTIONS, PartialOptions};
 use crate::output::OutputContract;
 use crate::problem::{Problem, line_of, parse_toml};
 use crate::prompt::Prompt;
@@ -36,21 +37,9 @@ pub struct Task {
     pub defaults: TaskDefaults,
 }
 
-/// What a task proposes for `collect`; the configuration file and flags win.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-pub struct TaskDefaults {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub n_tips: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub num_ctx: Option<u32>,
-}
+/// What a task proposes for `collect`; the configuration file and flags win. The table of options
+/// says which of them a task may propose.
+pub type TaskDefaults = PartialOptions;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -301,27 +290,23 @@ fn check_defaults(
     prompts: Option<&[Prompt]>,
     problems: &mut Vec<Problem>,
 ) {
-    let ranges = [
-        ("n_tips", defaults.n_tips.map(f64::from), 1.0, 1000.0),
-        ("temperature", defaults.temperature, 0.0, 10.0),
-        (
-            "max_tokens",
-            defaults.max_tokens.map(f64::from),
-            1.0,
-            f64::from(u32::MAX),
-        ),
-        (
-            "num_ctx",
-            defaults.num_ctx.map(f64::from),
-            1.0,
-            f64::from(u32::MAX),
-        ),
-    ];
-    for (key, value, least, most) in ranges {
-        if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
-            let message = format!("defaults.{key} is {value}: use {least} to {most}");
+    let proposable: Vec<&str> = OPTIONS
+        .iter()
+        .filter(|it| it.is_proposable)
+        .map(|it| it.key)
+        .collect();
+    for key in defaults.keys() {
+        if !proposable.contains(&key) {
+            let message = format!(
+                "defaults.{key} cannot be set by a task: use one of {}",
+                proposable.join(", ")
+            );
             problems.push(Problem::new(TASK_FILE, line_of(text, key), message));
         }
+    }
+    for (key, problem) in defaults.range_problems() {
+        let message = format!("defaults.{key} {problem}");
+        problems.push(Problem::new(TASK_FILE, line_of(text, key), message));
     }
     let Some(prompts) = prompts else {
         return;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use assize_domain::model::ModelId;
-use assize_domain::scenario::Split;
+use assize_domain::options::Options;
 use assize_domain::task::Task;
 use assize_store::{Cells, Tracking};
 
@@ -32,32 +32,19 @@ mod lane;
 
 use grid::{Grid, Subset};
 
-/// What to collect; every field is a flag, a key of the configuration file and a param of
-/// the run.
+/// What to collect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectOptions {
+    /// Every option by its value; models and prompts are filled in where nobody named any.
+    pub values: Options,
+    /// The same as `values.models`, parsed.
     pub models: Vec<ModelId>,
-    pub prompts: Vec<String>,
-    pub n_tips: u32,
-    /// Cap on scenarios; 0 means all.
-    pub n_scenarios: u32,
-    pub temperature: f64,
-    pub experiment: String,
-    pub max_model_b: f64,
-    pub diversity: bool,
-    pub seed: u64,
-    pub split: Split,
-    pub max_tokens: u32,
-    pub num_ctx: u32,
-    pub judge_kind: String,
-    /// Requests in flight for the resident model.
-    pub jobs: u32,
     /// Whether weak pairs are dropped on the way.
     pub adaptive: bool,
     /// (I, N), from 1: this process does the I-th of N parts.
     pub shard: Option<(u32, u32)>,
-    /// URLs and the like, recorded with the run and part of no identity.
-    pub recorded: BTreeMap<String, String>,
+    /// What is recorded with every run: each option, without credentials.
+    pub params: Vec<(String, String)>,
 }
 
 /// Everything a collection works with.
@@ -122,7 +109,7 @@ pub struct CellEvent<'a> {
 }
 
 /// What became of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CellStatus {
     Collected,
@@ -131,7 +118,7 @@ pub enum CellStatus {
 }
 
 /// How a collection ended.
-#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     pub cells: u64,
     pub collected: u64,
@@ -139,17 +126,32 @@ pub struct Summary {
     pub failed: u64,
     /// Candidates that failed within collected cells.
     pub failed_candidates: u64,
-    pub rejected_models: Vec<Rejected>,
+    /// Models that the size gate rejected.
+    pub rejected_models: Vec<String>,
+    /// The same with their sizes and the reasons.
+    pub rejections: Vec<Rejected>,
     /// Cells that wait in this machine's journal for an unreachable tracking server.
     pub undelivered: u64,
     /// Loads in this process, for models that had work.
     pub model_loads: BTreeMap<String, u64>,
     pub seconds: f64,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+    /// What an adaptive collection came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<adaptive::Outcome>,
 }
 
 impl Summary {
+    /// Of a collection that has not done anything yet.
+    fn new(rejections: &[Rejected]) -> Self {
+        Self {
+            rejected_models: rejections.iter().map(|it| it.model.clone()).collect(),
+            rejections: rejections.to_vec(),
+            ..Self::default()
+        }
+    }
+
     /// Adds what another part of the same collection did.
     fn add(&mut self, other: Self) {
         self.cells += other.cells;
@@ -185,10 +187,7 @@ pub fn run(
     observer: Observer<'_>,
 ) -> (Summary, Option<PipelineError>) {
     let started = Instant::now();
-    let summary = Mutex::new(Summary {
-        rejected_models: collection.rejected.clone(),
-        ..Summary::default()
-    });
+    let summary = Mutex::new(Summary::new(&collection.rejected));
     let result = run_lanes(collection, &summary, observer);
     let mut summary = summary.into_inner().unwrap_or_default();
     let stopped = || collection.stop.load(Ordering::Relaxed);

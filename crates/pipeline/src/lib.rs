@@ -7,6 +7,8 @@
 pub mod collect;
 pub mod compare;
 mod error;
+pub mod estimate;
+pub mod events;
 pub mod guard;
 pub mod journal;
 pub mod judge;

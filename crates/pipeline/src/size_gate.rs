@@ -28,7 +28,7 @@ impl SizedModel {
 }
 
 /// A model that the gate rejected.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Rejected {
     pub model: String,
     pub parameter_count: u64,

@@ -113,7 +113,7 @@ impl Jobs {
     pub fn submit(&self, plan: Plan, request: String, by: &str) -> Answer<JobRecord> {
         let job = JobRecord {
             id: self.config.id()?,
-            kind: plan.kind.to_owned(),
+            kind: plan.kind,
             experiment: plan.experiment,
             by: by.to_owned(),
             request,
@@ -151,7 +151,7 @@ impl Jobs {
         }
         // What the server allows may have changed.
         let fields = serde_json::from_str(&old.request).unwrap_or_default();
-        let plan = self.config.plan.plan(&old.kind, &fields);
+        let plan = self.config.plan.plan(old.kind, &fields);
         self.submit(plan.map_err(ApiError::fields)?, old.request, by)
     }
 
@@ -270,7 +270,7 @@ impl Jobs {
         }
         tracing::info!(
             job = job.id,
-            kind = job.kind,
+            kind = job.kind.as_str(),
             experiment = job.experiment,
             "job started"
         );

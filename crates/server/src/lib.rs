@@ -17,6 +17,7 @@ use std::time::Duration;
 use assize_domain::anchor::Anchors;
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::hex;
+use assize_domain::options::Options;
 use assize_domain::role::Role;
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::promote::Thresholds;
@@ -96,6 +97,8 @@ pub struct Config {
     pub tracking_uri: String,
     /// The task that is evaluated where a request names no other.
     pub task: String,
+    /// The options that a job has where its request does not set them.
+    pub options: Options,
     pub thresholds: Thresholds,
     pub anchors: Anchors,
     /// Names under which this server may be addressed, besides `localhost`; lower-case.

@@ -28,6 +28,7 @@ mod fields;
 mod jobs;
 mod models;
 mod new_run;
+mod option_inputs;
 pub(crate) mod page;
 mod promotions;
 mod run;

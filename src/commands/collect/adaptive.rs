@@ -1,16 +1,18 @@
 //! `assize collect --adaptive`: halving, round by round, and what comes after it.
 
 use assize_domain::anchor::Anchors;
+use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
 use assize_pipeline::collect::Collection;
-use assize_pipeline::collect::adaptive::{Adaptive, Ended, Round, Standing};
+use assize_pipeline::collect::adaptive::{Adaptive, Ended, Outcome, Round, Standing};
 use assize_pipeline::count;
+use assize_pipeline::events::{JobEvent, RoundPair, SettledRound};
 use serde_json::{Value, json};
 
 use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
 use crate::Exit;
-use crate::cli::{AutoFlags, Collect};
+use crate::cli::{AutoFlags, Collect, JudgeFlags};
 use crate::commands::judge;
 use crate::output::safe;
 use crate::session::{self, Session};
@@ -19,25 +21,29 @@ use crate::webhook;
 /// Collects adaptively, or shows what that would mean.
 pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
     let judge = args.judge.as_deref().unwrap_or_default();
-    judge::auto::check_judge(session, judge, &args.provider)?;
+    let given = args.options.0.of(JobKind::Judge);
+    judge::auto::check_judge(session, judge, &given)?;
     let stop = session::stop_flag()?;
-    let guard = session.guard(plan.evict)?;
+    let guard = session.guard(plan.options.values.evict)?;
     let opened = session.open_store(false)?;
     let collection = collection(plan, &opened, &guard, &stop);
     let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref())?;
     if args.dry_run {
         return dry_run(session, plan, &adaptive, judge);
     }
+    let flags = AutoFlags {
+        options: JudgeFlags(given),
+        ..AutoFlags::default()
+    };
     let judged = || -> anyhow::Result<()> {
-        let experiment = &plan.options.experiment;
+        let experiment = &plan.options.values.experiment;
         let summary = judge::auto::judge_automatically(
             session,
             experiment,
             judge,
             // Rounds only nominate; the gate decides on what is judged afterwards.
             Anchors::default(),
-            &AutoFlags::default(),
-            &args.provider,
+            &flags,
             &stop,
         )?;
         if let Some(reason) = summary.gave_up {
@@ -62,6 +68,7 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
         return Err(error.into());
     }
     let error = ended.error.take();
+    ended.summary.adaptive = Some(outcome(&adaptive, &ended));
     finish(session, &collection, &adaptive, &ended, error)
 }
 
@@ -73,13 +80,13 @@ fn finish(
     error: Option<anyhow::Error>,
 ) -> anyhow::Result<Exit> {
     let output = &session.output;
-    emit_summary(output, &ended.summary, Some(outcome(adaptive, ended)))?;
+    emit_summary(output, &ended.summary)?;
     output.say(&closing_line(
         &ended.summary,
-        &collection.options.experiment,
+        &collection.options.values.experiment,
     ));
     let event = webhook::Event::Collected {
-        experiment: &collection.options.experiment,
+        experiment: &collection.options.values.experiment,
         summary: &ended.summary,
     };
     webhook::notify(session, &event);
@@ -135,7 +142,7 @@ fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing
             task.name
         );
     }
-    let experiment = &collection.options.experiment;
+    let experiment = &collection.options.values.experiment;
     let collects: Vec<String> = confirmations(winner, incumbent)
         .into_iter()
         .map(|(models, prompts)| {
@@ -175,12 +182,17 @@ fn tell_round(session: &Session, adaptive: &Adaptive, round: &Round) -> std::io:
     let rounds = adaptive.schedule.rounds();
     let (kept, dropped) = (&round.halved.kept, &round.halved.dropped);
     if session.output.json {
-        session.output.json_line(&json!({
-            "event": "round", "round": round.number, "rounds": rounds,
-            "scenarios": round.scenarios, "cells": round.cells,
-            "kept": standings(adaptive, kept, None),
-            "dropped": standings(adaptive, dropped, Some(round)),
-        }))?;
+        let settled = SettledRound {
+            round: round.number,
+            rounds,
+            scenarios: round.scenarios.clone(),
+            cells: round.cells,
+            kept: standings(adaptive, kept, None),
+            dropped: standings(adaptive, dropped, Some(round)),
+        };
+        session
+            .output
+            .json_line(&JobEvent::Round(Box::new(settled)))?;
     }
     session.output.say(&format!(
         "Round {} of {rounds}: {} on {}, {} left",
@@ -197,16 +209,20 @@ fn tell_round(session: &Session, adaptive: &Adaptive, round: &Round) -> std::io:
     Ok(())
 }
 
-fn standings(adaptive: &Adaptive, standings: &[Standing], dropped: Option<&Round>) -> Vec<Value> {
+fn standings(
+    adaptive: &Adaptive,
+    standings: &[Standing],
+    dropped: Option<&Round>,
+) -> Vec<RoundPair> {
     let standing = |it: &Standing| {
         let pair = &adaptive.pairs[it.pair];
-        let mut value = json!({
-            "model": pair.model, "prompt": pair.prompt, "diff": it.diff, "scenarios": it.scenarios,
-        });
-        if let Some(round) = dropped {
-            value["reason"] = json!(reason(it, round));
+        RoundPair {
+            model: pair.model.clone(),
+            prompt: pair.prompt.clone(),
+            diff: it.diff,
+            scenarios: it.scenarios,
+            reason: dropped.map(|round| reason(it, round)),
         }
-        value
     };
     standings.iter().map(standing).collect()
 }
@@ -229,17 +245,20 @@ fn signed(standing: &Standing) -> String {
     format!("{diff:+.2}").replace('-', "−")
 }
 
-/// What the last line of JSON says of the halving.
-fn outcome(adaptive: &Adaptive, ended: &Ended<anyhow::Error>) -> Value {
+/// What the summary says of the halving.
+fn outcome(adaptive: &Adaptive, ended: &Ended<anyhow::Error>) -> Outcome {
     let (saved, full) = saved_cells(adaptive, &ended.rounds);
     let is_whole = ended.rounds.len() == adaptive.schedule.rounds();
-    json!({
-        "rounds": ended.rounds.len(), "rounds_planned": adaptive.schedule.rounds(),
-        "full_cells": full, "saved_cells": is_whole.then_some(saved),
-        "saved_percent": is_whole.then(|| percent(saved, full)),
-        "incumbent": adaptive.pairs[adaptive.incumbent],
-        "nominated": ended.nominated().filter(|_| is_whole).map(|it| &adaptive.pairs[it.pair]),
-    })
+    let nominated = ended.nominated().filter(|_| is_whole);
+    Outcome {
+        rounds: ended.rounds.len(),
+        rounds_planned: adaptive.schedule.rounds(),
+        full_cells: full,
+        saved_cells: is_whole.then_some(saved),
+        saved_percent: is_whole.then(|| percent(saved, full)),
+        incumbent: adaptive.pairs[adaptive.incumbent].clone(),
+        nominated: nominated.map(|it| adaptive.pairs[it.pair].clone()),
+    }
 }
 
 fn dry_run(
@@ -251,7 +270,7 @@ fn dry_run(
     let schedule = &adaptive.schedule;
     let incumbent = &adaptive.pairs[adaptive.incumbent];
     let (cells, full) = (schedule.all_cells(), schedule.full_cells());
-    let outputs = cells * plan.options.n_tips as usize;
+    let outputs = cells * plan.options.values.n_tips as usize;
     if session.output.json {
         let rounds: Vec<Value> = (0..schedule.rounds())
             .map(|round| {
@@ -260,7 +279,7 @@ fn dry_run(
             })
             .collect();
         session.output.json_pretty(&json!({
-            "experiment": plan.options.experiment, "judge": judge, "incumbent": incumbent,
+            "experiment": plan.options.values.experiment, "judge": judge, "incumbent": incumbent,
             "pairs": adaptive.pairs, "rounds": rounds, "cells": cells, "full_cells": full,
             "outputs": outputs, "rejected_models": plan.rejected,
         }))?;

@@ -2,8 +2,10 @@
 
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::count;
-use assize_store::Cells;
-use serde_json::json;
+use assize_pipeline::estimate::{self, Basis, Estimate};
+use assize_pipeline::events::{DryRun, DryRunModel};
+use assize_pipeline::size_gate::SizedModel;
+use assize_store::{Cells, Runs};
 
 use super::Plan;
 use crate::Exit;
@@ -12,76 +14,84 @@ use crate::session::Session;
 
 /// Shows what would happen.
 pub fn show(session: &Session, plan: &Plan) -> anyhow::Result<Exit> {
+    let dry_run = dry_run(session, plan)?;
+    if session.output.json {
+        session.output.json_pretty(&dry_run)?;
+    } else {
+        session.output.data(&as_text(plan, &dry_run))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<DryRun> {
     let grid = Grid::new(&plan.task, &plan.options)?;
-    let known = match session.open_store(true) {
-        Ok(opened) => count_known(&grid, plan, &*opened.cells)?,
-        Err(_) => vec![0; plan.admitted.len()],
+    let opened = session.open_store(true).ok();
+    let known = match &opened {
+        Some(opened) => count_known(&grid, plan, &*opened.cells)?,
+        None => vec![0; plan.admitted.len()],
     };
-    let prompts: Vec<&str> = grid.prompts().map(|prompt| prompt.name.as_str()).collect();
-    let n_tips = u64::from(plan.options.n_tips);
-    let counts: Vec<u64> = plan
+    let counted: Vec<(&SizedModel, u64, u64)> = plan
         .admitted
         .iter()
-        .map(|model| grid.count(model))
+        .zip(known)
+        .map(|(model, known)| (model, grid.count(model), known))
+        .map(|(model, cells, known)| (model, cells, cells - known))
         .collect();
-    let missing: Vec<u64> = counts
-        .iter()
-        .zip(&known)
-        .map(|(cells, known)| cells - known)
-        .collect();
-    let outputs = missing.iter().sum::<u64>() * n_tips;
-    let loads = missing.iter().filter(|missing| **missing > 0).count();
-    if session.output.json {
-        let models: Vec<_> = plan
-            .admitted
-            .iter()
-            .zip(counts.iter().zip(&missing))
-            .map(|(model, (cells, missing))| {
-                json!({"model": model.id, "parameter_count": model.parameter_count, "digest": model.info.digest,
-                       "cells": cells, "missing": missing})
-            })
-            .collect();
-        session.output.json_pretty(&json!({
-            "experiment": plan.options.experiment, "models": models, "prompts": prompts,
-            "scenarios": grid.scenarios().iter().map(|it| &it.id).collect::<Vec<_>>(),
-            "cells": counts.iter().sum::<u64>(), "missing": missing.iter().sum::<u64>(), "outputs": outputs,
-            "loads": loads, "rejected_models": plan.rejected,
-        }))?;
-        return Ok(Exit::Done);
-    }
+    let work: Vec<(&SizedModel, u64)> = counted.iter().map(|it| (it.0, it.2)).collect();
+    let missing = work.iter().map(|(_, missing)| missing).sum();
+    let models = counted.iter().map(|(model, cells, missing)| DryRunModel {
+        model: model.id.to_string(),
+        parameter_count: model.parameter_count,
+        digest: model.info.digest.clone(),
+        cells: *cells,
+        missing: *missing,
+    });
+    Ok(DryRun {
+        experiment: plan.options.values.experiment.clone(),
+        models: models.collect(),
+        prompts: grid.prompts().map(|it| it.name.clone()).collect(),
+        scenarios: grid.scenarios().iter().map(|it| it.id.clone()).collect(),
+        cells: counted.iter().map(|(_, cells, _)| cells).sum(),
+        missing,
+        outputs: missing * u64::from(plan.options.values.n_tips),
+        loads: work.iter().filter(|(_, missing)| *missing > 0).count(),
+        rejected_models: plan.rejected.clone(),
+        estimate: estimate::before(
+            &plan.options,
+            &work,
+            opened.as_ref().map(|it| &*it.store as &dyn Runs),
+        ),
+    })
+}
+
+fn as_text(plan: &Plan, dry_run: &DryRun) -> String {
+    let n_tips = u64::from(plan.options.values.n_tips);
     let mut text = format!(
-        "{} × {} × {} × {n_tips} = {} outputs, {outputs} of them missing · {}\n\n",
-        count(plan.admitted.len(), "model"),
-        count(prompts.len(), "prompt"),
-        count(grid.scenarios().len(), "scenario"),
-        counts.iter().sum::<u64>() * n_tips,
-        count(loads, "load"),
+        "{} × {} × {} × {n_tips} = {} outputs, {} of them missing · {}\n\n",
+        count(dry_run.models.len(), "model"),
+        count(dry_run.prompts.len(), "prompt"),
+        count(dry_run.scenarios.len(), "scenario"),
+        dry_run.cells * n_tips,
+        dry_run.outputs,
+        count(dry_run.loads, "load"),
     );
-    for (model, (cells, missing)) in plan.admitted.iter().zip(counts.iter().zip(&missing)) {
-        let size = billions(model.parameter_count);
+    for it in &dry_run.models {
+        let size = billions(it.parameter_count);
         text.push_str(&format!(
-            "  {:<28} {size:>6}  {missing} of {cells} cells to generate\n",
-            model.id.to_string()
+            "  {:<28} {size:>6}  {} of {} cells to generate\n",
+            it.model, it.missing, it.cells
         ));
     }
-    text.push_str(&format!("\n  prompts    {}\n", prompts.join(", ")));
-    let scenarios = grid
-        .scenarios()
-        .iter()
-        .map(|it| it.id.as_str())
-        .take(12)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let more = grid.scenarios().len().saturating_sub(12);
-    let more = if more > 0 {
-        format!(", … {more} more")
-    } else {
-        String::new()
+    text.push_str(&format!("\n  prompts    {}\n", dry_run.prompts.join(", ")));
+    let shown = dry_run.scenarios.iter().take(12);
+    let shown: Vec<&str> = shown.map(String::as_str).collect();
+    let more = match dry_run.scenarios.len() - shown.len() {
+        0 => String::new(),
+        more => format!(", … {more} more"),
     };
-    text.push_str(&format!("  scenarios  {scenarios}{more}\n"));
-    text.push_str(&format!("  estimate   {}\n", estimate(plan, &missing)));
-    session.output.data(&text)?;
-    Ok(Exit::Done)
+    text.push_str(&format!("  scenarios  {}{more}\n", shown.join(", ")));
+    text.push_str(&format!("  estimate   {}\n", words(dry_run.estimate)));
+    text
 }
 
 fn count_known(grid: &Grid<'_>, plan: &Plan, cells: &dyn Cells) -> anyhow::Result<Vec<u64>> {
@@ -91,37 +101,21 @@ fn count_known(grid: &Grid<'_>, plan: &Plan, cells: &dyn Cells) -> anyhow::Resul
             .cells(model)
             .map(|cell| cell.map(|it| it.key))
             .collect::<Result<_, _>>()?;
-        let known = cells.cells_known(&plan.options.experiment, &keys)?;
+        let known = cells.cells_known(&plan.options.values.experiment, &keys)?;
         counts.push(known.iter().flatten().filter(|it| !it.failed).count() as u64);
     }
     Ok(counts)
 }
 
-/// A rough guess: memory-bound decoding of a 4-bit model reads its weights once a token, at
-/// some 10 GB/s on a laptop's CPU.
-fn estimate(plan: &Plan, missing: &[u64]) -> String {
-    let seconds: f64 = plan
-        .admitted
-        .iter()
-        .zip(missing)
-        .map(|(model, cells)| {
-            let tokens_per_s = (10e9 / (model.parameter_count as f64 * 0.6)).clamp(1.0, 200.0);
-            let tokens = *cells as f64
-                * f64::from(plan.options.n_tips)
-                * f64::from(plan.options.max_tokens)
-                * 0.4;
-            tokens / tokens_per_s
-        })
-        .sum();
-    if plan
-        .admitted
-        .iter()
-        .all(|model| model.providers.iter().all(|it| it.host().is_none()))
-    {
+fn words(estimate: Option<Estimate>) -> String {
+    let Some(estimate) = estimate else {
         return "no weights are loaded here; as fast as the provider answers".to_owned();
+    };
+    let seconds = duration(estimate.seconds);
+    match estimate.basis {
+        Basis::EarlierCells => format!("about {seconds}, from this experiment's earlier cells"),
+        Basis::ModelSizes => {
+            format!("about {seconds} on a CPU, less on a GPU (a guess from the models' sizes)")
+        }
     }
-    format!(
-        "about {} on a CPU, less on a GPU (a guess from the models' sizes)",
-        duration(seconds)
-    )
 }

@@ -7,12 +7,12 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
+use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
 use assize_pipeline::{PipelineError, Result as PipelineResult, count, size_gate};
-use serde_json::json;
 
 use crate::Exit;
-use crate::cli::{AutoFlags, ProviderFlags};
+use crate::cli::{AutoFlags, GivenOptions};
 use crate::environment;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
@@ -30,12 +30,12 @@ pub fn run(
     judge: &str,
     anchors: Anchors,
     flags: &AutoFlags,
-    provider: &ProviderFlags,
 ) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, anchors, flags, provider, &stop)?;
+    let summary = judge_automatically(session, experiment, judge, anchors, flags, &stop)?;
     if session.output.json {
-        session.output.json_line(&summary)?;
+        let event = JobEvent::Judged(Box::new(summary.clone()));
+        session.output.json_line(&event)?;
     }
     say(session, judge, &summary);
     if summary.interrupted {
@@ -126,32 +126,30 @@ pub fn judge_automatically(
     judge: &str,
     anchors: Anchors,
     flags: &AutoFlags,
-    provider: &ProviderFlags,
     stop: &AtomicBool,
 ) -> anyhow::Result<AutoSummary> {
     let mut layers = session.layers(&TaskDefaults::default())?;
-    session::apply_provider_flags(&mut layers, provider);
-    layers.flag("max_cost", flags.max_cost);
-    layers.flag("price_per_mtok", flags.price_per_mtok.clone());
+    let given = &flags.options.0;
+    layers.given(given);
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
-    check_spending(&id, flags.max_cost, &settings)?;
+    check_spending(&id, given.number("max_cost"), &settings)?;
     let store = session.store(true)?;
     let mut providers = session.providers(&settings);
     let model = describe_judge(&mut providers, &id, &settings)?;
-    let guard = session.guard(provider.evict)?;
+    let guard = session.guard(settings.options.evict)?;
     let judge = AutoJudge {
         store: store.as_ref(),
         experiment,
         anchors,
         model: &model,
         guard: &guard,
-        jobs: settings.jobs,
-        num_ctx: settings.num_ctx.max(LEAST_CONTEXT),
+        jobs: settings.options.jobs,
+        num_ctx: settings.options.num_ctx.max(LEAST_CONTEXT),
         max_tokens: MAX_TOKENS,
-        seed: settings.seed,
+        seed: settings.options.seed,
         limit: Some(flags.limit as usize).filter(|it| *it > 0),
-        max_cost_usd: Some(settings.max_cost).filter(|cap| *cap > 0.0),
+        max_cost_usd: Some(settings.options.max_cost).filter(|cap| *cap > 0.0),
         prices: settings.prices().map(|(input_usd, output_usd)| Prices {
             input_usd,
             output_usd,
@@ -165,9 +163,11 @@ pub fn judge_automatically(
         let cost = now.cost_usd.map(|cost| format!("${cost:.4}"));
         progress.set_with(now.done, now.total, cost.as_deref());
         if session.output.json && flags.events {
-            let (done, total, cost_usd) = (now.done, now.total, now.cost_usd);
-            let event =
-                json!({"event": "progress", "done": done, "total": total, "cost_usd": cost_usd});
+            let event = JobEvent::Progress(JobProgress {
+                done: now.done,
+                total: now.total,
+                cost_usd: now.cost_usd,
+            });
             // Who stopped reading misses it; how judging ends is told again at the end.
             let _ = session.output.json_line(&event);
         }
@@ -194,9 +194,9 @@ pub fn check_spending(
 }
 
 /// Finds out whether a judge can be used, before anything is generated for it.
-pub fn check_judge(session: &Session, judge: &str, flags: &ProviderFlags) -> anyhow::Result<()> {
+pub fn check_judge(session: &Session, judge: &str, given: &GivenOptions) -> anyhow::Result<()> {
     let mut layers = session.layers(&TaskDefaults::default())?;
-    session::apply_provider_flags(&mut layers, flags);
+    layers.given(given);
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
     describe_judge(&mut session.providers(&settings), &id, &settings).map(|_| ())
@@ -217,7 +217,7 @@ fn describe_judge(
     if id.provider == ProviderKind::OpenAi {
         return Ok(model);
     }
-    let (mut admitted, rejected) = size_gate::admit(vec![model], settings.max_model_b);
+    let (mut admitted, rejected) = size_gate::admit(vec![model], settings.options.max_model_b);
     let gated: PipelineResult<size_gate::SizedModel> = admitted.pop().ok_or_else(|| {
         let reason = rejected
             .first()

@@ -4,7 +4,9 @@
 //! paths must be configured or allowed, so that nobody uses the server to reach what only it
 //! can reach.
 
+use assize_domain::job::JobKind;
 use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::options::{OptionSpec, Place, request_keys};
 use assize_domain::task::Task;
 use assize_pipeline::guard::memory_of;
 use assize_pipeline::task_files;
@@ -18,49 +20,6 @@ use crate::settings::Settings;
 /// The memory of this machine, by the name that the guard has for it.
 const HERE: &str = "http://localhost";
 
-/// Fields of a collection.
-const COLLECT: [&str; 22] = [
-    "models",
-    "prompts",
-    "experiment",
-    "task",
-    "n_tips",
-    "n_scenarios",
-    "temperature",
-    "max_model_b",
-    "diversity",
-    "ollama_url",
-    "mlflow_url",
-    "base_url",
-    "script",
-    "seed",
-    "split",
-    "max_tokens",
-    "num_ctx",
-    "jobs",
-    "timeout",
-    "retries",
-    "judge_kind",
-    "assume_size",
-];
-/// Fields of an automatic judge.
-const JUDGE: [&str; 12] = [
-    "experiment",
-    "judge",
-    "task",
-    "limit",
-    "max_cost",
-    "max_model_b",
-    "ollama_url",
-    "base_url",
-    "script",
-    "jobs",
-    "timeout",
-    "retries",
-];
-/// Fields that are no settings.
-const NO_SETTINGS: [&str; 4] = ["task", "mlflow_url", "judge", "limit"];
-
 /// Checks requests by the server's own settings.
 pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> Planner {
     let checker = Checker {
@@ -69,8 +28,8 @@ pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> 
         allowed,
     };
     Planner::new(move |kind, fields| match kind {
-        "judge" => checker.judge(fields),
-        _ => checker.collect(fields),
+        JobKind::Collect => checker.collect(fields),
+        JobKind::Judge => checker.judge(fields),
     })
 }
 
@@ -91,13 +50,13 @@ fn problem(field: &str, message: impl Into<String>) -> FieldProblem {
 
 impl Checker {
     fn collect(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
-        let mut problems = unknown(fields, &COLLECT);
+        let mut problems = unknown(fields, JobKind::Collect);
         let task = self.task(fields, &mut problems);
         self.check_places(fields, &mut problems);
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
         let models = fields.get("models").map(places).unwrap_or_default();
         self.check_weights("models", models.into_iter(), &mut problems);
-        let of_settings = settings.iter().flat_map(|it| &it.prompts);
+        let of_settings = settings.iter().flat_map(|it| &it.options.prompts);
         let prompts = match fields.get("prompts") {
             Some(named) => places(named),
             None => of_settings.map(String::as_str).collect(),
@@ -108,18 +67,18 @@ impl Checker {
         };
         let mut words = self.words(&["collect"], fields);
         words.push("--events".to_owned());
-        words.extend(flags(fields, &NO_SETTINGS));
+        words.extend(flags(fields));
         Ok(Plan {
-            kind: "collect",
-            hosts: hosts(&settings.models, &settings),
+            kind: JobKind::Collect,
+            hosts: hosts(&settings.options.models, &settings),
             total: cells(&task, &settings),
-            experiment: settings.experiment,
+            experiment: settings.options.experiment,
             words,
         })
     }
 
     fn judge(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
-        let mut problems = unknown(fields, &JUDGE);
+        let mut problems = unknown(fields, JobKind::Judge);
         let task = self.task(fields, &mut problems);
         self.check_places(fields, &mut problems);
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
@@ -156,12 +115,12 @@ impl Checker {
         words.push("--events".to_owned());
         words.push(format!("--judge={judge}"));
         words.extend(limit.flatten().map(|it| format!("--limit={it}")));
-        words.extend(flags(fields, &NO_SETTINGS));
+        words.extend(flags(fields));
         Ok(Plan {
-            kind: "judge",
+            kind: JobKind::Judge,
             hosts: hosts(&[judge.to_owned()], &settings),
             total: 0,
-            experiment: settings.experiment,
+            experiment: settings.options.experiment,
             words,
         })
     }
@@ -206,29 +165,16 @@ impl Checker {
 
     /// Addresses and paths must be known to the server.
     fn check_places(&self, fields: &Map<String, Value>, problems: &mut Problems) {
-        let base_url = self.session.environment.get("OPENAI_BASE_URL");
-        let known: [(&str, Vec<&str>); 4] = [
-            (
-                "ollama_url",
-                self.settings
-                    .ollama_url
-                    .iter()
-                    .map(String::as_str)
-                    .collect(),
-            ),
-            (
-                "base_url",
-                [self.settings.base_url.as_str()]
-                    .into_iter()
-                    .chain(base_url)
-                    .collect(),
-            ),
-            ("script", vec![self.settings.script.as_str()]),
-            ("mlflow_url", vec![self.session.tracking_uri()]),
-        ];
-        for (field, known) in known {
+        let openai = self.session.environment.get("OPENAI_BASE_URL");
+        let configured = self.settings.options.texts().into_iter();
+        let options = configured.filter(|(spec, _)| spec.place != Place::No);
+        let tracking = ("mlflow_url", self.session.tracking_uri().to_owned());
+        let known = options.map(|(spec, text)| (spec.key, text));
+        for (field, known) in known.chain([tracking]) {
+            let also = openai.filter(|_| field == "base_url");
             for place in fields.get(field).map(places).unwrap_or_default() {
-                if !known.contains(&place) && !self.allows(place) {
+                let is_known = known.split(',').chain(also).any(|it| it == place);
+                if !is_known && !self.allows(place) {
                     problems.push(problem(field, not_allowed(place)));
                 }
             }
@@ -268,9 +214,8 @@ impl Checker {
                 return None;
             }
         };
-        let known = |key: &str| COLLECT.contains(&key) || JUDGE.contains(&key);
         for (key, value) in fields {
-            if NO_SETTINGS.contains(&key.as_str()) || !known(key) {
+            if OptionSpec::find(key).is_none() {
                 continue;
             }
             match toml::Value::try_from(value) {
@@ -309,13 +254,14 @@ fn not_allowed(place: &str) -> String {
     )
 }
 
-fn unknown(fields: &Map<String, Value>, known: &[&str]) -> Problems {
+fn unknown(fields: &Map<String, Value>, kind: JobKind) -> Problems {
+    let known = request_keys(kind);
     let unknown = fields.keys().filter(|key| !known.contains(&key.as_str()));
     unknown
         .map(|key| {
             problem(
                 key,
-                format!("is no field of this request: use {}", known.join(", ")),
+                format!("is not a field of this request: use {}", known.join(", ")),
             )
         })
         .collect()
@@ -330,21 +276,20 @@ fn places(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Fields as flags; what is not set is left out.
-fn flags(fields: &Map<String, Value>, except: &[&str]) -> Vec<String> {
+/// Options as flags; what is not set is left out.
+fn flags(fields: &Map<String, Value>) -> Vec<String> {
     let mut words = Vec::new();
     for (key, value) in fields {
-        if except.contains(&key.as_str()) {
+        let Some(spec) = OptionSpec::find(key) else {
             continue;
-        }
-        let flag = format!("--{}", key.replace('_', "-"));
+        };
+        let flag = format!("--{}", spec.flag);
         match value {
-            Value::Null | Value::Bool(false) => {}
+            Value::Null => {}
             Value::Array(list) if list.is_empty() => {}
-            Value::Bool(true) => words.push(flag),
-            Value::Array(list) if key == "assume_size" => {
-                let sizes = list.iter().filter_map(Value::as_str);
-                words.extend(sizes.map(|it| format!("{flag}={it}")));
+            Value::Array(list) if spec.repeats => {
+                let each = list.iter().filter_map(Value::as_str);
+                words.extend(each.map(|it| format!("{flag}={it}")));
             }
             Value::Array(_) => words.push(format!("{flag}={}", places(value).join(","))),
             Value::String(text) => words.push(format!("{flag}={text}")),
@@ -358,6 +303,7 @@ fn flags(fields: &Map<String, Value>, except: &[&str]) -> Vec<String> {
 fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
     let mut hosts = Vec::new();
     let ollama = settings
+        .options
         .ollama_url
         .iter()
         .map(|url| memory_of(url).to_owned());
@@ -383,17 +329,17 @@ fn cells(task: &Task, settings: &Settings) -> u32 {
     let in_split = task
         .scenarios
         .iter()
-        .filter(|it| it.split == settings.split);
+        .filter(|it| it.split == settings.options.split);
     let scenarios = in_split.count();
-    let cap = settings.n_scenarios as usize;
+    let cap = settings.options.n_scenarios as usize;
     let scenarios = if cap == 0 {
         scenarios
     } else {
         scenarios.min(cap)
     };
-    let prompts = match settings.prompts.len() {
+    let prompts = match settings.options.prompts.len() {
         0 => task.prompts.len(),
         named => named,
     };
-    u32::try_from(settings.models.len() * prompts * scenarios).unwrap_or(u32::MAX)
+    u32::try_from(settings.options.models.len() * prompts * scenarios).unwrap_or(u32::MAX)
 }

@@ -54,6 +54,20 @@ pub struct Round {
     pub halved: Halved,
 }
 
+/// What a whole adaptive collection came to, as its summary says it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Outcome {
+    pub rounds: usize,
+    pub rounds_planned: usize,
+    /// Cells of the whole grid.
+    pub full_cells: usize,
+    /// `None` where it was stopped before the last round, as are the two below.
+    pub saved_cells: Option<usize>,
+    pub saved_percent: Option<f64>,
+    pub incumbent: Pair,
+    pub nominated: Option<Pair>,
+}
+
 /// How an adaptive collection ended.
 #[derive(Debug)]
 pub struct Ended<E> {
@@ -94,7 +108,7 @@ impl Adaptive {
         };
         let scenarios: Vec<&str> = grid.scenarios().iter().map(|it| it.id.as_str()).collect();
         Ok(Self {
-            schedule: Schedule::new(pairs.len(), &scenarios, collection.options.seed),
+            schedule: Schedule::new(pairs.len(), &scenarios, collection.options.values.seed),
             pairs,
             incumbent: place,
         })
@@ -110,10 +124,7 @@ impl Adaptive {
         mut decided: impl FnMut(&Round),
     ) -> Ended<E> {
         let mut ended = Ended {
-            summary: Summary {
-                rejected_models: collection.rejected.clone(),
-                ..Summary::default()
-            },
+            summary: Summary::new(&collection.rejected),
             rounds: Vec::new(),
             error: None,
         };
@@ -202,16 +213,18 @@ impl Adaptive {
         let cells = self.cells_of(collection, alive, scenarios)?;
         let mut means = vec![vec![None; scenarios.len()]; alive.len()];
         let options = collection.options;
-        collection
-            .store
-            .board_each(&options.experiment, options.split, &mut |run| {
+        collection.store.board_each(
+            &options.values.experiment,
+            options.values.split,
+            &mut |run| {
                 if let Some((pair, scenario)) = cells.get(run.run_id) {
                     let verdicts = effective(&run.files, Tier::Auto, run.rubric.sha256);
                     let composites: Vec<f64> = verdicts.values().map(|it| it.composite).collect();
                     means[*pair][*scenario] = assize_stats::describe::mean(&composites);
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         Ok(means)
     }
 
@@ -243,7 +256,7 @@ impl Adaptive {
             }
             let known = collection
                 .cells
-                .cells_known(&collection.options.experiment, &keys)?;
+                .cells_known(&collection.options.values.experiment, &keys)?;
             let known = known.into_iter().zip(places);
             runs.extend(known.filter_map(|(cell, place)| Some((cell?.run_id?, place))));
         }

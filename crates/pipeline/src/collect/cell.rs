@@ -46,7 +46,7 @@ impl<'a> CellGenerator<'a> {
     pub fn new(collection: &Collection<'a>, grid: &'a Grid<'a>, model: &'a SizedModel) -> Self {
         let (task, options) = (collection.task, collection.options);
         let tags = [
-            (tag::JUDGE_KIND, options.judge_kind.as_str()),
+            (tag::JUDGE_KIND, options.values.judge_kind.as_str()),
             (tag::RUBRIC, &task.rubric.id),
             (tag::RUBRIC_SHA256, &task.rubric.sha256),
             (tag::MODEL_DIGEST, &model.info.digest),
@@ -86,10 +86,10 @@ impl<'a> CellGenerator<'a> {
     }
 
     fn request(&self, cell: &Cell<'_>) -> Request {
-        let candidates = (0..self.options.n_tips)
+        let candidates = (0..self.options.values.n_tips)
             .map(|index| assize_providers::Candidate {
                 messages: messages(&cell.rendered[index as usize % cell.rendered.len()]),
-                seed: candidate_seed(self.options.seed, &cell.key, index),
+                seed: candidate_seed(self.options.values.seed, &cell.key, index),
             })
             .collect();
         Request {
@@ -97,9 +97,9 @@ impl<'a> CellGenerator<'a> {
             scenario: cell.scenario.id.clone(),
             candidates,
             sampling: Sampling {
-                temperature: self.options.temperature,
-                max_tokens: self.options.max_tokens,
-                num_ctx: self.options.num_ctx,
+                temperature: self.options.values.temperature,
+                max_tokens: self.options.values.max_tokens,
+                num_ctx: self.options.values.num_ctx,
                 json_schema: self.task.output.schema.clone(),
             },
         }
@@ -192,6 +192,7 @@ impl<'a> CellGenerator<'a> {
     ) -> Candidate {
         let angle = self
             .options
+            .values
             .diversity
             .then(|| self.grid.angle(index).to_owned());
         match answer {
@@ -308,7 +309,7 @@ impl<'a> CellGenerator<'a> {
         if done.iter().any(|it| it.cost_usd.is_some()) {
             metrics.push((metric::COST_USD, sum(|it| it.cost_usd.unwrap_or(0.0))));
         }
-        if self.options.diversity {
+        if self.options.values.diversity {
             let texts = candidates.iter().filter_map(|it| it.text.as_deref());
             metrics.extend(candidate::diversity(texts).map(|value| (metric::DIVERSITY, value)));
         }
@@ -318,21 +319,15 @@ impl<'a> CellGenerator<'a> {
 
 /// Options that change the output, as boards name them where runs differ.
 fn settings_words(options: &CollectOptions) -> String {
-    let CollectOptions {
-        n_tips,
-        temperature,
-        max_tokens,
-        num_ctx,
-        seed,
-        diversity,
-        adaptive,
-        ..
-    } = options;
-    let adaptive = if *adaptive { ADAPTIVE_SETTING } else { "" };
-    format!(
-        "n_tips {n_tips}, temperature {temperature}, max_tokens {max_tokens}, num_ctx {num_ctx}, seed {seed}, \
-         diversity {diversity}{adaptive}"
-    )
+    let (always, changed) = options.values.identity();
+    let words = always.into_iter().chain(changed);
+    let words: Vec<String> = words.map(|(key, text)| format!("{key} {text}")).collect();
+    let adaptive = if options.adaptive {
+        ADAPTIVE_SETTING
+    } else {
+        ""
+    };
+    format!("{}{adaptive}", words.join(", "))
 }
 
 fn messages(rendered: &Rendered) -> Vec<Message> {
@@ -361,34 +356,11 @@ fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
 }
 
 fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<str>)> {
-    let list = |items: Vec<String>| items.join(",");
-    let mut params: Vec<(&str, String)> = vec![
-        (param::TASK, task.name.clone()),
-        (param::SPLIT, options.split.to_string()),
-        (
-            "models",
-            list(options.models.iter().map(ToString::to_string).collect()),
-        ),
-        ("prompts", list(options.prompts.clone())),
-        ("n_tips", options.n_tips.to_string()),
-        ("n_scenarios", options.n_scenarios.to_string()),
-        ("temperature", options.temperature.to_string()),
-        ("experiment", options.experiment.clone()),
-        ("max_model_b", options.max_model_b.to_string()),
-        ("diversity", options.diversity.to_string()),
-        ("adaptive", options.adaptive.to_string()),
-        ("seed", options.seed.to_string()),
-        ("max_tokens", options.max_tokens.to_string()),
-        ("num_ctx", options.num_ctx.to_string()),
+    let mut params: Vec<(Arc<str>, Arc<str>)> = vec![
+        (param::TASK.into(), task.name.as_str().into()),
+        ("adaptive".into(), options.adaptive.to_string().into()),
     ];
-    params.extend(
-        options
-            .recorded
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.clone())),
-    );
+    let recorded = options.params.iter();
+    params.extend(recorded.map(|(key, value)| (key.as_str().into(), value.as_str().into())));
     params
-        .into_iter()
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use assize_domain::cell::CellIdentity;
 use assize_domain::hash::{canonical_json, sha256_hex};
+use assize_domain::options::Texts;
 use assize_domain::prompt::{Prompt, Rendered, Renderer};
 use assize_domain::scenario::Scenario;
 use assize_domain::task::Task;
@@ -21,6 +22,8 @@ pub struct Grid<'a> {
     prompts: Vec<(&'a Prompt, Renderer)>,
     scenarios: Vec<&'a Scenario>,
     schema: String,
+    /// The options in every cell's key, and those that were changed.
+    identity: (Texts, Texts),
     only: Option<&'a Subset>,
 }
 
@@ -47,7 +50,7 @@ impl<'a> Grid<'a> {
     /// Finds the prompts and scenarios that the options name.
     pub fn new(task: &'a Task, options: &'a CollectOptions) -> Result<Self> {
         let mut prompts = Vec::new();
-        for name in &options.prompts {
+        for name in &options.values.prompts {
             let Some(prompt) = task.prompt(name) else {
                 let names = task
                     .prompts
@@ -65,19 +68,19 @@ impl<'a> Grid<'a> {
                 Renderer::new(prompt).map_err(PipelineError::Invalid)?,
             ));
         }
-        let cap = if options.n_scenarios == 0 {
+        let cap = if options.values.n_scenarios == 0 {
             usize::MAX
         } else {
-            options.n_scenarios as usize
+            options.values.n_scenarios as usize
         };
-        let scenarios: Vec<_> = task.split(options.split).take(cap).collect();
+        let scenarios: Vec<_> = task.split(options.values.split).take(cap).collect();
         if scenarios.is_empty() {
             return Err(PipelineError::Invalid(format!(
                 "the task {} has no scenario in the split {}",
-                task.name, options.split
+                task.name, options.values.split
             )));
         }
-        if options.diversity && task.angles.is_empty() {
+        if options.values.diversity && task.angles.is_empty() {
             return Err(PipelineError::Invalid(format!(
                 "--diversity needs angles, and the task {} has none: add angles = [\"…\"] to its task.toml",
                 task.name
@@ -95,6 +98,7 @@ impl<'a> Grid<'a> {
             prompts,
             scenarios,
             schema,
+            identity: options.values.identity(),
             only: None,
         })
     }
@@ -181,8 +185,8 @@ impl<'a> Grid<'a> {
                     ))
                 })
         };
-        let prompts = if self.options.diversity {
-            (0..self.options.n_tips)
+        let prompts = if self.options.values.diversity {
+            (0..self.options.values.n_tips)
                 .map(|index| render(self.angle(index)))
                 .collect::<Result<Vec<_>>>()?
         } else {
@@ -192,19 +196,15 @@ impl<'a> Grid<'a> {
         let model_id = model.id.to_string();
         let key = CellIdentity {
             task: &self.task.name,
-            split: self.options.split.as_str(),
+            split: self.options.values.split.as_str(),
             model: &model_id,
             model_digest: &model.info.digest,
             prompt: &prompt.name,
             rendered_sha256: &sha256_hex(hashes.as_bytes()),
             scenario: &scenario.id,
             scenario_sha256: &scenario.sha256,
-            n_tips: self.options.n_tips,
-            temperature: self.options.temperature,
-            max_tokens: self.options.max_tokens,
-            num_ctx: self.options.num_ctx,
-            seed: self.options.seed,
-            diversity: self.options.diversity,
+            options: &self.identity.0,
+            changed: &self.identity.1,
             schema: &self.schema,
         }
         .key();

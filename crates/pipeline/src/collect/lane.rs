@@ -94,7 +94,7 @@ impl<'a> Lane<'a> {
             return Ok(());
         }
         (self.observer)(Event::ModelStarted { model, cells });
-        let experiment = &self.collection.options.experiment;
+        let experiment = &self.collection.options.values.experiment;
         let what = format!(
             "cells of {} {experiment} {}",
             self.collection.store.uri(),
@@ -156,7 +156,7 @@ struct Work<'a, 'l> {
 impl<'a> Work<'a, '_> {
     /// Finds missing cells here, generates them in `jobs` threads, records them in another.
     fn run(&self) -> Result<()> {
-        let jobs = self.lane.collection.options.jobs.max(1) as usize;
+        let jobs = self.lane.collection.options.values.jobs.max(1) as usize;
         let (to_workers, from_finder) = sync_channel::<Cell<'a>>(jobs * 2);
         let (to_recorder, from_workers) = sync_channel::<GeneratedCell>(GROUP);
         let from_finder = Arc::new(Mutex::new(from_finder));
@@ -186,7 +186,7 @@ impl<'a> Work<'a, '_> {
             }
             let keys: Vec<String> = group.iter().map(|cell| cell.key.clone()).collect();
             let collection = self.lane.collection;
-            let experiment = &collection.options.experiment;
+            let experiment = &collection.options.values.experiment;
             let known = collection.cells.cells_known(experiment, &keys)?;
             for (cell, known) in group.into_iter().zip(known) {
                 if let Some(known) = known.filter(|known| !known.failed) {
@@ -250,8 +250,8 @@ impl<'a> Work<'a, '_> {
         let (collection, model) = (self.lane.collection, self.model);
         let options = collection.options;
         let place = Place {
-            num_ctx: options.num_ctx,
-            candidates: options.n_tips,
+            num_ctx: options.values.num_ctx,
+            candidates: options.values.n_tips,
             stopped: &|| self.lane.stopped(),
         };
         let entered = collection.guard.enter(
@@ -345,7 +345,7 @@ impl<'a> Work<'a, '_> {
         let records: Vec<_> = group.iter().map(|made| made.record.clone()).collect();
         let recorded = collection
             .cells
-            .cells_record(&collection.options.experiment, &records)?;
+            .cells_record(&collection.options.values.experiment, &records)?;
         for (made, recorded) in group.iter().zip(recorded) {
             let status = match (&made.error, recorded.written) {
                 (Some(_), _) => CellStatus::Failed,

@@ -68,7 +68,7 @@ pub struct AutoJudge<'a> {
 }
 
 /// How judging went.
-#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct AutoSummary {
     /// The sitting's id; none where nothing waited.
     pub sitting: Option<String>,
@@ -86,15 +86,15 @@ pub struct AutoSummary {
     pub usage: Usage,
     pub seconds: f64,
     /// The cap on spending ended it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cap_reached: bool,
     /// The judge failed so often in a row that going on made no sense.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
     /// What the calibration cases say about this sitting.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
 }
 

@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use assize_domain::job::JobKind;
+use assize_pipeline::estimate::seconds_left;
+use assize_pipeline::events::JobEvent;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use assize_store::{RunQuery, Runs as _};
 use axum::Extension;
@@ -38,19 +41,19 @@ const QUEUE: usize = 32;
 
 /// `POST /api/bench/run`.
 pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
-    submit(app, caller, "collect", ask)
+    submit(app, caller, JobKind::Collect, ask)
 }
 
 /// `POST /api/bench/judge`.
 pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
-    submit(app, caller, "judge", ask)
+    submit(app, caller, JobKind::Judge, ask)
 }
 
 /// Checks and queues a job.
 pub(crate) fn submit(
     app: &App,
     caller: &Caller,
-    kind: &str,
+    kind: JobKind,
     ask: &Map<String, Value>,
 ) -> Answer<Reply> {
     let plan = plan(app, kind, ask).map_err(ApiError::fields)?;
@@ -64,12 +67,12 @@ pub(crate) fn submit(
 /// What a request comes to, or every bad field of it. Only a collection makes its experiment.
 pub(crate) fn plan(
     app: &App,
-    kind: &str,
+    kind: JobKind,
     ask: &Map<String, Value>,
 ) -> Result<Plan, Vec<FieldProblem>> {
     let named = ask.get("experiment").and_then(Value::as_str);
     let missing = named
-        .filter(|_| kind == "judge")
+        .filter(|_| kind == JobKind::Judge)
         .and_then(|name| no_runs(app, name));
     match (app.config.plan.plan(kind, ask), missing) {
         (Ok(plan), None) => Ok(plan),
@@ -136,8 +139,11 @@ pub(crate) fn eta_seconds(job: &JobRecord, now_ms: i64) -> Option<i64> {
     let started = job
         .started_ms
         .filter(|_| job.status == JobStatus::Running)?;
-    let left = i64::from(job.total.checked_sub(job.done)?);
-    (job.done > 0).then(|| (now_ms - started).max(0) * left / i64::from(job.done) / 1000)
+    let left = job.total.checked_sub(job.done)?;
+    let elapsed_s = (now_ms - started) as f64 / 1000.0;
+    let seconds = seconds_left(job.done.into(), left.into(), elapsed_s)?;
+    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+    Some(seconds as i64)
 }
 
 /// A job as programs see it.
@@ -254,12 +260,8 @@ async fn put(lines: &mpsc::Sender<Bytes>, text: String) -> Result<(), Gone> {
 }
 
 fn event(end: u64, line: &str) -> String {
-    let parsed: Value = serde_json::from_str(line).unwrap_or_default();
-    let name = match parsed["event"].as_str() {
-        Some("cell") => "cell",
-        Some("progress") => "progress",
-        _ => "summary",
-    };
+    let parsed = serde_json::from_str::<JobEvent>(line);
+    let name = parsed.map_or("message", |event| event.sse_name());
     format!("id: {end}\nevent: {name}\ndata: {line}\n\n")
 }
 

@@ -1,5 +1,7 @@
 //! Every operation of the bench's API, once.
 
+use assize_domain::job::JobKind;
+use assize_domain::options::{OPTIONS, REQUEST_FIELDS};
 use axum::routing::{self, MethodRouter};
 
 use super::{board, desk, experiments, get, jobs, openapi, post, tokens};
@@ -26,161 +28,54 @@ pub(crate) struct Operation {
 const EXPERIMENT: (&str, &str, bool, &str) =
     ("experiment", "string", true, "The experiment's name");
 
-/// Fields that a collection takes; the same as flags and settings.
-const COLLECT: &[(&str, &str, bool, &str)] = &[
-    ("models", "array", false, "Models to evaluate"),
-    ("prompts", "array", false, "Prompt versions"),
-    ("experiment", "string", false, "The experiment's name"),
-    (
-        "task",
-        "string",
-        false,
-        "The task: a built-in name, or what the server allows",
-    ),
-    ("n_tips", "integer", false, "Candidates per cell"),
-    ("n_scenarios", "integer", false, "Cap on scenarios, 0 = all"),
-    ("temperature", "number", false, "Sampling temperature"),
-    (
-        "max_model_b",
-        "number",
-        false,
-        "Larger models are rejected, in billions",
-    ),
-    (
-        "diversity",
-        "boolean",
-        false,
-        "Give each candidate its own angle",
-    ),
-    (
-        "ollama_url",
-        "array",
-        false,
-        "Ollama hosts, from the server's allow-list",
-    ),
-    (
-        "mlflow_url",
-        "string",
-        false,
-        "Where runs are tracked, from the server's allow-list",
-    ),
-    (
-        "base_url",
-        "string",
-        false,
-        "For openai: models, from the server's allow-list",
-    ),
-    (
-        "script",
-        "string",
-        false,
-        "For scripted: models, from the server's allow-list",
-    ),
-    ("seed", "integer", false, "Determines seeds and orders"),
-    (
-        "split",
-        "string",
-        false,
-        "selection, feedback or confirmation",
-    ),
-    ("max_tokens", "integer", false, "Most tokens per candidate"),
-    (
-        "num_ctx",
-        "integer",
-        false,
-        "Context per candidate, in tokens",
-    ),
-    (
-        "jobs",
-        "integer",
-        false,
-        "Requests in flight for the resident model",
-    ),
-    (
-        "timeout",
-        "integer",
-        false,
-        "Seconds that one request may take",
-    ),
-    (
-        "retries",
-        "integer",
-        false,
-        "Further tries for what is worth another",
-    ),
-    ("judge_kind", "string", false, "Whose desk the runs wait on"),
-    (
-        "assume_size",
-        "array",
-        false,
-        "Sizes that models do not report: MODEL=BILLIONS",
-    ),
-];
+/// A field of a request: name, JSON type, whether it is required, and what it means.
+type Field = (&'static str, &'static str, bool, &'static str);
 
-const JUDGE: &[(&str, &str, bool, &str)] = &[
-    EXPERIMENT,
-    (
-        "judge",
-        "string",
-        true,
-        "The judging model; ids as in models",
-    ),
-    (
-        "task",
-        "string",
-        false,
-        "The task, for its calibration cases",
-    ),
-    (
-        "limit",
-        "integer",
-        false,
-        "Cases to judge at most, rounded up to whole scenarios; 0 for all",
-    ),
-    (
-        "max_cost",
-        "number",
-        false,
-        "The most that it may spend, in US dollars",
-    ),
-    (
-        "max_model_b",
-        "number",
-        false,
-        "Larger models are rejected, in billions",
-    ),
-    (
-        "ollama_url",
-        "array",
-        false,
-        "Ollama hosts, from the server's allow-list",
-    ),
-    (
-        "base_url",
-        "string",
-        false,
-        "For openai: models, from the server's allow-list",
-    ),
-    (
-        "script",
-        "string",
-        false,
-        "For scripted: models, from the server's allow-list",
-    ),
-    ("jobs", "integer", false, "Requests in flight"),
-    (
-        "timeout",
-        "integer",
-        false,
-        "Seconds that one request may take",
-    ),
-    (
-        "retries",
-        "integer",
-        false,
-        "Further tries for what is worth another",
-    ),
-];
+const COLLECT: &[Field] = &job_fields::<{ count_job_fields(JobKind::Collect) }>(JobKind::Collect);
+const JUDGE: &[Field] = &job_fields::<{ count_job_fields(JobKind::Judge) }>(JobKind::Judge);
+
+const fn count_job_fields(kind: JobKind) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < REQUEST_FIELDS.len() {
+        count += kind.is_in(REQUEST_FIELDS[at].requests) as usize;
+        at += 1;
+    }
+    at = 0;
+    while at < OPTIONS.len() {
+        count += kind.is_in(OPTIONS[at].fields) as usize;
+        at += 1;
+    }
+    count
+}
+
+/// The fields of a request for a job, from the table of options.
+const fn job_fields<const N: usize>(kind: JobKind) -> [Field; N] {
+    let mut fields = [("", "", false, ""); N];
+    let (mut count, mut at) = (0, 0);
+    while at < REQUEST_FIELDS.len() {
+        let own = &REQUEST_FIELDS[at];
+        if kind.is_in(own.requests) {
+            fields[count] = (own.key, own.kind.json_type(), own.is_required, own.help);
+            count += 1;
+        }
+        at += 1;
+    }
+    at = 0;
+    while at < OPTIONS.len() {
+        let option = &OPTIONS[at];
+        if kind.is_in(option.fields) {
+            let help = if option.field_help.is_empty() {
+                option.help
+            } else {
+                option.field_help
+            };
+            fields[count] = (option.key, option.kind.json_type(), false, help);
+            count += 1;
+        }
+        at += 1;
+    }
+    fields
+}
 
 const BY_ID: &[(&str, &str, bool, &str)] = &[];
 

@@ -5,7 +5,9 @@ use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
+use assize_pipeline::collect::{CellStatus, Summary};
+use assize_pipeline::events::JobEvent;
+use assize_pipeline::judge::auto::AutoSummary;
 
 use super::EVENTS;
 
@@ -31,74 +33,70 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Adds one line; what is not an event is left out.
     fn take(&mut self, line: &str) {
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
+        let Ok(event) = serde_json::from_str::<JobEvent>(line) else {
             return;
         };
-        let count = |key: &str| {
-            let count = event[key].as_u64();
-            count.and_then(|it| u32::try_from(it).ok())
-        };
-        match event["event"].as_str() {
-            Some("cell") => {
+        let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        match event {
+            JobEvent::Cell(cell) => {
                 self.done += 1;
-                if event["status"] == "failed" {
-                    self.failed += 1;
+                self.failed += u32::from(cell.status == CellStatus::Failed);
+            }
+            JobEvent::Progress(progress) => {
+                self.done = count(progress.done);
+                self.total = count(progress.total);
+            }
+            JobEvent::Round(_) => {}
+            JobEvent::Summary(summary) => {
+                self.has_summary = true;
+                self.remark = of_collection(&summary);
+                // One that was interrupted counts only the cells that it came to.
+                if !summary.interrupted {
+                    self.total = count(summary.cells);
                 }
             }
-            Some("progress") => {
-                self.done = count("done").unwrap_or(self.done);
-                self.total = count("total").unwrap_or(self.total);
-            }
-            Some("summary") => {
+            JobEvent::Judged(summary) => {
                 self.has_summary = true;
-                self.remark = of_collection(&event);
-                // One that was interrupted counts what it came to.
-                if event["interrupted"] != true {
-                    self.total = count("cells").unwrap_or(self.total);
-                }
+                self.remark = of_judge(&summary);
             }
-            // An automatic judge prints one object when it is done.
-            None if event.is_object() => {
-                self.has_summary = true;
-                self.remark = of_judge(&event);
-            }
-            _ => {}
         }
     }
 }
 
-fn of_collection(summary: &Value) -> Option<String> {
+fn of_collection(summary: &Summary) -> Option<String> {
     let mut remarks = Vec::new();
-    let (failed, cells) = (&summary["failed"], &summary["cells"]);
-    if failed.as_u64() > Some(0) {
-        remarks.push(format!("{failed} of {cells} cells failed"));
+    if summary.failed > 0 {
+        remarks.push(format!(
+            "{} of {} cells failed",
+            summary.failed, summary.cells
+        ));
     }
-    let waiting = &summary["undelivered"];
-    if waiting.as_u64() > Some(0) {
+    if summary.undelivered > 0 {
+        let waiting = summary.undelivered;
         remarks.push(format!("{waiting} cells wait for the tracking server"));
     }
-    let rejected = summary["rejections"].as_array().into_iter().flatten();
-    remarks.extend(rejected.filter_map(|it| {
-        let (model, reason) = (it["model"].as_str()?, it["reason"].as_str()?);
-        Some(format!("{model} was not admitted: {reason}"))
-    }));
+    let rejections = summary.rejections.iter();
+    remarks.extend(rejections.map(|it| format!("{} was not admitted: {}", it.model, it.reason)));
     (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
-fn of_judge(summary: &Value) -> Option<String> {
-    if summary["cap_reached"] == true {
+fn of_judge(summary: &AutoSummary) -> Option<String> {
+    if summary.cap_reached {
         return Some("the cap on spending was reached: the rest stays pending".to_owned());
     }
-    if summary["drift"]["alarm"] == true {
+    if summary.is_quarantined() {
         let remark = "quarantined: the judge has drifted, and these verdicts do not count";
         return Some(remark.to_owned());
     }
-    let left = summary["left_pending"].as_u64().filter(|it| *it > 0)?;
-    let reason = summary["reasons"][0].as_str().unwrap_or("not known");
-    Some(format!(
-        "{left} runs are left pending; the first reason: {reason}"
-    ))
+    let reason = summary.reasons.first().map_or("not known", String::as_str);
+    (summary.left_pending > 0).then(|| {
+        format!(
+            "{} runs are left pending; the first reason: {reason}",
+            summary.left_pending
+        )
+    })
 }
 
 /// Reads a job's events from where it stopped before.
@@ -166,42 +164,69 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
+    use assize_pipeline::size_gate::Rejected;
+
     use super::*;
 
+    fn progress_after(event: &JobEvent) -> Progress {
+        let mut progress = Progress::default();
+        progress.take(&serde_json::to_string(event).unwrap());
+        progress
+    }
+
     #[test]
-    fn a_summary_says_what_is_not_as_it_should_be() {
-        let remark = |line: &str| {
-            let mut progress = Progress::default();
-            progress.take(line);
+    fn a_summary_says_what_went_wrong() {
+        let remark = |event: JobEvent| {
+            let progress = progress_after(&event);
             assert!(progress.has_summary);
             progress.remark.unwrap_or_default()
         };
-        let collected = r#"{"event":"summary","cells":8,"failed":0,"rejections":[]}"#;
-        assert_eq!(remark(collected), "");
-        let some = r#"{"event":"summary","cells":8,"failed":2,"undelivered":0,
-            "rejections":[{"model":"m","reason":"larger than 4.0B"}]}"#;
+        let collected = |summary: Summary| JobEvent::Summary(Box::new(summary));
+        let judged = |summary: AutoSummary| JobEvent::Judged(Box::new(summary));
+        let all = Summary {
+            cells: 8,
+            ..Summary::default()
+        };
+        assert_eq!(remark(collected(all.clone())), "");
+        let some = Summary {
+            failed: 2,
+            rejections: vec![Rejected {
+                model: "m".to_owned(),
+                parameter_count: 1,
+                reason: "larger than 4.0B".to_owned(),
+            }],
+            ..all
+        };
         assert_eq!(
-            remark(some),
+            remark(collected(some)),
             "2 of 8 cells failed; m was not admitted: larger than 4.0B"
         );
-        let judged = r#"{"judged":3,"left_pending":0,"reasons":[]}"#;
-        assert_eq!(remark(judged), "");
-        let left = r#"{"judged":0,"left_pending":9,"reasons":["the answer is no JSON"]}"#;
-        let expected = "9 runs are left pending; the first reason: the answer is no JSON";
-        assert_eq!(remark(left), expected);
+        assert_eq!(remark(judged(AutoSummary::default())), "");
+        let left = AutoSummary {
+            left_pending: 9,
+            reasons: vec!["the answer is not JSON".to_owned()],
+            ..AutoSummary::default()
+        };
+        let expected = "9 runs are left pending; the first reason: the answer is not JSON";
+        assert_eq!(remark(judged(left)), expected);
     }
 
     #[test]
     fn half_a_line_waits_for_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(EVENTS);
-        let cell = "{\"event\":\"cell\",\"status\":\"failed\"}\n";
+        let cell = "{\"event\":\"cell\",\"model\":\"m\",\"prompt\":\"p\",\"scenario\":\"s\",\
+                    \"status\":\"failed\",\"run_id\":null}\n";
         std::fs::write(&path, format!("{cell}{{\"event\":\"ce")).unwrap();
         let mut tail = Tail::new(dir.path());
         let mut progress = Progress::default();
         tail.read_into(&mut progress, |_, _| {}).unwrap();
         assert_eq!((progress.done, progress.failed), (1, 1));
-        let summary = "{\"event\":\"summary\",\"cells\":2}\n";
+        let summary = JobEvent::Summary(Box::new(Summary {
+            cells: 2,
+            ..Summary::default()
+        }));
+        let summary = serde_json::to_string(&summary).unwrap() + "\n";
         std::fs::write(&path, format!("{cell}{cell}{summary}")).unwrap();
         let mut ends = Vec::new();
         tail.read_into(&mut progress, |end, _| ends.push(end))

@@ -2,16 +2,17 @@
 
 use std::fmt;
 
+use assize_domain::job::JobKind;
 use serde_json::{Map, Value};
 
-type Check = dyn Fn(&str, &Map<String, Value>) -> Result<Plan, Vec<FieldProblem>> + Send + Sync;
+type Check = dyn Fn(JobKind, &Map<String, Value>) -> Result<Plan, Vec<FieldProblem>> + Send + Sync;
 
 /// Checks a request for a job of a kind, and turns it into a command line of this program.
 pub struct Planner(Box<Check>);
 
 impl Planner {
     pub fn new(
-        check: impl Fn(&str, &Map<String, Value>) -> Result<Plan, Vec<FieldProblem>>
+        check: impl Fn(JobKind, &Map<String, Value>) -> Result<Plan, Vec<FieldProblem>>
         + Send
         + Sync
         + 'static,
@@ -21,7 +22,7 @@ impl Planner {
 
     pub(crate) fn plan(
         &self,
-        kind: &str,
+        kind: JobKind,
         fields: &Map<String, Value>,
     ) -> Result<Plan, Vec<FieldProblem>> {
         (self.0)(kind, fields)
@@ -37,8 +38,7 @@ impl fmt::Debug for Planner {
 /// A request that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// `collect` or `judge`.
-    pub kind: &'static str,
+    pub kind: JobKind,
     pub experiment: String,
     /// The command line after the program's name.
     pub words: Vec<String>,

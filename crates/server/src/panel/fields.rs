@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 
 use assize_domain::error_kind::ErrorKind;
+use assize_domain::job::JobKind;
+use assize_domain::options::form_label;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -19,8 +21,13 @@ use crate::jobs::plan::FieldProblem;
 pub(crate) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         Self(form_urlencoded::parse(text).into_owned().collect())
+    }
+
+    /// Whether nothing was sent at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The first value; `None` where it is missing or blank.
@@ -67,16 +74,17 @@ pub(crate) fn query(fields: &[(&str, Option<&str>)]) -> String {
     }
 }
 
-/// A number as a request of the API has it. What is none stays a text, and is refused by name.
+/// A number as a request of the API has it. What is not a number stays a text, so that the check
+/// of the request can name the field.
 pub(crate) fn number<T: std::str::FromStr + Into<Value>>(text: &str) -> Value {
     text.parse::<T>().map_or_else(|_| text.into(), Into::into)
 }
 
 /// Problems of a request with the field that each is about, as the form calls it.
-pub(crate) fn named(problems: &[FieldProblem], labels: &[(&str, &str)]) -> Vec<String> {
+pub(crate) fn named(problems: &[FieldProblem], kind: JobKind) -> Vec<String> {
     let label = |field: &str| {
-        let known = labels.iter().find(|(name, _)| *name == field);
-        known.map_or_else(|| field.to_owned(), |(_, label)| format!("“{label}”"))
+        let known = form_label(kind, field);
+        known.map_or_else(|| field.to_owned(), |label| format!("“{label}”"))
     };
     let words = problems
         .iter()
@@ -153,11 +161,14 @@ mod tests {
             field: field.to_owned(),
             message: "is 0".to_owned(),
         };
-        let words = named(
-            &[problem("n_tips"), problem("jobs")],
-            &[("n_tips", "outputs")],
+        let problems = [problem("n_tips"), problem("jobs"), problem("limit")];
+        let words = named(&problems, JobKind::Collect);
+        assert_eq!(
+            words,
+            ["“outputs per cell” is 0", "jobs is 0", "limit is 0"]
         );
-        assert_eq!(words, ["“outputs” is 0", "jobs is 0"]);
+        let words = named(&problems[2..], JobKind::Judge);
+        assert_eq!(words, ["“cases at most” is 0"]);
         assert_eq!(number::<i64>("7"), 7);
         assert_eq!(number::<i64>("many"), "many");
         assert_eq!(number::<f64>("0.5"), 0.5);

@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 
 use askama::Template;
+use assize_domain::job::JobKind;
+use assize_pipeline::collect::CellStatus;
+use assize_pipeline::events::{JobEvent, SettledCell};
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
@@ -36,7 +39,7 @@ struct JobsPage {
 /// One job in the list.
 struct JobRow {
     id: String,
-    kind: String,
+    kind: JobKind,
     experiment: String,
     status: &'static str,
     done: u32,
@@ -106,7 +109,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
     let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let job = app.jobs.get(&id)?;
-        let events = read_events(app, &job);
+        let cells = read_cells(app, &job);
         let mut frame = Frame::new("jobs", &visit);
         let is_over = job.status.is_over();
         if !is_over {
@@ -120,10 +123,10 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             headline: headline(&job, job.status),
             running: headline(&job, JobStatus::Running),
             pace: pace(&job, visit.now_ms),
-            noun: noun(&job),
+            noun: job.kind.unit(),
             created: When::of_ms(job.created_ms, visit.now_ms),
-            rows: grid(&job, &events),
-            failures: failures(&events),
+            rows: grid(&job, &cells),
+            failures: failures(&cells),
             log: app.jobs.log_tail(&job.id),
             job,
         })
@@ -132,9 +135,9 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
 }
 
 fn headline(job: &JobRecord, status: JobStatus) -> String {
-    let what = match job.kind.as_str() {
-        "judge" => "Automatic judging",
-        _ => "Collection",
+    let what = match job.kind {
+        JobKind::Judge => "Automatic judging",
+        JobKind::Collect => "Collection",
     };
     match status {
         JobStatus::Queued => format!("{what} of {} waits for its turn", job.experiment),
@@ -144,20 +147,12 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
                 "{what} of {} is done; {} {} failed",
                 job.experiment,
                 job.failed,
-                noun(job)
+                job.kind.unit()
             )
         }
         JobStatus::Done => format!("{what} of {} is done", job.experiment),
         JobStatus::Failed => format!("{what} of {} failed", job.experiment),
         JobStatus::Cancelled => format!("{what} of {} was cancelled", job.experiment),
-    }
-}
-
-/// What a job counts.
-fn noun(job: &JobRecord) -> &'static str {
-    match job.kind.as_str() {
-        "judge" => "cases",
-        _ => "cells",
     }
 }
 
@@ -168,23 +163,25 @@ fn pace(job: &JobRecord, now_ms: i64) -> String {
     };
     let per_second = f64::from(job.done) * 1000.0 / (now_ms - started).max(1) as f64;
     let rate = if per_second < 1.0 {
-        format!("{:.0} {} a minute", per_second * 60.0, noun(job))
+        format!("{:.0} {} a minute", per_second * 60.0, job.kind.unit())
     } else {
-        format!("{per_second:.1} {} a second", noun(job))
+        format!("{per_second:.1} {} a second", job.kind.unit())
     };
     format!("{rate}, about {} left", span(seconds as f64))
 }
 
-/// What the job has printed so far; lines that are no objects are left out.
-fn read_events(app: &App, job: &JobRecord) -> Vec<Value> {
+/// The cells that the job has printed so far.
+fn read_cells(app: &App, job: &JobRecord) -> Vec<SettledCell> {
     let Ok(file) = File::open(app.jobs.folder(&job.id).join(EVENTS)) else {
         return Vec::new();
     };
     let lines = BufReader::new(file).lines().map_while(Result::ok);
-    lines
-        .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
-        .filter(|event| event["event"] == "cell")
-        .collect()
+    let events = lines.filter_map(|line| serde_json::from_str(&line).ok());
+    let cells = events.filter_map(|event| match event {
+        JobEvent::Cell(cell) => Some(cell),
+        _ => None,
+    });
+    cells.collect()
 }
 
 /// The list of names that a request holds under a key, as an array or separated by commas.
@@ -201,8 +198,8 @@ fn names(request: &Value, key: &str) -> Vec<String> {
 
 /// One row a pair with one square a cell: those that are done in the order of time, then hollow
 /// ones for what is still to come.
-fn grid(job: &JobRecord, events: &[Value]) -> Vec<GridRow> {
-    if job.kind == "judge" || job.total > MOST_CELLS {
+fn grid(job: &JobRecord, cells: &[SettledCell]) -> Vec<GridRow> {
+    if job.kind == JobKind::Judge || job.total > MOST_CELLS {
         return Vec::new();
     }
     let request: Value = serde_json::from_str(&job.request).unwrap_or_default();
@@ -216,9 +213,8 @@ fn grid(job: &JobRecord, events: &[Value]) -> Vec<GridRow> {
         }
     }
     let known = rows.len();
-    for event in events {
-        let text = |key: &str| event[key].as_str().unwrap_or_default();
-        let name = format!("{} × {}", text("model"), text("prompt"));
+    for cell in cells {
+        let name = format!("{} × {}", cell.model, cell.prompt);
         let place = rows.iter().position(|it| it.name == name);
         let place = place.unwrap_or_else(|| {
             rows.push(GridRow {
@@ -227,16 +223,16 @@ fn grid(job: &JobRecord, events: &[Value]) -> Vec<GridRow> {
             });
             rows.len() - 1
         });
-        let status = text("status");
+        let status = match cell.status {
+            CellStatus::Collected => "collected",
+            CellStatus::Skipped => "skipped",
+            CellStatus::Failed => "failed",
+        };
         rows[place].cells.push(Square {
-            class: match status {
-                "failed" => "failed",
-                "skipped" => "skipped",
-                _ => "collected",
-            },
-            title: match text("error") {
-                "" => format!("{}: {status}", text("scenario")),
-                error => format!("{}: {status}, {error}", text("scenario")),
+            class: status,
+            title: match &cell.error {
+                None => format!("{}: {status}", cell.scenario),
+                Some(error) => format!("{}: {status}, {error}", cell.scenario),
             },
         });
     }
@@ -252,19 +248,13 @@ fn grid(job: &JobRecord, events: &[Value]) -> Vec<GridRow> {
     rows
 }
 
-fn failures(events: &[Value]) -> Vec<(String, String)> {
-    let failed = events.iter().filter(|it| it["status"] == "failed");
+fn failures(cells: &[SettledCell]) -> Vec<(String, String)> {
+    let failed = cells.iter().filter(|it| it.status == CellStatus::Failed);
     failed
         .take(MOST_FAILURES)
         .map(|it| {
-            let text = |key: &str| it[key].as_str().unwrap_or_default();
-            let name = format!(
-                "{} × {} × {}",
-                text("model"),
-                text("prompt"),
-                text("scenario")
-            );
-            (name, text("error").to_owned())
+            let name = format!("{} × {} × {}", it.model, it.prompt, it.scenario);
+            (name, it.error.clone().unwrap_or_default())
         })
         .collect()
 }

@@ -6,7 +6,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use assize_pipeline::events::{ListedModel, ModelList};
+use serde::de::DeserializeOwned;
 
 use crate::App;
 
@@ -22,12 +23,18 @@ pub(crate) struct HostModels {
 
 impl HostModels {
     pub fn look(app: &App, picked: &[&str]) -> Self {
-        let listed = ask_program(app, &["models".into(), "list".into(), "--json".into()]);
-        let listed = listed.unwrap_or_else(|error| json!({"unreachable": [error]}));
+        let words = ["models", "list", "--json"].map(str::to_owned);
+        let listed = ask_program(app, &words).unwrap_or_else(|error| ModelList {
+            max_model_b: app.config.options.max_model_b,
+            unreachable: vec![error],
+            ..ModelList::default()
+        });
+        let most = listed.max_model_b;
+        let models = listed.models.into_iter();
         Self {
-            models: models(&listed, picked),
-            unreachable: texts(&listed["unreachable"]),
-            max_model_b: listed["max_model_b"].to_string(),
+            models: models.map(|it| model(it, most, picked)).collect(),
+            unreachable: listed.unreachable,
+            max_model_b: format!("{most:?}"),
         }
     }
 }
@@ -40,38 +47,19 @@ pub(crate) struct Model {
     pub chosen: bool,
 }
 
-fn models(listed: &Value, picked: &[&str]) -> Vec<Model> {
-    let list = listed["models"].as_array().cloned().unwrap_or_default();
-    let most = listed["max_model_b"].as_f64().unwrap_or(f64::INFINITY);
-    list.iter()
-        .filter_map(|it| {
-            let name = it["model"].as_str().or_else(|| it["name"].as_str())?;
-            let size = it["parameter_count"].as_f64().map(|it| it / 1e9);
-            let rejected = match it["rejected"].as_str() {
-                Some(why) => Some(why.to_owned()),
-                None => size
-                    .filter(|it| *it > most)
-                    .map(|_| format!("larger than {most} B")),
-            };
-            Some(Model {
-                chosen: picked.contains(&name),
-                name: name.to_owned(),
-                size: size.map_or_else(|| "size unknown".to_owned(), |it| format!("{it:.1} B")),
-                rejected,
-            })
-        })
-        .collect()
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    let list = value.as_array().cloned().unwrap_or_default();
-    list.iter()
-        .map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned))
-        .collect()
+fn model(listed: ListedModel, most: f64, picked: &[&str]) -> Model {
+    let size = listed.parameter_count.map(|it| it as f64 / 1e9);
+    let is_rejected = listed.admitted == Some(false);
+    Model {
+        chosen: picked.contains(&listed.model.as_str()),
+        name: listed.model,
+        size: size.map_or_else(|| "size unknown".to_owned(), |it| format!("{it:.1} B")),
+        rejected: is_rejected.then(|| format!("larger than {most} B")),
+    }
 }
 
 /// Runs this program and reads the JSON that it prints.
-pub(crate) fn ask_program(app: &App, words: &[String]) -> Result<Value, String> {
+pub(crate) fn ask_program<T: DeserializeOwned>(app: &App, words: &[String]) -> Result<T, String> {
     let failed = |error: std::io::Error| format!("this program could not be asked: {error}");
     let mut child = Command::new(&app.config.program)
         .args(words)

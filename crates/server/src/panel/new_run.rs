@@ -5,16 +5,19 @@
 //! with it, it follows every change.
 
 use askama::Template;
+use assize_domain::job::JobKind;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
-use assize_pipeline::task_files;
-use assize_store::{RunQuery, Runs as _};
+use assize_pipeline::estimate::Basis;
+use assize_pipeline::events::DryRun;
+use assize_pipeline::{count, task_files};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, Form, Query, named, number};
+use super::fields::{Fields, Form, Query, named};
 use super::models::{HostModels, ask_program};
+use super::option_inputs::{OptionInputs, fill};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
 use super::when::span;
 use crate::App;
@@ -26,58 +29,11 @@ struct NewRunPage {
     found: HostModels,
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
-    /// Whether the task has angles to give to outputs.
-    has_angles: bool,
-    sheet: Sheet,
+    inputs: OptionInputs,
+    /// Models that are not in the list of those that were found.
+    others: String,
     preview: Preview,
 }
-
-/// What is filled in besides the ticks.
-struct Sheet {
-    experiment: String,
-    others: String,
-    n_tips: String,
-    n_scenarios: String,
-    temperature: String,
-    script: String,
-    more: More,
-}
-
-/// What is asked for rarely; blank leaves it to the server's settings.
-struct More {
-    seed: String,
-    max_tokens: String,
-    max_model_b: String,
-    judge_kind: String,
-    diversity: bool,
-}
-
-impl More {
-    fn is_used(&self) -> bool {
-        let texts = [
-            &self.seed,
-            &self.max_tokens,
-            &self.max_model_b,
-            &self.judge_kind,
-        ];
-        self.diversity || texts.iter().any(|it| !it.is_empty())
-    }
-}
-
-/// What the form calls the fields of a request.
-const LABELS: [(&str, &str); 11] = [
-    ("models", "Models"),
-    ("prompts", "Prompts"),
-    ("split", "Scenarios"),
-    ("n_tips", "outputs per cell"),
-    ("n_scenarios", "at most so many scenarios"),
-    ("script", "script (for scripted models)"),
-    ("seed", "seed"),
-    ("max_tokens", "longest output, in tokens"),
-    ("max_model_b", "largest model, in billions of parameters"),
-    ("judge_kind", "kind of judge that is to score it"),
-    ("diversity", "each output gets an angle of its own"),
-];
 
 /// What the collection would come to.
 enum Preview {
@@ -103,14 +59,14 @@ pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Vi
 pub(crate) async fn start(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
     blocking(&app, move |app| {
         let ask = request(&fields);
-        match app.config.plan.plan("collect", &ask) {
+        match app.config.plan.plan(JobKind::Collect, &ask) {
             Ok(plan) => {
                 let request = Value::Object(ask).to_string();
                 let job = app.jobs.submit(plan, request, &visit.name)?;
                 Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())
             }
             Err(problems) => {
-                let wrong = Preview::Wrong(named(&problems, &LABELS));
+                let wrong = Preview::Wrong(named(&problems, JobKind::Collect));
                 let page = form(app, &visit, &fields, wrong)?;
                 with_status(axum::http::StatusCode::BAD_REQUEST, &page)
             }
@@ -139,24 +95,10 @@ fn request(fields: &Fields) -> Map<String, Value> {
     if !prompts.is_empty() {
         ask.insert("prompts".to_owned(), json!(prompts));
     }
-    for key in ["experiment", "split", "script", "judge_kind"] {
-        if let Some(text) = fields.get(key) {
-            ask.insert(key.to_owned(), json!(text));
-        }
+    if let Some(split) = fields.get("split") {
+        ask.insert("split".to_owned(), json!(split));
     }
-    for key in ["n_tips", "n_scenarios", "seed", "max_tokens"] {
-        if let Some(text) = fields.get(key) {
-            ask.insert(key.to_owned(), number::<i64>(text));
-        }
-    }
-    for key in ["temperature", "max_model_b"] {
-        if let Some(text) = fields.get(key) {
-            ask.insert(key.to_owned(), number::<f64>(text));
-        }
-    }
-    if fields.get("diversity").is_some() {
-        ask.insert("diversity".to_owned(), json!(true));
-    }
+    fill(JobKind::Collect, fields, &mut ask);
     ask
 }
 
@@ -167,16 +109,32 @@ fn form(
     preview: Preview,
 ) -> Result<NewRunPage, PageError> {
     let task: Task = task_files::load(&app.config.task)?;
-    let found = HostModels::look(app, &fields.all("model"));
-    let prompts = fields.all("prompt");
-    let split = fields.get("split").unwrap_or("selection");
-    let text =
-        |name: &str, otherwise: &str| fields.owned(name).unwrap_or_else(|| otherwise.to_owned());
-    let splits = [Split::Selection, Split::Feedback, Split::Confirmation];
+    let defaults = &app.config.options;
+    let picked = if fields.is_empty() {
+        defaults.models.iter().map(String::as_str).collect()
+    } else {
+        fields.all("model")
+    };
+    let found = HostModels::look(app, &picked);
+    let others = if fields.is_empty() {
+        let is_found = |name: &String| found.models.iter().any(|it| it.name == *name);
+        let others = defaults.models.iter().filter(|it| !is_found(it));
+        others.cloned().collect::<Vec<_>>().join(", ")
+    } else {
+        fields.owned("other_models").unwrap_or_default()
+    };
+    let mut prompts = fields.all("prompt");
+    if prompts.is_empty() {
+        prompts = defaults.prompts.iter().map(String::as_str).collect();
+    }
+    let split = fields.get("split").unwrap_or(defaults.split.as_str());
     let scenarios = |it: Split| task.scenarios.iter().filter(|s| s.split == it).count();
+    let mut inputs = OptionInputs::new(JobKind::Collect, defaults, fields);
+    if task.angles.is_empty() {
+        inputs.more.retain(|it| it.key != "diversity");
+    }
     Ok(NewRunPage {
         frame: Frame::new("experiments", visit),
-        found,
         prompts: task
             .prompts
             .iter()
@@ -185,27 +143,14 @@ fn form(
                 (it.name.clone(), is_on)
             })
             .collect(),
-        splits: splits
+        splits: Split::ALL
             .map(|it| (it.as_str(), scenarios(it), it.as_str() == split))
             .into_iter()
             .filter(|(_, count, _)| *count > 0)
             .collect(),
-        has_angles: !task.angles.is_empty(),
-        sheet: Sheet {
-            experiment: text("experiment", &format!("{}-bench", task.name)),
-            others: text("other_models", ""),
-            n_tips: text("n_tips", "5"),
-            n_scenarios: text("n_scenarios", "0"),
-            temperature: text("temperature", "0.7"),
-            script: text("script", ""),
-            more: More {
-                seed: text("seed", ""),
-                max_tokens: text("max_tokens", ""),
-                max_model_b: text("max_model_b", ""),
-                judge_kind: text("judge_kind", ""),
-                diversity: fields.get("diversity").is_some(),
-            },
-        },
+        inputs,
+        others,
+        found,
         preview,
     })
 }
@@ -214,67 +159,43 @@ fn preview(app: &App, fields: &Fields) -> Preview {
     if chosen(fields).is_empty() {
         return Preview::Blank;
     }
-    let plan = match app.config.plan.plan("collect", &request(fields)) {
+    let plan = match app.config.plan.plan(JobKind::Collect, &request(fields)) {
         Ok(plan) => plan,
-        Err(problems) => return Preview::Wrong(named(&problems, &LABELS)),
+        Err(problems) => return Preview::Wrong(named(&problems, JobKind::Collect)),
     };
     let mut words = plan.words;
     words.push("--dry-run".to_owned());
     match ask_program(app, &words) {
         Err(error) => Preview::Wrong(vec![error]),
-        Ok(dry) => planned(app, &plan.experiment, &dry),
+        Ok(dry_run) => planned(dry_run),
     }
 }
 
-fn planned(app: &App, experiment: &str, dry: &Value) -> Preview {
-    let list = |key: &str| dry[key].as_array().map_or(0, Vec::len);
-    let count = |key: &str| dry[key].as_u64().unwrap_or(0);
-    let (cells, missing, outputs) = (count("cells"), count("missing"), count("outputs"));
+fn planned(dry_run: DryRun) -> Preview {
+    let (cells, missing, outputs) = (dry_run.cells, dry_run.missing, dry_run.outputs);
     let each = outputs.checked_div(missing).unwrap_or(0);
     let mut line = format!(
         "{} × {} × {} × {each} = {outputs} outputs · {}",
-        assize_pipeline::count(list("models"), "model"),
-        assize_pipeline::count(list("prompts"), "prompt"),
-        assize_pipeline::count(list("scenarios"), "scenario"),
-        assize_pipeline::count(usize::try_from(count("loads")).unwrap_or(0), "load"),
+        count(dry_run.models.len(), "model"),
+        count(dry_run.prompts.len(), "prompt"),
+        count(dry_run.scenarios.len(), "scenario"),
+        count(dry_run.loads, "load"),
     );
     if missing < cells {
         line = format!("{outputs} outputs in {missing} of {cells} cells that are still missing");
     }
-    if let Some(seconds) = estimate(app, experiment, dry) {
-        line.push_str(&format!(" · about {}", span(seconds)));
+    if let Some(estimate) = dry_run.estimate.filter(|it| it.seconds >= 1.0) {
+        line.push_str(&format!(" · about {}", span(estimate.seconds)));
+        if estimate.basis == Basis::ModelSizes {
+            line.push_str(" on a CPU (a guess from the models' sizes)");
+        }
     }
-    let rejected = dry["rejected_models"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let rejected = rejected.iter().map(|it| match it {
-        Value::String(text) => text.clone(),
-        it => [&it["model"], &it["reason"]]
-            .map(|it| it.as_str().unwrap_or_default())
-            .join(": "),
-    });
+    let rejected = dry_run.rejected_models.into_iter();
     Preview::Planned {
         line,
         known: cells - missing.min(cells),
-        rejected: rejected.collect(),
+        rejected: rejected
+            .map(|it| format!("{}: {}", it.model, it.reason))
+            .collect(),
     }
-}
-
-/// From how long this experiment's last cell of each model took; `None` where one has none.
-fn estimate(app: &App, experiment: &str, dry: &Value) -> Option<f64> {
-    let mut seconds = 0.0;
-    for it in dry["models"].as_array()? {
-        let missing = it["missing"].as_f64()?;
-        let query = RunQuery {
-            model: Some(it["model"].as_str()?.to_owned()),
-            newest_first: true,
-            max_results: 1,
-            ..RunQuery::default()
-        };
-        let last = app.store.run_list(experiment, &query).ok()?.runs.pop()?;
-        let took = last.end_time_ms? - last.start_time_ms;
-        seconds += missing * took as f64 / 1000.0;
-    }
-    (seconds >= 1.0).then_some(seconds)
 }

@@ -2,6 +2,7 @@
 //!
 //! Whether a job is alive is not written here: a held file lock tells (`assize_server::jobs`).
 
+use assize_domain::job::JobKind;
 use rusqlite::{OptionalExtension as _, Row, types::Type};
 
 use super::State;
@@ -69,8 +70,7 @@ impl JobStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
     pub id: String,
-    /// `collect` or `judge`.
-    pub kind: String,
+    pub kind: JobKind,
     pub experiment: String,
     /// Who asked.
     pub by: String,
@@ -103,7 +103,7 @@ impl State {
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
             conn.prepare_cached(sql)?.execute((
                 &job.id,
-                &job.kind,
+                job.kind.as_str(),
                 &job.experiment,
                 &job.by,
                 &job.request,
@@ -195,6 +195,13 @@ fn list(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
     })
 }
 
+fn kind(row: &Row<'_>, column: usize) -> rusqlite::Result<JobKind> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error: String| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
+    })
+}
+
 fn record(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
     let status: String = row.get(10)?;
     let status = JobStatus::ALL
@@ -203,7 +210,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
         .unwrap_or(JobStatus::Failed);
     Ok(JobRecord {
         id: row.get(0)?,
-        kind: row.get(1)?,
+        kind: kind(row, 1)?,
         experiment: row.get(2)?,
         by: row.get(3)?,
         request: row.get(4)?,
@@ -231,7 +238,7 @@ mod tests {
         let state = State::open(dir.path()).unwrap();
         let job = JobRecord {
             id: "j1".to_owned(),
-            kind: "collect".to_owned(),
+            kind: JobKind::Collect,
             experiment: "e".to_owned(),
             by: "Ada".to_owned(),
             request: "{}".to_owned(),

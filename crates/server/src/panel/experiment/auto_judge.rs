@@ -1,6 +1,7 @@
 //! An automatic judge over what waits: which model, how many cases, for how much; then its job.
 
 use askama::Template;
+use assize_domain::job::JobKind;
 use assize_store::{JudgingCounts, Queue as _};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,6 +13,7 @@ use crate::App;
 use crate::api::jobs::plan;
 use crate::panel::fields::{Fields, Form, Path, named, number};
 use crate::panel::models::HostModels;
+use crate::panel::option_inputs::{OptionInputs, fill};
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, with_status};
 
 #[derive(Template)]
@@ -24,18 +26,9 @@ struct AutoJudgePage {
     found: HostModels,
     other: String,
     limit: String,
-    max_cost: String,
-    script: String,
+    inputs: OptionInputs,
     problems: Vec<String>,
 }
-
-/// What the form calls the fields of a request.
-const LABELS: [(&str, &str); 4] = [
-    ("judge", "Judge"),
-    ("limit", "cases at most"),
-    ("max_cost", "may cost at most"),
-    ("script", "script (for scripted models)"),
-];
 
 pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     form(&app, experiment, visit, Fields::default(), Vec::new()).await
@@ -50,7 +43,7 @@ pub(crate) async fn start(
 ) -> Paged {
     let ask = request(&experiment, &fields);
     let by = visit.name.clone();
-    let queued = blocking(&app, move |app| match plan(app, "judge", &ask) {
+    let queued = blocking(&app, move |app| match plan(app, JobKind::Judge, &ask) {
         Err(problems) => Ok(Err(problems)),
         Ok(plan) => {
             let request = Value::Object(ask).to_string();
@@ -61,7 +54,7 @@ pub(crate) async fn start(
     match queued {
         Ok(job) => Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
         Err(problems) => {
-            let problems = named(&problems, &LABELS);
+            let problems = named(&problems, JobKind::Judge);
             form(&app, experiment, visit, fields, problems).await
         }
     }
@@ -74,15 +67,10 @@ fn request(experiment: &str, fields: &Fields) -> Map<String, Value> {
     if let Some(judge) = fields.get("other").or_else(|| fields.get("judge")) {
         ask.insert("judge".to_owned(), json!(judge));
     }
-    if let Some(script) = fields.get("script") {
-        ask.insert("script".to_owned(), json!(script));
-    }
     if let Some(text) = fields.get("limit") {
         ask.insert("limit".to_owned(), number::<u64>(text));
     }
-    if let Some(text) = fields.get("max_cost") {
-        ask.insert("max_cost".to_owned(), number::<f64>(text));
-    }
+    fill(JobKind::Judge, fields, &mut ask);
     ask
 }
 
@@ -115,8 +103,7 @@ async fn form(
             found,
             other: text("other"),
             limit: text("limit"),
-            max_cost: text("max_cost"),
-            script: text("script"),
+            inputs: OptionInputs::new(JobKind::Judge, &app.config.options, &fields),
             problems,
         },
     )

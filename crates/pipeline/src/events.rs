@@ -1,0 +1,184 @@
+//! What commands print as JSON for other programs: the events of a collection and of an automatic
+//! judge, a dry run, and the list of models.
+//!
+//! The commands print these types and `assize serve` reads them from its jobs, so both always
+//! agree. An event is one object on one line, and its `event` says which one it is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::collect::{CellEvent, CellStatus, Summary};
+use crate::estimate::Estimate;
+use crate::judge::auto::AutoSummary;
+use crate::size_gate::Rejected;
+
+/// One line of `collect --json` or `judge auto --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum JobEvent {
+    /// How far it has come; printed with `--events`.
+    Progress(JobProgress),
+    /// A cell is settled.
+    Cell(SettledCell),
+    /// A round of an adaptive collection is decided.
+    Round(Box<SettledRound>),
+    /// A collection is over.
+    Summary(Box<Summary>),
+    /// An automatic judge is done.
+    Judged(Box<AutoSummary>),
+}
+
+impl JobEvent {
+    /// The name of the server-sent event that carries it; the last event of every job is its
+    /// summary.
+    pub const fn sse_name(&self) -> &'static str {
+        match self {
+            Self::Progress(_) => "progress",
+            Self::Cell(_) => "cell",
+            Self::Round(_) => "round",
+            Self::Summary(_) | Self::Judged(_) => "summary",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct JobProgress {
+    /// Cells of a collection, cases of a judge.
+    pub done: u64,
+    pub total: u64,
+    /// What a judge has spent so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettledCell {
+    pub model: String,
+    pub prompt: String,
+    pub scenario: String,
+    pub status: CellStatus,
+    /// `None` where nothing is tracked, or not yet.
+    pub run_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl From<&CellEvent<'_>> for SettledCell {
+    fn from(cell: &CellEvent<'_>) -> Self {
+        Self {
+            model: cell.model.id.to_string(),
+            prompt: cell.prompt.to_owned(),
+            scenario: cell.scenario.to_owned(),
+            status: cell.status,
+            run_id: cell.run_id.map(str::to_owned),
+            error: cell.error.map(str::to_owned),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettledRound {
+    pub round: usize,
+    pub rounds: usize,
+    pub scenarios: Vec<String>,
+    pub cells: usize,
+    pub kept: Vec<RoundPair>,
+    pub dropped: Vec<RoundPair>,
+}
+
+/// A (model, prompt) pair after a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundPair {
+    pub model: String,
+    pub prompt: String,
+    /// Points of the composite above the incumbent.
+    pub diff: Option<f64>,
+    pub scenarios: usize,
+    /// Why it was dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `collect --dry-run --json`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DryRun {
+    pub experiment: String,
+    pub models: Vec<DryRunModel>,
+    pub prompts: Vec<String>,
+    pub scenarios: Vec<String>,
+    pub cells: u64,
+    pub missing: u64,
+    /// Candidates to generate.
+    pub outputs: u64,
+    pub loads: usize,
+    pub rejected_models: Vec<Rejected>,
+    /// `None` where there is nothing to go by.
+    pub estimate: Option<Estimate>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DryRunModel {
+    pub model: String,
+    pub parameter_count: u64,
+    pub digest: String,
+    pub cells: u64,
+    pub missing: u64,
+}
+
+/// `models list --json`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelList {
+    pub models: Vec<ListedModel>,
+    pub max_model_b: f64,
+    /// Why hosts could not be asked.
+    pub unreachable: Vec<String>,
+    /// (name, description) of embedded models that can be downloaded.
+    pub pullable: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListedModel {
+    pub model: String,
+    /// `None` where the model does not report it.
+    pub parameter_count: Option<u64>,
+    /// Whether the size gate admits it.
+    pub admitted: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_as_they_are_printed() {
+        let summary = Summary {
+            cells: 3,
+            failed: 1,
+            rejected_models: vec!["m".to_owned()],
+            ..Summary::default()
+        };
+        let events = [
+            JobEvent::Progress(JobProgress {
+                total: 3,
+                ..JobProgress::default()
+            }),
+            JobEvent::Cell(SettledCell {
+                model: "m".to_owned(),
+                prompt: "v1".to_owned(),
+                scenario: "s".to_owned(),
+                status: CellStatus::Failed,
+                run_id: None,
+                error: Some("timeout".to_owned()),
+            }),
+            JobEvent::Summary(Box::new(summary)),
+            JobEvent::Judged(Box::default()),
+        ];
+        for event in events {
+            let line = serde_json::to_string(&event).unwrap();
+            let read: JobEvent = serde_json::from_str(&line).unwrap();
+            assert_eq!(read, event, "{line}");
+        }
+        let line = r#"{"event":"cell","model":"m","prompt":"v1","scenario":"s","status":"skipped","run_id":"r"}"#;
+        let read: JobEvent = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), line);
+    }
+}
