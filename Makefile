@@ -24,11 +24,11 @@ lint: setup
 	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
 	@scripts/deny.sh
 
-## bench: every benchmark, each beside its baseline
+## bench: every benchmark, each with its baseline
 bench: weights
 	@scripts/bench.sh
 
-## bench-mlflow: `assize serve` beside a real MLflow server
+## bench-mlflow: `assize serve` compared with a real MLflow server
 bench-mlflow: setup
 	@$(CARGO) bench --locked --bench mlflow
 
@@ -36,7 +36,7 @@ bench-mlflow: setup
 fuzz: setup
 	@ASSIZE_FUZZ_SECONDS=3600 $(CARGO) test --release --locked --test mlflow fuzz:: -- --nocapture
 
-## test-ollama: the grid against a real Ollama, which is installed where it can be had
+## test-ollama: the grid against a real Ollama, which is built if it is not installed
 test-ollama: weights
 	@scripts/test-ollama.sh
 
@@ -44,11 +44,11 @@ test-ollama: weights
 calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate
 
-## stress: 200 kills during a collect, in the end exactly the grid
+## stress: 200 kills during a collection; checks that exactly the grid is recorded
 stress: build
 	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test faults killed_collect:: -- --nocapture
 
-## injection: fifty attacks inside candidates on the embedded judge
+## injection: fifty prompt injections against the embedded judge
 injection: weights
 	@$(CARGO) run --release --locked --example injection -- $(BIN)
 

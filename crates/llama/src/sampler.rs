@@ -1,7 +1,7 @@
 //! Samples one candidate's next token.
 //!
 //! The chain is top-k, top-p, temperature, seeded draw, with the values that Ollama uses by
-//! default, so that the same model behaves alike on both. A grammar masks before the chain. To
+//! default, so that a model behaves the same on both. A grammar masks before the chain. To
 //! mask a whole vocabulary costs as much as to decode a token of a small model, so only the
 //! likeliest tokens are masked at first, and the rest only where none of them fits.
 

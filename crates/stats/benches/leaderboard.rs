@@ -1,4 +1,4 @@
-//! Two workloads beside the same in `NumPy`, on the same data and in one run.
+//! Compares two workloads with the same work in `NumPy`, on the same data and in one run.
 //!
 //! * board: 1,000,000 rows of 24 treatments × 1,000 blocks are collapsed to cells, scored, compared
 //!   with the first treatment by t and by maxT over 10,000 sign vectors, and resampled 10,000 times

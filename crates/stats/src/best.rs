@@ -12,7 +12,7 @@
 //! [`quick`]. Where these leave a doubt, the draw is done again with all digits.
 //!
 //! This is for display. It is not an error rate: with equal treatments one of them still leads, and
-//! a bootstrap over few blocks is too sure of itself. Decisions belong to [`crate::max_t`].
+//! a bootstrap over few blocks is overconfident. Decisions use [`crate::max_t`].
 
 use crate::bootstrap::{EXACT_BLOCKS, for_each_multiset, resample_rng};
 use crate::describe::{finite, scale};

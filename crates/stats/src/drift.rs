@@ -1,7 +1,8 @@
-//! Does a rater stay the same? Control charts over sittings that re-score frozen anchors.
+//! Detects drift of a rater: control charts over sessions that score fixed reference items again.
 //!
-//! Each sitting scores n anchors whose scores are known. z = mean(shift)/(σ₀/√n), where σ₀ is the
-//! spread of one re-scored anchor of a rater in order. Two charts watch z:
+//! Each session (`sitting`) scores n reference items (`anchors`) whose scores are known.
+//! z = mean(shift)/(σ₀/√n), where σ₀ is the standard deviation of one re-scored item without
+//! drift. Two charts monitor z:
 //!
 //! * EWMA e_t = λz_t + (1 − λ)e_{t−1}, alarm when |e_t| > L·√(λ/(2 − λ)·(1 − (1 − λ)^{2t})): the
 //!   exact limit for the t-th sitting, so that the first sittings can alarm too.

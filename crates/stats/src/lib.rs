@@ -11,11 +11,11 @@
 //! | [`paired`] | by how much does a treatment differ from another on the blocks that both have? |
 //! | [`max_t`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
 //! | [`best`], [`bootstrap`] | how likely is each treatment to be the best? (for display) |
-//! | [`variance`], [`power`] | where does the spread come from, and how many blocks would tell? |
-//! | [`ranks`] | the rank tests that people ask for beside these |
-//! | [`agreement`], [`drift`] | do raters agree, and do they stay the same? |
-//! | [`two_tier`] | one mean out of few trusted and many cheap scores |
-//! | [`simulate`] | data with known answers, to check all of this |
+//! | [`variance`], [`power`] | what are the sources of variance, and how many blocks are needed? |
+//! | [`ranks`] | rank tests, for comparison |
+//! | [`agreement`], [`drift`] | do raters agree, and does a rater drift over time? |
+//! | [`two_tier`], [`spot_check`] | one mean from few trusted and many cheap scores |
+//! | [`simulate`] | data with known effects, to test all of this |
 //!
 //! Everything is a pure function: no I/O, no clock, no global randomness. A function that draws
 //! takes a seed, and the same seed gives the same bits with any number of threads. Nothing

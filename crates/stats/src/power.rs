@@ -5,7 +5,7 @@
 //! t(1 − α/2).
 //! The smallest detectable effect inverts that by bisection; the number of blocks is the smallest
 //! S that reaches the wanted power. The normal approximation (z(1 − α/2) + z(power))·sd/√S is
-//! given beside it because it is widely used; it is too optimistic with few blocks.
+//! also given because it is widely used; it is too optimistic with few blocks.
 //!
 //! From variance components the standard error of a difference of two treatments is
 //! √(2(σ²(treatment × block) + σ²(replicate)/K)/S): more replicates K shrink only the second part.

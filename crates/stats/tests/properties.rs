@@ -33,7 +33,7 @@ fn rows(treatments: usize, blocks: usize) -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 1..treatments * blocks * 3)
 }
 
-/// Anything a caller might hand over, gaps and non-numbers included.
+/// Arbitrary input of a caller, including gaps and non-numbers.
 fn wild() -> impl Strategy<Value = Option<f64>> {
     prop_oneof![
         6 => (-3_i32..4).prop_map(|score| Some(f64::from(score))),

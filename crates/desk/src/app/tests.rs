@@ -101,7 +101,7 @@ fn undo_takes_changes_back_one_by_one_then_cases() {
         (sheet.case.case.as_str(), sheet.score("use")),
         ("a", Some(2))
     );
-    // It was handed in: going on without a change hands nothing in, a change is a revision.
+    // It was submitted: continuing without a change submits nothing, a change is a revision.
     assert_eq!(type_in(&mut app, "\n"), Effect::None);
     assert_eq!(app.position, 1);
     let effect = type_in(&mut app, "<5\n");

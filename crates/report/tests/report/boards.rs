@@ -191,7 +191,7 @@ pub fn no_winner() -> Leaderboard {
     it
 }
 
-/// Collected, and nobody has judged anything.
+/// Collected, but nothing is judged.
 pub fn nothing_judged() -> Leaderboard {
     let mut it = board(Vec::new(), None);
     it.coverage = Coverage {
@@ -338,7 +338,7 @@ pub fn not_numbers() -> Leaderboard {
     it
 }
 
-/// Strings that attack whoever shows them.
+/// Malicious strings.
 pub const ATTACKS: [&str; 8] = [
     "<script>alert(1)</script>",
     "\"quoted\" 'names' <b>",
@@ -377,7 +377,7 @@ pub fn hostile() -> Leaderboard {
     it
 }
 
-/// Halving dropped pairs early, nobody measured latency, and cells have one candidate.
+/// Halving dropped pairs early, latency was not measured, and cells have one candidate.
 pub fn uneven() -> Leaderboard {
     let mut it = no_winner();
     for (row, scenarios) in it.rows.iter_mut().zip([24, 24, 6, 12]) {

@@ -1,4 +1,4 @@
-//! Names that attack whoever shows them are neutralised in every format.
+//! Malicious names are neutralised in every format.
 
 use assize_domain::leaderboard::check::Check;
 use assize_report::terminal::{Style, table};
