@@ -8,7 +8,8 @@
 //! - **Token.** Everything but `/health`, `/version`, assets and the sign-in needs
 //!   `Authorization: Bearer TOKEN` or the cookie of a browser that signed in with one, unless
 //!   the server was told to be open on loopback. Only hashes are kept and compared.
-//! - **Right.** Every group of routes names the right that it needs; roles have rights.
+//! - **Right.** Every route stands in its table beside the right that it needs; roles have
+//!   rights.
 //! - **Blindness.** A judge reads nothing while a sitting of theirs is open.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,6 +23,7 @@ use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN,
 use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use cookie::Cookie;
 
 use crate::error::{Answer, ApiError};
 use crate::panel::page::{PageError, Visit, with_visit};
@@ -54,47 +56,26 @@ impl From<Token> for Caller {
     }
 }
 
-/// Routes of MLflow's API that only look although they are posted to.
-const SEARCHES: [&str; 7] = [
-    "/mlflow/experiments/search",
-    "/mlflow/runs/search",
-    "/mlflow/logged-models/search",
-    "/mlflow/registered-models/search",
-    "/mlflow/registered-models/get-latest-versions",
-    "/mlflow/model-versions/search",
-    "/mlflow/traces/search",
-];
-
-/// What a group of routes needs.
+/// What a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
+    /// Nothing: it is open to everybody.
+    Public,
     /// To look.
     Read,
     /// To change or start anything.
     Write,
     /// To sit at the judge's desk.
     Judge,
-    /// MLflow's API: looking or changing, by what the request does.
-    Mlflow,
 }
 
 impl Right {
-    fn of(self, method: &Method, path: &str) -> Self {
-        let reads = method == Method::GET
-            || method == Method::HEAD
-            || (method == Method::POST && SEARCHES.iter().any(|it| path.ends_with(it)));
+    pub fn is_had_by(self, role: Role) -> bool {
         match self {
-            Self::Mlflow if reads => Self::Read,
-            Self::Mlflow => Self::Write,
-            other => other,
-        }
-    }
-
-    fn is_had_by(self, role: Role) -> bool {
-        match self {
+            Self::Public => true,
             Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
             Self::Judge => matches!(role, Role::Admin | Role::Judge),
-            Self::Write | Self::Mlflow => role == Role::Admin,
+            Self::Write => role == Role::Admin,
         }
     }
 }
@@ -166,7 +147,7 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     origin.is_some_and(|(_, it)| it.eq_ignore_ascii_case(host))
 }
 
-/// Lets a request pass to a group of routes that needs a right, or answers it.
+/// Lets a request pass to a route that needs a right, or answers it.
 pub(crate) async fn check_right(
     State((app, right)): State<(App, Right)>,
     mut request: Request,
@@ -177,7 +158,6 @@ pub(crate) async fn check_right(
     let uri = uri.map_or_else(|| request.uri().clone(), |it| it.0.clone());
     let method = request.method().clone();
     let headers = request.headers().clone();
-    let right = right.of(&method, uri.path());
     // A look at a small table takes less than handing the request to another thread would.
     let caller = caller(&app, &headers, &method)
         .and_then(|caller| permit(&app, &caller, right).map(|()| caller));
@@ -254,7 +234,7 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
     }
     if let Some(secret) = cookie(headers) {
         let now = (app.config.clock)().ms;
-        if let Some(token) = app.state.session_find(&digest(secret), now)? {
+        if let Some(token) = app.state.session_find(&digest(&secret), now)? {
             let is_safe = *method == Method::GET || *method == Method::HEAD;
             if !is_safe && !is_own_origin(headers) {
                 return Err(forbidden(
@@ -315,14 +295,14 @@ fn cookie_name(headers: &HeaderMap) -> String {
     }
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie(headers: &HeaderMap) -> Option<String> {
     let own = cookie_name(headers);
     let all = headers.get_all(COOKIE).iter();
     all.filter_map(|it| it.to_str().ok())
-        .flat_map(|it| it.split(';'))
-        .filter_map(|it| it.trim().split_once('='))
-        .find(|(name, _)| *name == own)
-        .map(|(_, value)| value)
+        .flat_map(Cookie::split_parse)
+        .filter_map(Result::ok)
+        .find(|it| it.name() == own)
+        .map(|it| it.value().to_owned())
 }
 
 pub(crate) fn digest(secret: &str) -> Digest {
@@ -362,12 +342,6 @@ mod tests {
         assert_eq!(had(Role::Viewer), [true, false, false]);
         assert_eq!(had(Role::Judge), [true, false, true]);
         assert_eq!(had(Role::Service), [false, false, false]);
-        let search = "/api/2.0/mlflow/runs/search";
-        assert_eq!(Right::Mlflow.of(&Method::POST, search), Right::Read);
-        let file = "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/mlflow/runs/search";
-        assert_eq!(Right::Mlflow.of(&Method::PUT, file), Right::Write);
-        let create = "/api/2.0/mlflow/runs/create";
-        assert_eq!(Right::Mlflow.of(&Method::POST, create), Right::Write);
     }
 
     #[test]
@@ -377,9 +351,9 @@ mod tests {
             COOKIE,
             HeaderValue::from_static("a=b; assize_session=xyz; assize_session_4658=abc; c"),
         );
-        assert_eq!(cookie(&headers), Some("xyz"));
+        assert_eq!(cookie(&headers).as_deref(), Some("xyz"));
         headers.insert(HOST, HeaderValue::from_static("[::1]:4658"));
-        assert_eq!(cookie(&headers), Some("abc"));
+        assert_eq!(cookie(&headers).as_deref(), Some("abc"));
         headers.insert(HOST, HeaderValue::from_static("localhost:4659"));
         assert_eq!(cookie(&headers), None);
     }

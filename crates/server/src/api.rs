@@ -4,23 +4,24 @@
 //! from it, so that neither can say something that the other does not. Handlers are plain
 //! functions that may block, from the fields of a request to an answer.
 
-use axum::Extension;
-use axum::extract::{Request, State};
+use std::pin::Pin;
+
+use axum::extract::Request;
+use axum::handler::Handler;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{self, MethodRouter};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::App;
 use crate::access::Caller;
 use crate::error::{Answer, ApiError};
-use crate::mlflow::request::read;
+use crate::http::{blocking, json, read};
 
 pub(crate) mod board;
 pub(crate) mod desk;
 pub(crate) mod experiments;
+pub(crate) mod job_events;
 pub(crate) mod jobs;
 pub(crate) mod openapi;
 pub(crate) mod table;
@@ -54,47 +55,40 @@ impl Reply {
 /// What a handler is.
 pub(crate) type Work<T> = fn(&App, &Caller, &T) -> Answer<Reply>;
 
-pub(crate) fn get<T: DeserializeOwned + Send + 'static>(work: Work<T>) -> MethodRouter<App> {
-    routing::get(
-        move |State(app): State<App>, Extension(caller): Extension<Caller>, request: Request| {
-            answer(app, caller, request, work)
-        },
-    )
+/// A [`Work`] as an axum handler.
+pub(crate) struct Call<T>(Work<T>);
+
+pub(crate) fn call<T>(work: Work<T>) -> Call<T> {
+    Call(work)
 }
 
-pub(crate) fn post<T: DeserializeOwned + Send + 'static>(work: Work<T>) -> MethodRouter<App> {
-    routing::post(
-        move |State(app): State<App>, Extension(caller): Extension<Caller>, request: Request| {
-            answer(app, caller, request, work)
-        },
-    )
-}
-
-async fn answer<T: DeserializeOwned + Send + 'static>(
-    app: App,
-    caller: Caller,
-    request: Request,
-    work: Work<T>,
-) -> Response {
-    let outcome = async {
-        let fields: T = read(request).await?;
-        blocking(move || {
-            let reply = work(&app, &caller, &fields)?;
-            Ok((reply.status, reply.body.to_string()))
-        })
-        .await
-    };
-    match outcome.await {
-        Ok((status, body)) => (status, [(CONTENT_TYPE, "application/json")], body).into_response(),
-        Err(error) => error.into_response(),
+impl<T> Clone for Call<T> {
+    fn clone(&self) -> Self {
+        Self(self.0)
     }
 }
 
-/// Runs what may block where that is no harm.
-pub(crate) async fn blocking<R: Send + 'static>(
-    work: impl FnOnce() -> Answer<R> + Send + 'static,
-) -> Answer<R> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
+impl<T: DeserializeOwned + Send + 'static> Handler<(), App> for Call<T> {
+    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+    fn call(self, request: Request, app: App) -> Self::Future {
+        Box::pin(async move {
+            let answer = answer(&app, request, self.0).await;
+            answer.unwrap_or_else(ApiError::into_response)
+        })
+    }
+}
+
+async fn answer<T>(app: &App, request: Request, work: Work<T>) -> Answer<Response>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| ApiError::internal("a route without a right"))?;
+    let fields: T = read(request).await?;
+    blocking(app, move |app| {
+        let reply = work(app, &caller, &fields)?;
+        Ok(json(reply.status, reply.body.to_string()))
+    })
+    .await
 }

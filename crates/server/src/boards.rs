@@ -17,7 +17,8 @@ use assize_store::{ExperimentSummary, Runs as _};
 use axum::body::Bytes;
 
 use crate::App;
-use crate::fresh::Fresh;
+use crate::change_cache::ChangeCache;
+use crate::http::run_blocking;
 
 /// Boards that are kept at most; each is small beside the runs that it stands on.
 const MOST: usize = 64;
@@ -37,9 +38,9 @@ pub(crate) struct CachedBoard {
 /// Everything that is derived and kept.
 #[derive(Debug)]
 pub(crate) struct Boards {
-    computed: Fresh<CompareOptions, CachedBoard>,
-    experiments: Fresh<(), Vec<ExperimentSummary>>,
-    statuses: Fresh<String, Status>,
+    computed: ChangeCache<CompareOptions, CachedBoard>,
+    experiments: ChangeCache<(), Vec<ExperimentSummary>>,
+    statuses: ChangeCache<String, Status>,
     worker: Worker,
 }
 
@@ -58,9 +59,9 @@ impl Boards {
     /// Starts the thread that computes.
     pub fn start() -> io::Result<Self> {
         Ok(Self {
-            computed: Fresh::new(MOST),
-            experiments: Fresh::new(1),
-            statuses: Fresh::new(MOST),
+            computed: ChangeCache::new(MOST),
+            experiments: ChangeCache::new(1),
+            statuses: ChangeCache::new(MOST),
             worker: Worker::start()?,
         })
     }
@@ -74,11 +75,7 @@ impl Boards {
         if let Some(board) = app.boards.computed.peek(&options, changes) {
             return Ok(board);
         }
-        let app = app.clone();
-        let computed = tokio::task::spawn_blocking(move || Self::get_blocking(&app, &options));
-        computed
-            .await
-            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
+        run_blocking(app, move |app| Self::get_blocking(app, &options)).await
     }
 
     /// [`Boards::get`], for threads that may block.
@@ -140,23 +137,20 @@ impl Boards {
         if let Some(list) = app.boards.experiments.peek(&(), changes) {
             return Ok(list);
         }
-        let app = app.clone();
-        let computed = tokio::task::spawn_blocking(move || {
+        run_blocking(app, |app| {
             app.boards.experiments.get(
                 &(),
                 || Ok(app.store.changes()?),
                 || Ok(app.store.experiment_list()?),
             )
-        });
-        computed
-            .await
-            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
+        })
+        .await
     }
 
     /// How far judging has come in an experiment, and how far its judges can be trusted.
     pub async fn status(app: &App, experiment: &str) -> Result<Arc<Status>, PipelineError> {
-        let (app, experiment) = (app.clone(), experiment.to_owned());
-        let computed = tokio::task::spawn_blocking(move || {
+        let experiment = experiment.to_owned();
+        run_blocking(app, move |app| {
             let compute = || {
                 let (asked, experiment) = (Arc::clone(&app.store), experiment.clone());
                 let work = move || status(asked.as_ref(), &experiment, DELTA);
@@ -165,10 +159,8 @@ impl Boards {
             app.boards
                 .statuses
                 .get(&experiment, || Ok(app.store.changes()?), compute)
-        });
-        computed
-            .await
-            .unwrap_or_else(|_| Err(PipelineError::worker_panicked()))
+        })
+        .await
     }
 }
 

@@ -4,7 +4,6 @@ use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_pipeline::PipelineError;
 use assize_store::StoreError;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -97,12 +96,7 @@ impl ApiError {
             "error_code": code,
             "message": self.message,
         });
-        (
-            status,
-            [(CONTENT_TYPE, "application/json")],
-            body.to_string(),
-        )
-            .into_response()
+        crate::http::json(status, body.to_string())
     }
 }
 

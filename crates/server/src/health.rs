@@ -8,11 +8,10 @@ use std::time::Duration;
 use assize_store::Runs as _;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse as _, Response};
-use serde_json::json;
+use axum::response::Response;
 
 use crate::App;
+use crate::http::json;
 
 /// How long a service may take to take a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -25,7 +24,7 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
     });
     let (store, ollama) = looked.await.unwrap_or((false, false));
     let word = |answers: bool| if answers { "ok" } else { "away" };
-    let body = json!({
+    let body = serde_json::json!({
         "status": if store { "OK" } else { "FAILED" },
         "store": word(store),
         "ollama": word(ollama),
@@ -37,12 +36,7 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (
-        status,
-        [(CONTENT_TYPE, "application/json")],
-        body.to_string(),
-    )
-        .into_response()
+    json(status, body.to_string())
 }
 
 fn takes_connections(url: &str) -> bool {

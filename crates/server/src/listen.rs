@@ -2,8 +2,6 @@
 //!
 //! A client that sends its request head too slowly is let go, there is a most to how many are
 //! connected at once, and a server that is asked to stop lets requests finish for a while.
-//! Small bodies are read whatever becomes of the request: an answer that leaves one unread would
-//! end the connection, and with it what the client sends next.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,14 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_domain::error_kind::ErrorKind;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::Request;
-use axum::http::header::CONTENT_LENGTH;
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -28,35 +23,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
-use crate::error::ApiError;
-
 /// How long a client may take to say what it wants, also the first time.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long it may take to send a small body, and what is small.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
-const SMALL_BODY: u64 = 64 << 10;
 /// Connections at once; more wait to be taken.
 const MOST_CONNECTIONS: usize = 4096;
 /// How long requests that are under way may take once the server was asked to stop.
 const GRACE: Duration = Duration::from_secs(5);
 /// Before accepting is tried again where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Reads the body before anything is decided, where it is small.
-pub(crate) async fn read_small_body(request: Request<Body>, next: Next) -> Response {
-    let length = request.headers().get(CONTENT_LENGTH);
-    let length = length.and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
-    if !length.is_some_and(|it| (1..=SMALL_BODY).contains(&it)) {
-        return next.run(request).await;
-    }
-    let (head, body) = request.into_parts();
-    let read = tokio::time::timeout(BODY_PATIENCE, to_bytes(body, usize::MAX)).await;
-    let Ok(Ok(body)) = read else {
-        let message = "the request's body did not arrive in time";
-        return ApiError::new(ErrorKind::RequestTimeout, message).into_response();
-    };
-    next.run(Request::from_parts(head, Body::from(body))).await
-}
 
 /// Serves until `stop` is there; `stopping` is called then.
 pub(crate) async fn serve(

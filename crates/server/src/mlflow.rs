@@ -1,7 +1,7 @@
 //! MLflow's REST API over the embedded store.
 //!
-//! Handlers are plain functions from a request's fields to an answer; [`request`] reads the
-//! one and writes the other. What is not served says so with a 501, and a permanent condition
+//! Handlers are plain functions from a request's fields to an answer; [`routes`] is the table of
+//! them, each with the right that it needs. What is not served says so with a 501, and a permanent condition
 //! is never a 5xx that the Python client would repeat for two minutes.
 
 pub(crate) mod artifacts;
@@ -11,11 +11,11 @@ pub(crate) mod logged_models;
 mod messages;
 pub(crate) mod missing;
 pub(crate) mod registry;
-pub(crate) mod request;
+mod request;
+pub(crate) mod routes;
 mod run_trace;
 pub(crate) mod runs;
 pub(crate) mod server;
-mod stream;
 mod trace_filter;
 pub(crate) mod trace_search;
 pub(crate) mod traces;

@@ -12,12 +12,11 @@ use std::sync::LazyLock;
 
 use assize_domain::hash::sha256_hex;
 use assize_report::svg;
-use axum::Router;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 
-use crate::App;
+use crate::access::Right;
+use crate::http::route::Route;
 
 mod api_docs;
 mod desk;
@@ -32,73 +31,76 @@ mod option_inputs;
 pub(crate) mod page;
 mod promotions;
 mod run;
-mod side;
+mod run_diff;
 pub(crate) mod sign_in;
 mod tokens;
 mod when;
 
-/// What everybody may load, signed in or not.
-pub(crate) fn open() -> Router<App> {
-    Router::new()
-        .route("/sign-in", get(sign_in::page))
-        .route(
-            "/assets/panel.css",
-            get(async || asset("text/css; charset=utf-8", &ASSETS.css)),
-        )
-        .route(
-            "/assets/panel.js",
-            get(async || asset("text/javascript; charset=utf-8", JS)),
-        )
-        .route(
-            "/assets/icon.svg",
-            get(async || asset("image/svg+xml", ICON)),
-        )
+/// Every page and form, with the right that it needs.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut all = public();
+    all.extend(pages());
+    all.extend(changes());
+    all.extend(judging());
+    all
 }
 
-/// Pages for whoever may read.
-pub(crate) fn reads() -> Router<App> {
-    Router::new()
-        .route("/", get(experiments::page))
-        .route("/experiments/{name}", get(experiment::board::page))
-        .route("/experiments/{name}/grid", get(experiment::grid::page))
-        .route("/experiments/{name}/runs", get(experiment::runs::page))
-        .route(
-            "/experiments/{name}/history",
-            get(experiment::history::page),
-        )
-        .route("/judges/{name}", get(experiment::judges::page))
-        .route("/runs/{id}", get(run::page))
-        .route("/compare-runs", get(side::page))
-        .route("/promotions", get(promotions::page))
-        .route("/jobs", get(jobs::list))
-        .route("/api-docs", get(api_docs::page))
-        .route("/jobs/{id}", get(jobs::page))
+fn public() -> Vec<Route> {
+    let css = async || asset("text/css; charset=utf-8", &ASSETS.css);
+    let js = async || asset("text/javascript; charset=utf-8", JS);
+    let icon = async || asset("image/svg+xml", ICON);
+    vec![
+        Route::get("/sign-in", Right::Public, sign_in::page),
+        Route::get("/assets/panel.css", Right::Public, css),
+        Route::get("/assets/panel.js", Right::Public, js),
+        Route::get("/assets/icon.svg", Right::Public, icon),
+    ]
 }
 
-/// Pages and forms for whoever may change things.
-pub(crate) fn writes() -> Router<App> {
-    Router::new()
-        .route("/run/new", get(new_run::page).post(new_run::start))
-        .route(
-            "/judges/{name}/auto",
-            get(experiment::auto_judge::page).post(experiment::auto_judge::start),
-        )
-        .route("/jobs/{id}/cancel", post(jobs::cancel))
-        .route("/jobs/{id}/resume", post(jobs::resume))
-        .route("/promotions/promote", post(promotions::promote))
-        .route("/promotions/rollback", post(promotions::rollback))
-        .route("/tokens", get(tokens::page).post(tokens::create))
-        .route("/tokens/{id}/revoke", post(tokens::revoke))
+fn pages() -> Vec<Route> {
+    use experiment::{board, grid, history, judges, runs};
+    vec![
+        Route::get("/", Right::Read, experiments::page),
+        Route::get("/experiments/{name}", Right::Read, board::page),
+        Route::get("/experiments/{name}/grid", Right::Read, grid::page),
+        Route::get("/experiments/{name}/runs", Right::Read, runs::page),
+        Route::get("/experiments/{name}/history", Right::Read, history::page),
+        Route::get("/judges/{name}", Right::Read, judges::page),
+        Route::get("/runs/{id}", Right::Read, run::page),
+        Route::get("/compare-runs", Right::Read, run_diff::page),
+        Route::get("/promotions", Right::Read, promotions::page),
+        Route::get("/jobs", Right::Read, jobs::list),
+        Route::get("/jobs/{id}", Right::Read, jobs::page),
+        Route::get("/api-docs", Right::Read, api_docs::page),
+    ]
 }
 
-/// The judge's desk.
-pub(crate) fn desk() -> Router<App> {
-    Router::new()
-        .route("/desk", get(desk::list))
-        .route("/desk/{name}", get(desk::page).post(desk::submit))
-        .route("/desk/{name}/start", post(desk::start))
-        .route("/desk/{name}/finish", post(desk::finish))
-        .route("/desk/{name}/reveal", get(desk::reveal::page))
+fn changes() -> Vec<Route> {
+    use experiment::auto_judge;
+    vec![
+        Route::get("/run/new", Right::Write, new_run::page),
+        Route::post("/run/new", Right::Write, new_run::start),
+        Route::get("/judges/{name}/auto", Right::Write, auto_judge::page),
+        Route::post("/judges/{name}/auto", Right::Write, auto_judge::start),
+        Route::post("/jobs/{id}/cancel", Right::Write, jobs::cancel),
+        Route::post("/jobs/{id}/resume", Right::Write, jobs::resume),
+        Route::post("/promotions/promote", Right::Write, promotions::promote),
+        Route::post("/promotions/rollback", Right::Write, promotions::rollback),
+        Route::get("/tokens", Right::Write, tokens::page),
+        Route::post("/tokens", Right::Write, tokens::create),
+        Route::post("/tokens/{id}/revoke", Right::Write, tokens::revoke),
+    ]
+}
+
+fn judging() -> Vec<Route> {
+    vec![
+        Route::get("/desk", Right::Judge, desk::list),
+        Route::get("/desk/{name}", Right::Judge, desk::page),
+        Route::post("/desk/{name}", Right::Judge, desk::submit),
+        Route::post("/desk/{name}/start", Right::Judge, desk::start),
+        Route::post("/desk/{name}/finish", Right::Judge, desk::finish),
+        Route::get("/desk/{name}/reveal", Right::Judge, desk::reveal::page),
+    ]
 }
 
 const JS: &str = include_str!("../assets/panel.js");

@@ -10,16 +10,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use assize_domain::error_kind::ErrorKind;
 use assize_domain::role::Role;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::http::HeaderValue;
 use axum::http::header::{HeaderMap, SET_COOKIE};
 use axum::response::{IntoResponse as _, Redirect, Response};
+use cookie::{Cookie, SameSite};
 
 use super::{cookie, cookie_name, digest, forbidden, is_own_origin, refused};
-use crate::error::{Answer, ApiError};
+use crate::error::Answer;
+use crate::http::{blocking, read_body};
 use crate::{App, panel};
 
 /// A browser that signed in stays so for a fortnight.
@@ -63,13 +64,7 @@ pub(crate) async fn enter(
         if !is_own_origin(&headers) {
             return Err(forbidden("sign in from a page of this server"));
         }
-        let form = tokio::time::timeout(PATIENCE, to_bytes(body, LARGEST_FORM)).await;
-        let form = form.ok().and_then(Result::ok).ok_or_else(|| {
-            ApiError::new(
-                ErrorKind::TooLarge,
-                "the form is too long for a token, or took too long to arrive",
-            )
-        })?;
+        let form = read_body(body, LARGEST_FORM, PATIENCE).await?;
         let field = |name: &str| {
             let mut fields = form_urlencoded::parse(&form);
             fields
@@ -79,10 +74,10 @@ pub(crate) async fn enter(
         let secret = field("token").unwrap_or_default();
         let next = field("next").filter(|it| is_own_path(it));
         let cookie = cookie_name(&headers);
-        let work = move || sign_in(&app, address.ip(), (&secret, &cookie), next.as_deref());
-        tokio::task::spawn_blocking(work)
-            .await
-            .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
+        blocking(&app, move |app| {
+            sign_in(app, address.ip(), (&secret, &cookie), next.as_deref())
+        })
+        .await
     };
     let outcome = outcome.await;
     outcome.unwrap_or_else(|error| refused(error, &headers, "/sign-in"))
@@ -134,10 +129,10 @@ pub(crate) async fn leave(State(app): State<App>, headers: HeaderMap) -> Respons
         return refused(error, &headers, "/sign-out");
     }
     if let Some(secret) = cookie(&headers) {
-        let secret = digest(secret);
-        let closed = tokio::task::spawn_blocking(move || app.state.session_close(&secret)).await;
-        if let Ok(Err(error)) = closed {
-            return refused(error.into(), &headers, "/sign-out");
+        let secret = digest(&secret);
+        let closed = blocking(&app, move |app| Ok(app.state.session_close(&secret)?)).await;
+        if let Err(error) = closed {
+            return refused(error, &headers, "/sign-out");
         }
     }
     let mut response = Redirect::to("/sign-in").into_response();
@@ -146,8 +141,13 @@ pub(crate) async fn leave(State(app): State<App>, headers: HeaderMap) -> Respons
 }
 
 fn put_cookie(response: &mut Response, (name, value): (&str, &str), max_age_s: i64) {
-    let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={max_age_s}");
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+    let cookie = Cookie::build((name, value))
+        .path("/")
+        .http_only(true)
+        .same_site(SameSite::Lax)
+        .max_age(::cookie::time::Duration::seconds(max_age_s))
+        .build();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie.to_string()) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
 }

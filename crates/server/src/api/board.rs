@@ -4,14 +4,14 @@ use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::CompareOptions;
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
 use crate::App;
 use crate::boards::{Boards, usual};
 use crate::error::{Answer, ApiError};
-use crate::mlflow::request::read;
+use crate::http::{json, read};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ask {
@@ -49,7 +49,7 @@ pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
         Ok::<_, ApiError>(Boards::get(&app, ask.options()?).await?)
     };
     match found.await {
-        Ok(board) => ([(CONTENT_TYPE, "application/json")], board.json.clone()).into_response(),
+        Ok(board) => json(StatusCode::OK, board.json.clone()),
         Err(error) => error.into_response(),
     }
 }

@@ -1,43 +1,22 @@
-//! Starting, watching and stopping jobs.
-
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+//! Starting, listing and stopping jobs.
 
 use assize_domain::job::JobKind;
 use assize_pipeline::estimate::seconds_left;
-use assize_pipeline::events::JobEvent;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use assize_store::{RunQuery, Runs as _};
-use axum::Extension;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
-use axum::response::{IntoResponse as _, Response};
-use http_body::Frame;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::{broadcast, mpsc};
 
-use super::{Reply, blocking};
+use super::Reply;
 use crate::App;
-use crate::access::{Caller, still_reads};
+use crate::access::Caller;
 use crate::error::{Answer, ApiError};
-use crate::jobs::events::{News, Tail};
 use crate::jobs::plan::{FieldProblem, Plan};
 use crate::mlflow::fields::Nothing;
 
 /// How many jobs a list shows.
 const LISTED: u32 = 200;
-/// A comment so often keeps proxies from closing a quiet stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often a watcher's rights and a waiting job are looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Lines that wait for a slow watcher.
-const QUEUE: usize = 32;
 
 /// `POST /api/bench/run`.
 pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
@@ -167,155 +146,4 @@ pub(crate) fn shown(job: &JobRecord, now_ms: i64) -> Value {
         "finished_at": time(job.finished_ms),
         "error": job.error,
     })
-}
-
-/// `GET /api/bench/jobs/{job_id}/events`: what the job printed and prints, as server-sent
-/// events. The id of an event is the place in the job's file where it ends, so that a watcher
-/// who comes back (`Last-Event-ID`) misses nothing.
-pub(crate) async fn events(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job_id): Path<String>,
-    headers: HeaderMap,
-) -> Response {
-    let after = headers
-        .get("last-event-id")
-        .and_then(|it| it.to_str().ok())
-        .and_then(|it| it.parse().ok())
-        .unwrap_or(0);
-    let asked = (app.clone(), job_id.clone());
-    let job = blocking(move || asked.0.jobs.get(&asked.1)).await;
-    if let Err(error) = job {
-        return error.into_response();
-    }
-    let (lines, stream) = mpsc::channel(QUEUE);
-    app.metrics.watchers.enter();
-    tokio::spawn(async move {
-        let metrics = std::sync::Arc::clone(&app.metrics);
-        // A watcher who left ends the stream, and so does a server that stops.
-        tokio::select! {
-            _ = send(&app, &job_id, after, &lines) => {}
-            () = not_allowed(&app, &caller) => {}
-            () = app.jobs.stopped() => {}
-        }
-        metrics.watchers.leave();
-    });
-    let headers = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    (StatusCode::OK, headers, Body::new(Lines(stream))).into_response()
-}
-
-/// Comes when the watcher may not read any more: a revoked token, or a judge who sat down.
-async fn not_allowed(app: &App, caller: &Caller) {
-    loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
-        let asked = (app.clone(), caller.clone());
-        if blocking(move || still_reads(&asked.0, &asked.1))
-            .await
-            .is_err()
-        {
-            return;
-        }
-    }
-}
-
-struct Gone;
-
-async fn send(
-    app: &App,
-    job_id: &str,
-    mut after: u64,
-    lines: &mpsc::Sender<Bytes>,
-) -> Result<(), Gone> {
-    status(app, job_id, lines).await?;
-    while app.jobs.is_queued(job_id).await {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    // First who listens and then what is there already: nothing falls between.
-    let mut news = app.jobs.subscribe(job_id);
-    status(app, job_id, lines).await?;
-    after = replay(app, job_id, after, lines).await?;
-    while let Some(receiver) = &mut news {
-        match tokio::time::timeout(HEARTBEAT, receiver.recv()).await {
-            Err(_) => put(lines, ":\n\n".to_owned()).await?,
-            Ok(Ok(News::Line { end, text })) if end > after => {
-                after = end;
-                put(lines, event(end, &text)).await?;
-            }
-            Ok(Ok(News::Line { .. })) => {}
-            Ok(Err(broadcast::error::RecvError::Lagged(_))) => {
-                after = replay(app, job_id, after, lines).await?;
-            }
-            Ok(Ok(News::Over) | Err(broadcast::error::RecvError::Closed)) => news = None,
-        }
-    }
-    replay(app, job_id, after, lines).await?;
-    status(app, job_id, lines).await
-}
-
-async fn put(lines: &mpsc::Sender<Bytes>, text: String) -> Result<(), Gone> {
-    lines.send(text.into()).await.map_err(|_| Gone)
-}
-
-fn event(end: u64, line: &str) -> String {
-    let parsed = serde_json::from_str::<JobEvent>(line);
-    let name = parsed.map_or("message", |event| event.sse_name());
-    format!("id: {end}\nevent: {name}\ndata: {line}\n\n")
-}
-
-/// The job as it stands.
-async fn status(app: &App, job_id: &str, lines: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
-    let asked = (app.clone(), job_id.to_owned());
-    let job = blocking(move || {
-        let job = asked.0.jobs.get(&asked.1)?;
-        Ok(shown(&job, (asked.0.config.clock)().ms))
-    });
-    match job.await {
-        Ok(job) => put(lines, format!("event: status\ndata: {job}\n\n")).await,
-        Err(_) => Err(Gone),
-    }
-}
-
-/// What is in the job's file after a place; answers where it ends.
-async fn replay(
-    app: &App,
-    job_id: &str,
-    after: u64,
-    lines: &mpsc::Sender<Bytes>,
-) -> Result<u64, Gone> {
-    let folder = app.jobs.folder(job_id);
-    let lines = lines.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        let mut last = after;
-        let mut is_gone = false;
-        let read = Tail::from(&folder, after).read(|end, line| {
-            is_gone = is_gone || lines.blocking_send(event(end, line).into()).is_err();
-            last = end;
-        });
-        if is_gone || read.is_err() {
-            Err(Gone)
-        } else {
-            Ok(last)
-        }
-    });
-    read.await.unwrap_or(Err(Gone))
-}
-
-/// A body that is what a channel hands over.
-struct Lines(mpsc::Receiver<Bytes>);
-
-impl http_body::Body for Lines {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0
-            .poll_recv(context)
-            .map(|line| line.map(|line| Ok(Frame::data(line))))
-    }
 }

@@ -2,11 +2,10 @@
 
 use assize_domain::job::JobKind;
 use assize_domain::options::{OPTIONS, REQUEST_FIELDS};
-use axum::routing::{self, MethodRouter};
 
-use super::{board, desk, experiments, get, jobs, openapi, post, tokens};
-use crate::App;
+use super::{board, call, desk, experiments, job_events, jobs, openapi, tokens};
 use crate::access::Right;
+use crate::http::route::Route;
 
 /// One operation, as the router and the OpenAPI document need it.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(crate) struct Operation {
     pub answer: (u16, &'static str),
     /// Other answers that this operation has for a reason of its own.
     pub others: &'static [u16],
-    pub route: fn() -> MethodRouter<App>,
+    pub route: fn(&'static str, Right) -> Route,
 }
 
 const EXPERIMENT: (&str, &str, bool, &str) =
@@ -79,6 +78,12 @@ const fn job_fields<const N: usize>(kind: JobKind) -> [Field; N] {
 
 const BY_ID: &[(&str, &str, bool, &str)] = &[];
 
+/// The routes of all operations.
+pub(crate) fn routes() -> Vec<Route> {
+    let all = OPERATIONS.iter();
+    all.map(|it| (it.route)(it.path, it.right)).collect()
+}
+
 pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: "get",
@@ -88,7 +93,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: &[],
         answer: (200, "Experiments"),
         others: &[],
-        route: || get(experiments::list),
+        route: |path, right| Route::get(path, right, call(experiments::list)),
     },
     Operation {
         method: "get",
@@ -104,7 +109,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Runs"),
         others: &[404],
-        route: || get(experiments::runs),
+        route: |path, right| Route::get(path, right, call(experiments::runs)),
     },
     Operation {
         method: "get",
@@ -123,7 +128,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Leaderboard"),
         others: &[404],
-        route: || routing::get(board::get),
+        route: |path, right| Route::get(path, right, board::get),
     },
     Operation {
         method: "post",
@@ -133,7 +138,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: COLLECT,
         answer: (202, "Queued"),
         others: &[],
-        route: || post(jobs::run),
+        route: |path, right| Route::post(path, right, call(jobs::run)),
     },
     Operation {
         method: "post",
@@ -143,7 +148,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: JUDGE,
         answer: (202, "Queued"),
         others: &[],
-        route: || post(jobs::judge),
+        route: |path, right| Route::post(path, right, call(jobs::judge)),
     },
     Operation {
         method: "get",
@@ -156,7 +161,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Cases"),
         others: &[404],
-        route: || get(desk::next),
+        route: |path, right| Route::get(path, right, call(desk::next)),
     },
     Operation {
         method: "post",
@@ -174,7 +179,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Accepted"),
         others: &[404],
-        route: || post(desk::verdicts),
+        route: |path, right| Route::post(path, right, call(desk::verdicts)),
     },
     Operation {
         method: "post",
@@ -184,7 +189,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: &[EXPERIMENT],
         answer: (200, "Finished"),
         others: &[404],
-        route: || post(desk::finish),
+        route: |path, right| Route::post(path, right, call(desk::finish)),
     },
     Operation {
         method: "get",
@@ -194,7 +199,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: &[],
         answer: (200, "Jobs"),
         others: &[],
-        route: || get(jobs::list),
+        route: |path, right| Route::get(path, right, call(jobs::list)),
     },
     Operation {
         method: "get",
@@ -204,7 +209,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: BY_ID,
         answer: (200, "Job"),
         others: &[404],
-        route: || get(jobs::get),
+        route: |path, right| Route::get(path, right, call(jobs::get)),
     },
     Operation {
         method: "get",
@@ -214,7 +219,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: BY_ID,
         answer: (200, "text/event-stream"),
         others: &[404],
-        route: || routing::get(jobs::events),
+        route: |path, right| Route::get(path, right, job_events::stream),
     },
     Operation {
         method: "post",
@@ -224,7 +229,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: BY_ID,
         answer: (202, "Queued"),
         others: &[404],
-        route: || post(jobs::cancel),
+        route: |path, right| Route::post(path, right, call(jobs::cancel)),
     },
     Operation {
         method: "post",
@@ -234,7 +239,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: BY_ID,
         answer: (202, "Queued"),
         others: &[404, 409],
-        route: || post(jobs::resume),
+        route: |path, right| Route::post(path, right, call(jobs::resume)),
     },
     Operation {
         method: "get",
@@ -244,7 +249,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: &[],
         answer: (200, "Tokens"),
         others: &[],
-        route: || get(tokens::list),
+        route: |path, right| Route::get(path, right, call(tokens::list)),
     },
     Operation {
         method: "post",
@@ -257,7 +262,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
         answer: (200, "Token"),
         others: &[409],
-        route: || post(tokens::create),
+        route: |path, right| Route::post(path, right, call(tokens::create)),
     },
     Operation {
         method: "post",
@@ -267,7 +272,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: BY_ID,
         answer: (200, "Token"),
         others: &[404],
-        route: || post(tokens::revoke),
+        route: |path, right| Route::post(path, right, call(tokens::revoke)),
     },
     Operation {
         method: "get",
@@ -277,6 +282,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         fields: &[],
         answer: (200, "OpenApi"),
         others: &[],
-        route: || get(openapi::document),
+        route: |path, right| Route::get(path, right, call(openapi::document)),
     },
 ];

@@ -12,17 +12,18 @@ use assize_store::mlflow::FileInfo;
 use assize_store::mlflow::limits::{self, ARTIFACT_BYTES};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fields::RunRef;
-use super::request::blocking;
-use super::{Answer, ApiError, stream, traces};
+use super::request::respond;
+use super::{Answer, ApiError, traces};
 use crate::App;
+use crate::http::{blocking, json, stream};
 
 /// What MLflow's own page may upload at once.
 const LARGEST_UPLOAD: u64 = 10 << 20;
@@ -102,7 +103,8 @@ pub(crate) async fn proxy_put(
 pub(crate) async fn proxy_delete(State(app): State<App>, Path(path): Path<String>) -> Response {
     respond(async {
         let place = Place::of(&path)?;
-        blocking(app, move |mlflow| {
+        blocking(&app, move |app| {
+            let mlflow = app.store.mlflow();
             Ok(mlflow.artifact_delete(place.run_id()?, &place.path)?)
         })
         .await?;
@@ -149,9 +151,9 @@ pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
 
 pub(super) fn listed(files: &[FileInfo]) -> Value {
     if files.is_empty() {
-        json!({})
+        serde_json::json!({})
     } else {
-        json!({"files": files})
+        serde_json::json!({"files": files})
     }
 }
 
@@ -201,16 +203,8 @@ fn named(query: Option<String>) -> Answer<Place> {
     })
 }
 
-pub(super) async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
-    outcome.await.unwrap_or_else(ApiError::into_mlflow_response)
-}
-
 fn empty() -> Response {
-    let mut response = "{}".into_response();
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json(StatusCode::OK, "{}")
 }
 
 async fn download(app: App, place: Place) -> Answer<Response> {
@@ -218,8 +212,8 @@ async fn download(app: App, place: Place) -> Answer<Response> {
     let mut response = match place.owner {
         Owner::Run(run_id) => stored(app, run_id, place.path).await?,
         Owner::Trace(trace_id) => {
-            let read = move |mlflow: Mlflow<'_>| traces::file(mlflow, &trace_id, &place.path);
-            Response::new(Body::from(blocking(app, read).await?))
+            let read = move |app: &App| traces::file(app.store.mlflow(), &trace_id, &place.path);
+            Response::new(Body::from(blocking(&app, read).await?))
         }
     };
     let headers = response.headers_mut();
@@ -246,13 +240,13 @@ async fn download(app: App, place: Place) -> Answer<Response> {
 /// A run's artifact, part by part.
 async fn stored(app: App, run_id: String, path: String) -> Answer<Response> {
     let asked = (run_id.clone(), path.clone());
-    let size = blocking(app.clone(), move |mlflow| {
-        Ok(mlflow.artifact_size(&asked.0, &asked.1)?)
+    let size = blocking(&app, move |app| {
+        Ok(app.store.mlflow().artifact_size(&asked.0, &asked.1)?)
     })
     .await?;
     let (feed, body) = stream::body();
     tokio::task::spawn_blocking(move || {
-        // A failure halfway shows as a body that is shorter than announced.
+        // A failure on the way shows as a body that is shorter than announced.
         let mlflow = app.store.mlflow();
         let _ = mlflow.artifact_read(&run_id, &path, &mut |part| {
             feed.send(Ok(Bytes::copy_from_slice(part)))
@@ -285,7 +279,7 @@ async fn upload(app: App, place: Place, mut body: Body, limit: u64) -> Answer<Re
         // The page cache takes this; it blocks no longer than a copy.
         file.write_all(&part).map_err(failed)?;
     }
-    blocking(app, move |mlflow| keep(mlflow, &place, file)).await?;
+    blocking(&app, move |app| keep(app.store.mlflow(), &place, file)).await?;
     Ok(empty())
 }
 

@@ -14,12 +14,12 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::artifacts::respond;
 use super::fields::{Double, Id, Int, Paging, RunRef, page, token, view};
-use super::request::read;
-use super::stream::Text;
-use super::{Answer, ApiError, stream};
+use super::request::respond;
+use super::{Answer, ApiError};
 use crate::App;
+use crate::http::read;
+use crate::http::stream::{self, Text};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {

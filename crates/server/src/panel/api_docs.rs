@@ -22,7 +22,8 @@ impl Operation {
         match self.right {
             Right::Read => "viewer, admin; judge while no sitting of theirs is open",
             Right::Judge => "judge, admin",
-            Right::Write | Right::Mlflow => "admin",
+            Right::Write => "admin",
+            Right::Public => "everybody",
         }
     }
 }

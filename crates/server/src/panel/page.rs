@@ -16,6 +16,7 @@ use crate::App;
 use crate::access::Caller;
 use crate::desks::Sitter;
 use crate::error::{ApiError, status_of};
+use crate::http::run_blocking;
 
 /// Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
@@ -144,15 +145,12 @@ pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Paged
     Ok((status, headers, html).into_response())
 }
 
-/// Runs what blocks on a thread that may.
+/// [`run_blocking`] for handlers of pages.
 pub(crate) async fn blocking<R: Send + 'static>(
     app: &App,
     work: impl FnOnce(&App) -> Result<R, PageError> + Send + 'static,
 ) -> Result<R, PageError> {
-    let app = app.clone();
-    tokio::task::spawn_blocking(move || work(&app))
-        .await
-        .unwrap_or_else(|_| Err(ApiError::worker_panicked().into()))
+    run_blocking(app, work).await
 }
 
 /// A page that says what is wrong.

@@ -2,8 +2,8 @@
 //!
 //! What fits into one part is answered whole, and an error before the first part is an ordinary
 //! error. A failure behind it breaks the connection off, so that nobody takes half an answer
-//! for all of it. A reader that does not read is given up: it would hold a snapshot of the
-//! store.
+//! for all of it. A client that stops reading is disconnected, because it would hold a
+//! snapshot of the store.
 
 use std::io;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use assize_store::embedded::mlflow::Mlflow;
 use axum::body::{Body, Bytes};
-use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::StatusCode;
 use axum::response::Response;
 use http_body::Frame;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Answer, ApiError};
+use super::{WorkerPanicked, json};
 use crate::App;
+use crate::error::Answer;
 
 /// Parts that wait for a slow reader at most.
 const AHEAD: usize = 4;
@@ -91,7 +91,7 @@ impl Text {
         if let Some(started) = self.started.take() {
             let (feed, body) = body();
             self.feed = Some(feed);
-            if started.send(Ok(json(body))).is_err() {
+            if started.send(Ok(json(StatusCode::OK, body))).is_err() {
                 return false;
             }
         }
@@ -104,7 +104,7 @@ impl Text {
         match (self.started.take(), &self.feed, outcome) {
             // A caller that is gone needs no answer.
             (Some(started), _, outcome) => {
-                let _ = started.send(outcome.map(|()| json(Body::from(rest))));
+                let _ = started.send(outcome.map(|()| json(StatusCode::OK, rest)));
             }
             (None, Some(feed), Ok(())) => {
                 feed.send(Ok(rest));
@@ -117,14 +117,6 @@ impl Text {
             (None, None, _) => {}
         }
     }
-}
-
-fn json(body: Body) -> Response {
-    let mut response = Response::new(body);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 /// Answers with the JSON that `work` writes, on a thread that may block.
@@ -142,7 +134,5 @@ pub(crate) async fn text(
         let outcome = work(app.store.mlflow(), &mut text);
         text.finish(outcome);
     });
-    start
-        .await
-        .unwrap_or_else(|_| Err(ApiError::worker_panicked()))
+    start.await.unwrap_or_else(|_| Err(WorkerPanicked.into()))
 }

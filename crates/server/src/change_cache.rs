@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Values by key. The oldest make room where there are too many.
 #[derive(Debug)]
-pub(crate) struct Fresh<K, V> {
+pub(crate) struct ChangeCache<K, V> {
     slots: Mutex<Slots<K, V>>,
     most: usize,
 }
@@ -31,7 +31,7 @@ struct Slot<V> {
     kept: Mutex<Option<(i64, Arc<V>)>>,
 }
 
-impl<K: Eq + Hash + Clone, V> Fresh<K, V> {
+impl<K: Eq + Hash + Clone, V> ChangeCache<K, V> {
     pub fn new(most: usize) -> Self {
         let (by_key, order) = (HashMap::new(), Vec::new());
         Self {
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_until_something_changes_and_the_oldest_make_room() {
-        let fresh: Fresh<&str, i64> = Fresh::new(2);
+        let fresh: ChangeCache<&str, i64> = ChangeCache::new(2);
         let get = |key, changes, value| {
             let value = fresh.get(&key, || Ok::<_, ()>(changes), || Ok(value));
             *value.unwrap()
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_not_kept() {
-        let fresh: Fresh<u8, u8> = Fresh::new(2);
+        let fresh: ChangeCache<u8, u8> = ChangeCache::new(2);
         assert_eq!(fresh.get(&1, || Ok(1), || Err("away")), Err("away"));
         assert_eq!(fresh.get(&1, || Ok::<_, ()>(1), || Ok(7)), Ok(Arc::new(7)));
     }

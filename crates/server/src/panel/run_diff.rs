@@ -15,8 +15,8 @@ use crate::App;
 const MOST_WORDS: usize = 1_500;
 
 #[derive(Template)]
-#[template(path = "side.html")]
-struct SidePage {
+#[template(path = "run_diff.html")]
+struct RunDiffPage {
     frame: Frame,
     experiment: String,
     heads: [Head; 2],
@@ -59,7 +59,7 @@ pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Vi
         text.unwrap_or_default()
     };
     let most = pair[0].candidates.len().max(pair[1].candidates.len());
-    show(&SidePage {
+    show(&RunDiffPage {
         frame: Frame::new("experiments", &visit),
         experiment: pair[0].run.experiment.clone(),
         heads,

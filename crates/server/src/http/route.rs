@@ -1,0 +1,88 @@
+//! A route: what it answers to, and the right that it needs.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{self, MethodFilter, MethodRouter};
+
+use crate::App;
+use crate::access::{Right, check_right};
+
+/// One entry of a table of routes.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// `None` answers to every method.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the test of rights walks the tables")
+    )]
+    pub method: Option<Method>,
+    pub path: &'static str,
+    pub right: Right,
+    handler: MethodRouter<App>,
+}
+
+impl Route {
+    pub fn get<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self::on((Method::GET, MethodFilter::GET), path, right, it)
+    }
+
+    pub fn post<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self::on((Method::POST, MethodFilter::POST), path, right, it)
+    }
+
+    pub fn put<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self::on((Method::PUT, MethodFilter::PUT), path, right, it)
+    }
+
+    pub fn patch<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self::on((Method::PATCH, MethodFilter::PATCH), path, right, it)
+    }
+
+    pub fn delete<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self::on((Method::DELETE, MethodFilter::DELETE), path, right, it)
+    }
+
+    pub fn any<H: Handler<T, App>, T: 'static>(path: &'static str, right: Right, it: H) -> Self {
+        Self {
+            method: None,
+            path,
+            right,
+            handler: routing::any(it),
+        }
+    }
+
+    fn on<H: Handler<T, App>, T: 'static>(
+        (method, filter): (Method, MethodFilter),
+        path: &'static str,
+        right: Right,
+        handler: H,
+    ) -> Self {
+        Self {
+            method: Some(method),
+            path,
+            right,
+            handler: routing::on(filter, handler),
+        }
+    }
+
+    /// What answers, behind the check of the right.
+    pub fn guarded(self, app: &App) -> MethodRouter<App> {
+        match self.right {
+            Right::Public => self.handler,
+            right => {
+                let check = from_fn_with_state((app.clone(), right), check_right);
+                self.handler.layer(check)
+            }
+        }
+    }
+}
+
+/// Routes under one prefix.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub prefix: &'static str,
+    pub routes: Vec<Route>,
+    /// Whether other addresses under the prefix are said not to be served.
+    pub is_whole: bool,
+}

@@ -1,0 +1,172 @@
+//! Every route × every role, from the tables of routes themselves.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use assize_domain::anchor::Anchors;
+use assize_domain::job::JobKind;
+use assize_domain::options::Options;
+use assize_domain::role::Role;
+use assize_pipeline::Now;
+use assize_pipeline::promote::Thresholds;
+use assize_store::embedded::EmbeddedStore;
+use assize_store::state::State;
+use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use tower_service::Service as _;
+
+use super::*;
+use crate::boards::Boards;
+use crate::desks::Desks;
+use crate::jobs::Jobs;
+use crate::jobs::plan::{FieldProblem, Planner};
+use crate::{Config, EndObserver, token_create};
+
+/// What a request for a right that is missing is told.
+const LACKS_RIGHT: &str = "may not do this";
+
+fn clock() -> Now {
+    Now {
+        ms: 1_700_000_000_000,
+        rfc3339: "2023-11-14T22:13:20Z".to_owned(),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the type of the real one")]
+fn entropy() -> io::Result<[u8; 16]> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    Ok(bytes)
+}
+
+fn app(folder: &Path) -> App {
+    let store = EmbeddedStore::open(&folder.join("a.db"), || clock().ms, entropy).unwrap();
+    let store = Arc::new(store);
+    let state = Arc::new(State::open(folder).unwrap());
+    let refuse = |_: JobKind, _: &_| {
+        Err(vec![FieldProblem {
+            field: "models".to_owned(),
+            message: "is empty".to_owned(),
+        }])
+    };
+    let config = Arc::new(Config {
+        program: PathBuf::from("assize"),
+        state_dir: folder.to_owned(),
+        locks: folder.join("locks"),
+        tracking_uri: "sqlite:a.db".to_owned(),
+        task: "tip".to_owned(),
+        options: Options::default(),
+        thresholds: Thresholds::default(),
+        anchors: Anchors::default(),
+        host_names: Vec::new(),
+        open_loopback: false,
+        user: "admin".to_owned(),
+        ollama_urls: Vec::new(),
+        clock,
+        entropy,
+        plan: Planner::new(refuse),
+        ended: EndObserver::new(|_| {}),
+    });
+    let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config)).unwrap();
+    App {
+        boards: Arc::new(Boards::start().unwrap()),
+        desks: Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&config))),
+        store,
+        state,
+        config,
+        jobs,
+        attempts: Arc::default(),
+        metrics: Arc::default(),
+    }
+}
+
+/// The status, and whether the answer says that a right is missing.
+async fn ask(router: &Router, (method, path): (&Method, &str), token: Option<&str>) -> (u16, bool) {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .header("content-type", "application/json");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let mut request = request.body(Body::from("{}")).unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    request.extensions_mut().insert(ConnectInfo(address));
+    let response = router.clone().call(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    (status, String::from_utf8_lossy(&body).contains(LACKS_RIGHT))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_is_open_to_the_roles_that_have_its_right_and_to_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = app(folder.path());
+    let tokens = Role::ALL.map(|role| {
+        let tools = (clock as fn() -> Now, entropy as _);
+        let (_, secret) = token_create(&app.state, role, None, tools).unwrap();
+        (role, secret)
+    });
+    let router = router(app.clone());
+    let mut walked = BTreeSet::new();
+    for group in groups() {
+        for route in group.routes {
+            let path = format!("{}{}", group.prefix, route.path);
+            let path = path.replace("{*path}", "x/mlflow/runs/search");
+            let path = path.replace(['{', '}'], "");
+            let methods = route
+                .method
+                .map_or_else(|| vec![Method::GET, Method::POST], |it| vec![it]);
+            for method in methods {
+                let right = route.right;
+                let shown = format!("{method} {path} needs {right:?}");
+                assert!(walked.insert(shown.clone()), "{shown} is there twice");
+                let nobody = ask(&router, (&method, &path), None).await.0;
+                // The events of a job that does not exist are a 404, not an endless stream.
+                assert_eq!(nobody == 401, right != Right::Public, "{shown}: {nobody}");
+                for (role, token) in &tokens {
+                    let (status, lacks) = ask(&router, (&method, &path), Some(token)).await;
+                    let is_open = right.is_had_by(*role);
+                    assert_eq!(
+                        (status == 403 && lacks),
+                        !is_open,
+                        "{shown}, {role}: {status}"
+                    );
+                    assert_ne!(status, 401, "{shown}, {role}");
+                    assert_ne!(status, 500, "{shown}, {role}");
+                }
+            }
+        }
+    }
+    assert!(walked.len() > 200, "{} routes", walked.len());
+    app.jobs.stop();
+}
+
+#[test]
+fn only_what_must_be_is_open_to_everybody() {
+    let open: Vec<&str> = groups()
+        .iter()
+        .flat_map(|it| &it.routes)
+        .filter(|it| it.right == Right::Public)
+        .map(|it| it.path)
+        .collect();
+    assert_eq!(
+        open,
+        [
+            "/health",
+            "/version",
+            "/sign-in",
+            "/sign-out",
+            "/sign-in",
+            "/assets/panel.css",
+            "/assets/panel.js",
+            "/assets/icon.svg",
+        ]
+    );
+}
