@@ -4,8 +4,9 @@ use std::path::Path;
 
 use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Leaderboard, Pair};
+use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
-use assize_pipeline::compare::{CompareOptions, compare};
+use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
 
@@ -32,13 +33,12 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
     let options = CompareOptions {
-        experiment: args.experiment.clone(),
         tier: args.tier,
         incumbent: args.incumbent.clone(),
         split: args.split,
-        seed: 42,
+        ..CompareOptions::usual(&args.experiment)
     };
-    let board = compare(store.as_ref(), &options)?;
+    let board = compare(store.as_ref(), &options, decision_rule(session)?)?;
     let ask = Ask {
         check: check(&board, args)?,
         pareto: args.pareto,
@@ -71,6 +71,12 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     } else {
         Exit::Refused
     })
+}
+
+/// What a lead is held against, from `[gate]` of the settings.
+pub fn decision_rule(session: &Session) -> anyhow::Result<DecisionRule> {
+    let settings = session.layers(&TaskDefaults::default())?.finish()?;
+    Ok(settings.gate.decision_rule())
 }
 
 /// What the build asks of the board.

@@ -2,7 +2,6 @@
 
 use assize_domain::anchor::Anchors;
 use assize_domain::judge::Tier;
-use assize_domain::scenario::Split;
 use assize_pipeline::compare::{CompareOptions, compare};
 
 use crate::Exit;
@@ -65,12 +64,10 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
     let board = compare(
         store.as_ref(),
         &CompareOptions {
-            experiment: args.experiment.clone(),
             tier: (!args.no_judge).then_some(Tier::Auto),
-            incumbent: None,
-            split: Split::Selection,
-            seed: 42,
+            ..CompareOptions::usual(&args.experiment)
         },
+        settings.gate.decision_rule(),
     )?;
     if output.json {
         output.json_pretty(&board)?;

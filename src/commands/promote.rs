@@ -2,6 +2,7 @@
 
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;
+use assize_pipeline::compare::SEED;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
 use assize_report::gate_table::{sentence, table};
 use assize_report::shell::{command_line, command_lines};
@@ -37,7 +38,7 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
         candidate: args.candidate.as_deref(),
         incumbent: args.incumbent.as_deref(),
         thresholds: &settings.gate,
-        seed: 42,
+        seed: SEED,
     };
     let assessment = promote::assess(store.as_ref(), &options)?;
     let promotion = if args.dry_run {

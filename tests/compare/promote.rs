@@ -6,6 +6,7 @@ use std::process::Stdio;
 use assize_test_support::promotion_task::{
     CONFIRMATION, SELECTION, Tip, Tips, ahead, collect, fill, judge, score, scratch,
 };
+use assize_test_support::server::Server;
 use assize_test_support::{Outcome, Scratch};
 use serde_json::{Value, json};
 
@@ -142,6 +143,28 @@ fn each_check_fails_alone() {
         "worst_scenario",
     );
     assert!(report.to_string().contains("That is s2."), "{report}");
+}
+
+#[test]
+fn board_and_gate_hold_a_lead_against_the_same_level() {
+    let scratch = judged(ahead);
+    let winner = json!({"model": "scripted:m", "prompt": "p2"});
+    assert_eq!(scratch.board("e")["decision"]["winner"], winner);
+    let passed = scratch.ok(format!("{PROMOTE} --dry-run --json").as_str());
+    assert_eq!(passed.json()["candidate"], winner);
+
+    // The lead has p = 1/256 or more, over two challengers.
+    scratch.write("assize.toml", "[gate]\nlevel = 0.003\nmargin = 1.5\n");
+    let decision = scratch.board("e")["decision"].clone();
+    assert_eq!(decision["winner"], Value::Null, "{decision}");
+    let reason = decision["reason"].as_str().expect("a reason");
+    assert!(reason.contains("a difference of 1.5"), "{reason}");
+    let server = Server::start(&scratch);
+    let served = server.get("/api/bench/leaderboard/e").json();
+    assert_eq!(served["decision"], decision);
+    let refused = scratch.fails(3, format!("{PROMOTE} --dry-run --json").as_str());
+    assert_eq!(refused.json()["candidate"], winner);
+    assert_eq!(failed(&refused.json()), ["p_adjusted"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::wire::{
 };
 
 /// The board of an experiment, as JSON.
-pub type BoardReader = fn(&dyn Tracking, &str) -> Result<Value, String>;
+pub type BoardReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Value, String> + Send>;
 /// Opens the tracking store.
 pub type StoreOpener = Box<dyn Fn() -> Result<Arc<dyn Tracking>, String> + Send>;
 /// Hears of every sitting that ends.

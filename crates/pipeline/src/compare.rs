@@ -12,10 +12,18 @@ use assize_store::Tracking;
 
 use crate::{PipelineError, Result};
 
+pub(crate) mod decision;
 pub(crate) mod family;
 pub(crate) mod rank;
 pub(crate) mod read;
 mod sentence;
+mod warnings;
+
+pub use decision::DecisionRule;
+
+/// Seeds what is drawn where exact enumeration is out of reach. One seed for all callers, so that
+/// command, server and gate agree to the last digit.
+pub const SEED: u64 = 42;
 
 /// What to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,8 +34,20 @@ pub struct CompareOptions {
     /// `MODEL/PROMPT`; the champion where nobody is named, else the first model × first prompt.
     pub incumbent: Option<String>,
     pub split: Split,
-    /// Seeds what is drawn where exact enumeration is out of reach.
     pub seed: u64,
+}
+
+impl CompareOptions {
+    /// The board of an experiment where nobody asks for a particular one.
+    pub fn usual(experiment: &str) -> Self {
+        Self {
+            experiment: experiment.to_owned(),
+            tier: None,
+            incumbent: None,
+            split: Split::Selection,
+            seed: SEED,
+        }
+    }
 }
 
 /// A board with the cells that it stands on.
@@ -47,13 +67,21 @@ pub struct Cells {
     pub means: Vec<Vec<Option<f64>>>,
 }
 
-/// Reads the experiment and ranks its pairs.
-pub fn compare(store: &dyn Tracking, options: &CompareOptions) -> Result<Leaderboard> {
-    compare_cells(store, options).map(|compared| compared.board)
+/// Reads the experiment and ranks its pairs. `rule` is `level` and `margin` of `[gate]`.
+pub fn compare(
+    store: &dyn Tracking,
+    options: &CompareOptions,
+    rule: DecisionRule,
+) -> Result<Leaderboard> {
+    compare_cells(store, options, rule).map(|compared| compared.board)
 }
 
 /// [`compare`], with the cells.
-pub fn compare_cells(store: &dyn Tracking, options: &CompareOptions) -> Result<Compared> {
+pub fn compare_cells(
+    store: &dyn Tracking,
+    options: &CompareOptions,
+    rule: DecisionRule,
+) -> Result<Compared> {
     let scores = read::read(store, &options.experiment, options.split)?;
     let tier = options.tier.unwrap_or_else(|| scores.default_tier());
     let mut warning = None;
@@ -71,7 +99,7 @@ pub fn compare_cells(store: &dyn Tracking, options: &CompareOptions) -> Result<C
             None => scores.first_pair(),
         },
     };
-    let mut board = rank::rank(&scores, tier, incumbent, options)?;
+    let mut board = rank::rank(&scores, tier, incumbent, options, rule)?;
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));

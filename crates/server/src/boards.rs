@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use assize_domain::leaderboard::Leaderboard;
-use assize_domain::scenario::Split;
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
 use assize_pipeline::judge::status::{Status, status};
@@ -22,8 +21,6 @@ use crate::http::run_blocking;
 
 /// Boards that are kept at most; each is small beside the runs that it stands on.
 const MOST: usize = 64;
-/// As on the command line, so that both say the same to the last digit.
-const SEED: u64 = 42;
 /// From here on two tiers count as disagreeing; as on the command line.
 const DELTA: f64 = 3.0;
 
@@ -42,17 +39,6 @@ pub(crate) struct Boards {
     experiments: ChangeCache<(), Vec<ExperimentSummary>>,
     statuses: ChangeCache<String, Status>,
     worker: Worker,
-}
-
-/// What is asked for where nobody says otherwise.
-pub(crate) fn usual(experiment: &str) -> CompareOptions {
-    CompareOptions {
-        experiment: experiment.to_owned(),
-        tier: None,
-        incumbent: None,
-        split: Split::Selection,
-        seed: SEED,
-    }
 }
 
 impl Boards {
@@ -85,7 +71,8 @@ impl Boards {
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
             let (asked, options) = (Arc::clone(&app.store), options.clone());
-            let work = move || compare_cells(asked.as_ref(), &options);
+            let rule = app.config.thresholds.decision_rule();
+            let work = move || compare_cells(asked.as_ref(), &options, rule);
             let Compared { board, cells } = app.boards.worker.run(work)??;
             let json = serde_json::to_vec(&board)
                 .map_err(|error| PipelineError::Internal(error.to_string()))?;
@@ -104,7 +91,7 @@ impl Boards {
     /// changed, it is computed in the background for the next one who asks, and the answer says
     /// that it is not the last word.
     pub fn glance(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
-        let options = usual(experiment);
+        let options = CompareOptions::usual(experiment);
         let changes = app.store.changes().unwrap_or_default();
         if let Some(board) = app.boards.computed.peek(&options, changes) {
             return (Some(board), true);
@@ -126,7 +113,7 @@ impl Boards {
         // Nobody waits: whoever asks for the board joins, and is told what is wrong with it.
         drop(tokio::task::spawn_blocking(move || {
             if let Ok(Some(latest)) = app.store.latest_collected() {
-                let _ = Self::get_blocking(&app, &usual(&latest));
+                let _ = Self::get_blocking(&app, &CompareOptions::usual(&latest));
             }
         }));
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
 use crate::Exit;
 use crate::cli::{AutoFlags, Collect, JudgeFlags};
+use crate::commands::compare::decision_rule;
 use crate::commands::judge;
 use crate::output::safe;
 use crate::session::{self, Session};
@@ -27,7 +28,8 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     let guard = session.guard(plan.options.values.evict)?;
     let opened = session.open_store(false)?;
     let collection = collection(plan, &opened, &guard, &stop);
-    let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref())?;
+    let rule = decision_rule(session)?;
+    let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref(), rule)?;
     if args.dry_run {
         return dry_run(session, plan, &adaptive, judge);
     }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use assize_domain::scenario::Split;
 use assize_mcp::Bench;
-use assize_pipeline::compare::{CompareOptions, compare};
+use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
 use assize_store::Tracking;
 use serde_json::Value;
 
 use super::{Teller, anchors, checked_judge, locks};
 use crate::Exit;
 use crate::cli::Mcp;
+use crate::commands::compare::decision_rule;
 use crate::environment;
 use crate::session::Session;
 
@@ -19,6 +19,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     let name = args.judged_by.clone().or(user);
     let kind = args.judge_kind.as_deref().unwrap_or("agent");
     checked_judge(kind, name.as_deref())?;
+    let rule = decision_rule(session)?;
     let session = Arc::new(session.clone());
     let teller = Teller::new(&session);
     let for_store = Arc::clone(&session);
@@ -32,7 +33,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
         judged_by: name,
         anchors: anchors(&session),
         lease_ms: i64::from(args.lease) * 1000,
-        board,
+        board: Box::new(move |store, experiment| board(store, experiment, rule)),
         ended: Box::new(teller.observer()),
     };
     let served = assize_mcp::serve(bench, env!("CARGO_PKG_VERSION"));
@@ -41,14 +42,8 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn board(store: &dyn Tracking, experiment: &str) -> Result<Value, String> {
-    let options = CompareOptions {
-        experiment: experiment.to_owned(),
-        tier: None,
-        incumbent: None,
-        split: Split::Selection,
-        seed: 42,
-    };
-    let board = compare(store, &options).map_err(|error| error.to_string())?;
+fn board(store: &dyn Tracking, experiment: &str, rule: DecisionRule) -> Result<Value, String> {
+    let options = CompareOptions::usual(experiment);
+    let board = compare(store, &options, rule).map_err(|error| error.to_string())?;
     serde_json::to_value(board).map_err(|error| error.to_string())
 }

@@ -24,6 +24,9 @@ use assize_domain::verdict::effective;
 
 use super::grid::{Grid, Subset};
 use super::{Collection, Observer, Summary};
+use crate::compare::decision::decide;
+use crate::compare::family::Family;
+use crate::compare::{DecisionRule, SEED};
 use crate::{PipelineError, Result};
 
 mod halve;
@@ -40,6 +43,8 @@ pub struct Adaptive {
     /// The place of the one that always stays.
     pub incumbent: usize,
     pub schedule: Schedule,
+    /// What the nominee's lead is held against.
+    pub rule: DecisionRule,
 }
 
 /// A round that was collected, judged and decided.
@@ -52,6 +57,8 @@ pub struct Round {
     /// Its cells, whether they were there already or not.
     pub cells: usize,
     pub halved: Halved,
+    /// The place of the pair that leads; the incumbent where no challenger is ahead of it.
+    pub leader: usize,
 }
 
 /// What a whole adaptive collection came to, as its summary says it.
@@ -81,7 +88,11 @@ pub struct Ended<E> {
 impl Adaptive {
     /// Plans the halving of a collection's grid. `incumbent` is `MODEL/PROMPT`; without one it is
     /// the champion, where the grid has it, else the first model with the first prompt.
-    pub fn plan(collection: &Collection<'_>, incumbent: Option<&str>) -> Result<Self> {
+    pub fn plan(
+        collection: &Collection<'_>,
+        incumbent: Option<&str>,
+        rule: DecisionRule,
+    ) -> Result<Self> {
         let grid = Grid::new(collection.task, collection.options)?;
         let pairs: Vec<Pair> = collection
             .models
@@ -111,6 +122,7 @@ impl Adaptive {
             schedule: Schedule::new(pairs.len(), &scenarios, collection.options.values.seed),
             pairs,
             incumbent: place,
+            rule,
         })
     }
 
@@ -199,7 +211,18 @@ impl Adaptive {
             scenarios: self.schedule.scenarios(round).to_vec(),
             cells: alive.len() * self.schedule.scenarios(round).len(),
             halved,
+            leader: self.leader(alive, &means),
         })
+    }
+
+    /// The pair that leads by the rule of the board; the incumbent where nobody is ahead of it.
+    fn leader(&self, alive: &[usize], means: &[Vec<Option<f64>>]) -> usize {
+        let incumbent = alive.iter().position(|pair| *pair == self.incumbent);
+        let family = Family::new(means, incumbent, SEED);
+        let pairs: Vec<Pair> = alive.iter().map(|it| self.pairs[*it].clone()).collect();
+        let leader = decide(&family, &pairs, self.rule).leader();
+        let ahead = leader.filter(|it| family.versus(*it).is_some_and(|it| it.diff > 0.0));
+        ahead.map_or(self.incumbent, |place| alive[place])
     }
 
     /// The mean composite of every cell of these pairs so far, `[pair][scenario]`.
@@ -281,8 +304,10 @@ fn champion(collection: &Collection<'_>, pairs: &[Pair]) -> Result<Option<usize>
 }
 
 impl<E> Ended<E> {
-    /// The best pair of the last round that was decided.
+    /// The pair that led after the last round that was decided.
     pub fn nominated(&self) -> Option<&Standing> {
-        self.rounds.last()?.halved.kept.first()
+        let round = self.rounds.last()?;
+        let mut kept = round.halved.kept.iter();
+        kept.find(|it| it.pair == round.leader)
     }
 }

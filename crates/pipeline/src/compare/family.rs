@@ -1,22 +1,70 @@
 //! Every pair against the incumbent, as one family of tests.
 //!
-//! The board shows these figures and the promotion gate decides on them; both call this.
+//! The board shows these figures, and [`super::decision`] decides on them.
 
-use assize_domain::leaderboard::{Pair, Versus};
-use assize_stats::{Alternative, Draws, Interval, max_t, paired};
+use assize_domain::leaderboard::Versus;
+use assize_stats::{Alternative, Draws, Interval, describe, max_t, paired};
 
 /// Random draws where there are too many scenarios to enumerate.
 const DRAWS: usize = 10_000;
 
-/// Every pair's paired difference to the incumbent, tested as one family.
-pub fn against(
-    means: &[Vec<Option<f64>>],
-    incumbent: Option<usize>,
-    seed: u64,
-) -> Vec<Option<Versus>> {
-    let Some(incumbent) = incumbent else {
-        return vec![None; means.len()];
-    };
+/// The tests of one tier's scores, by pair.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Family {
+    /// The pair that all others are compared with; `None` where it has no judged scenario.
+    pub incumbent: Option<usize>,
+    pub members: Vec<Member>,
+}
+
+/// One pair of a family.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Member {
+    /// Scenarios in which the pair is judged.
+    pub scenarios: usize,
+    /// The paired difference to the incumbent; `None` for the incumbent itself, and where the two
+    /// share no judged scenario.
+    pub versus: Option<Versus>,
+    /// The standard deviation of that difference over scenarios.
+    pub sd: Option<f64>,
+}
+
+impl Family {
+    /// Tests every pair against the incumbent; `means` is by pair, then by scenario.
+    pub fn new(means: &[Vec<Option<f64>>], incumbent: Option<usize>, seed: u64) -> Self {
+        let judged = |pair: &[Option<f64>]| pair.iter().flatten().count();
+        let incumbent = incumbent.filter(|it| means.get(*it).is_some_and(|pair| judged(pair) > 0));
+        let mut members: Vec<Member> = means
+            .iter()
+            .map(|pair| Member {
+                scenarios: judged(pair),
+                ..Member::default()
+            })
+            .collect();
+        if let Some(incumbent) = incumbent {
+            test(means, incumbent, seed, &mut members);
+        }
+        Self { incumbent, members }
+    }
+
+    /// The pairs that are compared with the incumbent.
+    pub fn challengers(&self) -> impl Iterator<Item = (usize, &Member)> {
+        let judged = self.members.iter().enumerate();
+        judged.filter(|(pair, it)| it.scenarios > 0 && Some(*pair) != self.incumbent)
+    }
+
+    /// How many pairs have an adjusted p.
+    pub fn tested(&self) -> usize {
+        let versus = self.members.iter().filter_map(|it| it.versus.as_ref());
+        versus.filter(|it| it.p_adjusted.is_some()).count()
+    }
+
+    /// The paired difference of one pair to the incumbent.
+    pub fn versus(&self, pair: usize) -> Option<&Versus> {
+        self.members.get(pair)?.versus.as_ref()
+    }
+}
+
+fn test(means: &[Vec<Option<f64>>], incumbent: usize, seed: u64, members: &mut [Member]) {
     let challengers: Vec<usize> = (0..means.len()).filter(|pair| *pair != incumbent).collect();
     let differences: Vec<Vec<Option<f64>>> = challengers
         .iter()
@@ -26,15 +74,15 @@ pub fn against(
     let tests = max_t::max_t(&differences, Alternative::Greater, draws)
         .map(|family| family.tests)
         .unwrap_or_default();
-    let mut versus = vec![None; means.len()];
     for (position, pair) in challengers.into_iter().enumerate() {
         let shared: Vec<f64> = differences[position].iter().flatten().copied().collect();
-        let Some(mean) = assize_stats::describe::mean(&shared) else {
+        let Some(mean) = describe::mean(&shared) else {
             continue;
         };
         let test = tests.get(position).copied().flatten();
         let paired = paired::paired_diff(&shared, 0.95).ok();
-        versus[pair] = Some(Versus {
+        members[pair].sd = describe::sd(&shared);
+        members[pair].versus = Some(Versus {
             diff: mean,
             ci95: paired.map(|it| ends(it.interval)),
             lower95: paired.map(|it| it.lower_bound),
@@ -43,30 +91,8 @@ pub fn against(
             p_adjusted: test.map(|it| it.p_adjusted),
         });
     }
-    versus
 }
 
 pub fn ends(interval: Interval) -> [f64; 2] {
     [interval.low, interval.high]
-}
-
-/// The pair to ship: of those that are significantly ahead the one with the largest difference;
-/// where there is none, the one with the largest difference. Of equals the one with more
-/// scenarios is taken, then the later name, as on the board.
-pub fn leader(versus: &[Option<Versus>], level: f64, pairs: &[Pair]) -> Option<usize> {
-    let ahead = |it: &Versus| it.diff > 0.0 && it.p_adjusted.is_some_and(|p| p <= level);
-    let challengers = || {
-        let found = versus.iter().enumerate();
-        found.filter_map(|(pair, it)| Some((pair, it.as_ref()?)))
-    };
-    let largest = |a: &(usize, &Versus), b: &(usize, &Versus)| {
-        let by_name = || pairs.get(a.0).cmp(&pairs.get(b.0));
-        let by_scenarios = || a.1.scenarios.cmp(&b.1.scenarios);
-        let by_difference = a.1.diff.total_cmp(&b.1.diff);
-        by_difference.then_with(by_scenarios).then_with(by_name)
-    };
-    let significant = challengers().filter(|(_, it)| ahead(it)).max_by(largest);
-    significant
-        .or_else(|| challengers().max_by(largest))
-        .map(|(pair, _)| pair)
 }

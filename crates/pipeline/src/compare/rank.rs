@@ -9,9 +9,10 @@ use assize_domain::leaderboard::{
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
 
-use super::family::{self, ends};
+use super::decision::{self, DecisionRule};
+use super::family::{Family, ends};
 use super::read::{Scores, TierScores};
-use super::{CompareOptions, sentence};
+use super::{CompareOptions, sentence, warnings};
 use crate::{PipelineError, Result};
 
 /// Draws for the chance of being best, which is shown and decides nothing.
@@ -23,6 +24,7 @@ pub fn rank(
     tier: Tier,
     incumbent: Option<usize>,
     options: &CompareOptions,
+    rule: DecisionRule,
 ) -> Result<Leaderboard> {
     let pairs = scores.pairs();
     let empty = TierScores::default();
@@ -30,10 +32,9 @@ pub fn rank(
     let blocks = scores.scenarios.len();
     let table = table(scores, judged)?;
     let means = table.means();
-    let incumbent = incumbent.filter(|pair| means[*pair].iter().any(Option::is_some));
-    let versus = family::against(&means, incumbent, options.seed);
+    let family = Family::new(&means, incumbent, options.seed);
     let ranked: Vec<usize> = (0..pairs.len())
-        .filter(|pair| means[*pair].iter().any(Option::is_some))
+        .filter(|pair| family.members[*pair].scenarios > 0)
         .collect();
     let p_best = chances(
         &means,
@@ -47,7 +48,7 @@ pub fn rank(
         .iter()
         .filter_map(|&index| {
             let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
-            row.vs_incumbent.clone_from(&versus[index]);
+            row.vs_incumbent = family.versus(index).cloned();
             row.p_best = p_best.get(&index).copied();
             Some(row)
         })
@@ -60,27 +61,26 @@ pub fn rank(
             .then_with(|| a.pair().cmp(&b.pair()))
     });
     number(&mut rows);
-    let mut board = Leaderboard {
+    let decision = decision::decide(&family, &pairs, rule);
+    let coverage = scores.coverage(tier);
+    Ok(Leaderboard {
         experiment: options.experiment.clone(),
         rubric: scores.rubric.clone(),
         tier,
         split: options.split.to_string(),
-        incumbent: incumbent.map(|index| pairs[index].clone()),
+        incumbent: family.incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
         rows,
-        decision: None,
+        decision: Some(sentence::of(&decision, &family, &pairs, rule)),
         variance: shares(judged, &pairs, blocks),
-        coverage: scores.coverage(tier),
+        coverage,
         adaptive: scores.adaptive,
         composite_range: scores
             .full_rubric
             .as_ref()
             .map(|rubric| rubric.composite_range().into()),
-        warnings: Vec::new(),
-    };
-    board.warnings = sentence::warnings(scores, judged, &table, &board);
-    board.decision = Some(sentence::decide(&board, &means, incumbent, &pairs));
-    Ok(board)
+        warnings: warnings::warnings(scores, judged, &table, coverage),
+    })
 }
 
 /// The scores of all pairs × scenarios.

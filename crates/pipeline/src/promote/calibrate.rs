@@ -11,7 +11,6 @@
 //! the board if its percentile-bootstrap interval is above zero.
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::Pair;
 use assize_domain::promotion::Outcome;
 use assize_stats::agreement::Scale;
 use assize_stats::power::{self, Goal};
@@ -22,7 +21,8 @@ use assize_stats::{Alternative, StatsError, bootstrap, paired};
 
 use super::gate::{Confirmation, DoubleScored, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
-use crate::compare::family;
+use crate::compare::decision::decide;
+use crate::compare::family::Family;
 
 /// How experiments are drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,8 +165,8 @@ impl Design {
         };
         for index in 0..experiments {
             let means = self.draw(&[0.0], seed_of(seed, index as u64))?.means();
-            let versus = family::against(&means, Some(0), 42);
-            let ci95 = versus.get(1).and_then(|it| it.as_ref()?.ci95);
+            let family = Family::new(&means, Some(0), 42);
+            let ci95 = family.versus(1).and_then(|it| it.ci95);
             let differences = paired::differences(&means[1], &means[0]);
             let differences: Vec<f64> = differences.into_iter().flatten().collect();
             let drawn = bootstrap::bootstrap_mean_exact(&differences, 0.95)?.interval;
@@ -236,9 +236,9 @@ impl Design {
             })
             .collect();
         let means = Table::from_rows(pairs, self.scenarios, &rows)?.means();
-        let versus = family::against(&means, Some(0), 42);
-        let unnamed: Vec<Pair> = Vec::new();
-        let candidate = family::leader(&versus, thresholds.level, &unnamed).unwrap_or(1);
+        let family = Family::new(&means, Some(0), 42);
+        let decision = decide(&family, &[], thresholds.decision_rule());
+        let candidate = decision.leader().unwrap_or(1);
         let share = |rng: &mut SplitMix64, chance: f64| {
             let draws = self.scenarios * self.candidates;
             let set = (0..draws).filter(|_| rng.next_f64() < chance).count();

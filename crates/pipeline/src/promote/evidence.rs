@@ -12,8 +12,10 @@ use assize_store::Tracking;
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
 use super::{PromoteOptions, judges};
+use crate::compare::decision::decide;
+use crate::compare::family::Family;
 use crate::compare::read::{self, PairKey, Scores, TierScores};
-use crate::compare::{self, family, rank};
+use crate::compare::{self, rank};
 use crate::{PipelineError, Result};
 
 /// Who wants to be promoted, over whom, and what speaks for it.
@@ -199,8 +201,9 @@ fn candidate(
     let tier = options.thresholds.deciding_tier();
     let deciding = tiers.iter().find(|it| it.tier == tier);
     let leader = deciding.and_then(|it| {
-        let versus = family::against(&it.means, Some(incumbent), options.seed);
-        family::leader(&versus, options.thresholds.level, &scores.pairs())
+        let family = Family::new(&it.means, Some(incumbent), options.seed);
+        let rule = options.thresholds.decision_rule();
+        decide(&family, &scores.pairs(), rule).leader()
     });
     leader.ok_or_else(|| {
         PipelineError::Invalid(format!(

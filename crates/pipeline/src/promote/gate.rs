@@ -21,7 +21,7 @@ use assize_stats::{MIN_TEST_BLOCKS, StatsError};
 
 use self::asked::Asked;
 use super::thresholds::Thresholds;
-use crate::compare::family;
+use crate::compare::family::Family;
 use crate::error::count;
 
 mod asked;
@@ -137,17 +137,11 @@ fn significance(
     deciding: Option<&TierEvidence>,
     thresholds: &Thresholds,
 ) -> Check {
-    let versus = deciding.map_or_else(Vec::new, |it| {
-        family::against(&it.means, Some(evidence.incumbent), evidence.seed)
+    let family = deciding.map_or_else(Family::default, |it| {
+        Family::new(&it.means, Some(evidence.incumbent), evidence.seed)
     });
-    let tested = versus
-        .iter()
-        .flatten()
-        .filter(|it| it.p_adjusted.is_some())
-        .count();
-    let p = versus
-        .get(evidence.candidate)
-        .and_then(|it| it.as_ref()?.p_adjusted);
+    let versus = family.versus(evidence.candidate);
+    let p = versus.and_then(|it| it.p_adjusted);
     let why = p.is_none().then(|| {
         format!(
             "It cannot be tested: {MIN_TEST_BLOCKS} scenarios that both pairs have, judged by {}, are needed.",
@@ -156,7 +150,7 @@ fn significance(
     });
     Asked::new(
         "p_adjusted",
-        &format!("better: p over {}", count(tested, "challenger")),
+        &format!("better: p over {}", count(family.tested(), "challenger")),
         Quantity::P,
         Relation::AtMost,
         thresholds.level,

@@ -3,6 +3,8 @@
 use assize_domain::judge::Tier;
 use serde::{Deserialize, Serialize};
 
+use crate::compare::DecisionRule;
+
 /// The thresholds of the promotion gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,6 +69,14 @@ impl Thresholds {
             Tier::Expert
         } else {
             Tier::Auto
+        }
+    }
+
+    /// What the board and the gate hold a lead against.
+    pub const fn decision_rule(&self) -> DecisionRule {
+        DecisionRule {
+            level: self.level,
+            margin: self.margin,
         }
     }
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
 use crate::App;
-use crate::boards::{Boards, usual};
+use crate::boards::Boards;
 use crate::error::{Answer, ApiError};
 use crate::http::{json, read};
 
@@ -30,7 +30,7 @@ impl Ask {
         let tier = tier.map(|it| it.parse::<Tier>()).transpose();
         let split = self.split.filter(|it| !it.is_empty());
         let split = split.map(|it| it.parse::<Split>()).transpose();
-        let usual = usual(&self.experiment);
+        let usual = CompareOptions::usual(&self.experiment);
         Ok(CompareOptions {
             tier: tier.map_err(|error| ApiError::invalid(format!("tier: {error}")))?,
             incumbent: self.incumbent.filter(|it| !it.is_empty()),

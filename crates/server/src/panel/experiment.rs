@@ -12,7 +12,7 @@ use assize_report::sentences;
 use super::fields::{Fields, query};
 use super::page::PageError;
 use crate::App;
-use crate::boards::{Boards, CachedBoard, usual};
+use crate::boards::{Boards, CachedBoard};
 
 pub(crate) mod auto_judge;
 pub(crate) mod board;
@@ -58,7 +58,7 @@ fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError>
         tier: fields.read::<Tier>("tier")?,
         incumbent: fields.owned("incumbent"),
         split: split.unwrap_or(Split::Selection),
-        ..usual(experiment)
+        ..CompareOptions::usual(experiment)
     })
 }
 

@@ -7,6 +7,7 @@ use assize_domain::error_kind::ErrorKind;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
 use assize_domain::task::Task;
+use assize_pipeline::compare::SEED;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
 use assize_report::gate_table::{numbers, outcome_label, sentence};
@@ -21,8 +22,6 @@ use super::page::{Frame, PageError, Paged, Visit, blocking, show};
 use super::when::When;
 use crate::App;
 
-/// As on the command line.
-const SEED: u64 = 42;
 const SHOWN: usize = 100;
 
 #[derive(Template)]

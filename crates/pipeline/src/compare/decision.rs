@@ -1,0 +1,242 @@
+//! Which pair leads, and whether the data name a winner.
+//!
+//! This is the only place that decides it: a family of tests and the rule of `[gate]` go in, a
+//! typed decision comes out. The board puts it into words ([`super::sentence`]), the promotion
+//! gate takes its candidate from it, and adaptive collection its nominee.
+
+use assize_domain::leaderboard::{Pair, Versus};
+use assize_stats::power::{self, Goal};
+use assize_stats::{Alternative, MIN_TEST_BLOCKS};
+
+use super::family::{Family, Member};
+
+/// More scenarios than this are never proposed.
+const MOST_SCENARIOS: usize = 10_000;
+
+/// What a lead is held against; `level` and `margin` of `[gate]` in the settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DecisionRule {
+    /// The largest adjusted p that counts as significant.
+    pub level: f64,
+    /// The smallest difference of practical use, in points of the composite.
+    pub margin: f64,
+}
+
+/// Who leads. Pairs are named by their place in the family.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Decision {
+    /// This pair is significantly better than the incumbent.
+    Winner { pair: usize },
+    NoWinner {
+        /// The challenger with the largest difference; `None` where none shares a judged scenario
+        /// with the incumbent.
+        leader: Option<usize>,
+        why: NoWinner,
+    },
+}
+
+/// Why the data name no winner.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NoWinner {
+    NothingJudged,
+    IncumbentNotJudged,
+    NoChallenger,
+    /// Too few scenarios for any test.
+    TooFewScenarios {
+        scenarios: usize,
+    },
+    /// Even the leader is worse than the incumbent, by its 95 % interval.
+    LeaderIsWorse,
+    NotSignificant {
+        /// The largest number of scenarios that a pair has.
+        scenarios: usize,
+        /// Scenarios with which a difference of the margin would be found, with 80 % power.
+        needed: Option<usize>,
+    },
+}
+
+impl Decision {
+    /// The challenger to look at first: the winner, else the one with the largest difference.
+    pub const fn leader(&self) -> Option<usize> {
+        match *self {
+            Self::Winner { pair } => Some(pair),
+            Self::NoWinner { leader, .. } => leader,
+        }
+    }
+}
+
+/// Decides. Of challengers with equal differences the one with more shared scenarios leads, then
+/// the one with the later name.
+pub fn decide(family: &Family, pairs: &[Pair], rule: DecisionRule) -> Decision {
+    let largest = |ahead: &dyn Fn(&Versus) -> bool| {
+        let compared = family
+            .challengers()
+            .filter_map(|(pair, it)| Some((pair, it.versus.as_ref()?)));
+        let found = compared.filter(|(_, versus)| ahead(versus)).max_by(|a, b| {
+            let by_difference = a.1.diff.total_cmp(&b.1.diff);
+            by_difference
+                .then_with(|| a.1.scenarios.cmp(&b.1.scenarios))
+                .then_with(|| pairs.get(a.0).cmp(&pairs.get(b.0)))
+        });
+        found.map(|(pair, _)| pair)
+    };
+    if let Some(pair) = largest(&|versus| rule.is_ahead(versus)) {
+        return Decision::Winner { pair };
+    }
+    let leader = largest(&|_| true);
+    Decision::NoWinner {
+        leader,
+        why: why_none(
+            family,
+            leader.and_then(|pair| family.members.get(pair)),
+            rule,
+        ),
+    }
+}
+
+fn why_none(family: &Family, leader: Option<&Member>, rule: DecisionRule) -> NoWinner {
+    let judged = family.members.iter().map(|it| it.scenarios);
+    let scenarios = judged.max().unwrap_or(0);
+    if scenarios == 0 {
+        return NoWinner::NothingJudged;
+    }
+    if family.incumbent.is_none() {
+        return NoWinner::IncumbentNotJudged;
+    }
+    if family.challengers().next().is_none() {
+        return NoWinner::NoChallenger;
+    }
+    if scenarios < MIN_TEST_BLOCKS {
+        return NoWinner::TooFewScenarios { scenarios };
+    }
+    if leader.is_some_and(is_worse) {
+        return NoWinner::LeaderIsWorse;
+    }
+    NoWinner::NotSignificant {
+        scenarios,
+        needed: leader.and_then(|it| rule.scenarios_needed(it.sd?)),
+    }
+}
+
+/// Whether the pair is shown to be worse than the incumbent.
+fn is_worse(member: &Member) -> bool {
+    let tested = member.versus.as_ref().filter(|it| it.p.is_some());
+    tested
+        .and_then(|it| it.ci95)
+        .is_some_and(|[_, high]| high < 0.0)
+}
+
+impl DecisionRule {
+    /// Whether the pair beats the incumbent, over the whole family of tests.
+    fn is_ahead(self, versus: &Versus) -> bool {
+        versus.diff > 0.0 && versus.p_adjusted.is_some_and(|p| p <= self.level)
+    }
+
+    /// Scenarios that would show a difference of the margin, where differences have this spread.
+    fn scenarios_needed(self, sd: f64) -> Option<usize> {
+        let goal = Goal {
+            alpha: self.level,
+            ..Goal::usual(Alternative::Greater)
+        };
+        power::blocks_needed(self.margin, sd, goal, MOST_SCENARIOS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: DecisionRule = DecisionRule {
+        level: 0.05,
+        margin: 0.5,
+    };
+
+    /// The incumbent first, at 10 in every scenario, then challengers with these differences.
+    fn family(challengers: &[&[f64]]) -> Family {
+        let scenarios = challengers.first().map_or(8, |it| it.len());
+        let incumbent = vec![Some(10.0); scenarios];
+        let means = |it: &&[f64]| it.iter().map(|diff| Some(10.0 + diff)).collect();
+        let means: Vec<_> = [incumbent]
+            .into_iter()
+            .chain(challengers.iter().map(means))
+            .collect();
+        Family::new(&means, Some(0), 42)
+    }
+
+    fn decided(family: &Family, rule: DecisionRule) -> Decision {
+        decide(family, &[], rule)
+    }
+
+    #[test]
+    fn a_significant_lead_wins_over_a_larger_one_that_is_not() {
+        let steady = [0.6, 0.7, 0.8, 0.7, 0.6, 0.8, 0.7, 0.7];
+        let erratic = [9.0, -2.0, 8.0, -3.0, 7.0, -2.0, 0.5, 1.0];
+        let family = family(&[&steady, &erratic]);
+        assert_eq!(decided(&family, RULE), Decision::Winner { pair: 1 });
+    }
+
+    #[test]
+    fn the_level_comes_from_the_rule() {
+        // Six of six ahead: p = 1/64.
+        let family = family(&[&[0.9, 1.0, 1.1, 1.0, 0.8, 1.2]]);
+        assert_eq!(decided(&family, RULE), Decision::Winner { pair: 1 });
+        let strict = DecisionRule {
+            level: 0.01,
+            ..RULE
+        };
+        let decision = decided(&family, strict);
+        assert_eq!(decision.leader(), Some(1));
+        assert!(
+            matches!(
+                decision,
+                Decision::NoWinner {
+                    why: NoWinner::NotSignificant { scenarios: 6, .. },
+                    ..
+                }
+            ),
+            "{decision:?}"
+        );
+    }
+
+    #[test]
+    fn the_margin_says_how_many_scenarios_are_needed() {
+        let family = family(&[&[1.0, -1.2, 0.9, -1.0, 1.1, -0.7]]);
+        let needed = |margin: f64| match decided(&family, DecisionRule { margin, ..RULE }) {
+            Decision::NoWinner {
+                why: NoWinner::NotSignificant { needed, .. },
+                ..
+            } => needed,
+            other => panic!("{other:?}"),
+        };
+        assert!(needed(0.5) > needed(1.0));
+        assert_eq!(needed(0.0), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let why = |family: &Family| match decided(family, RULE) {
+            Decision::NoWinner { why, .. } => why,
+            winner @ Decision::Winner { .. } => panic!("{winner:?}"),
+        };
+        assert_eq!(why(&Family::default()), NoWinner::NothingJudged);
+        assert_eq!(why(&family(&[])), NoWinner::NoChallenger);
+        let unjudged = Family::new(&[vec![None], vec![Some(1.0)]], Some(0), 42);
+        assert_eq!(why(&unjudged), NoWinner::IncumbentNotJudged);
+        let few = NoWinner::TooFewScenarios { scenarios: 2 };
+        assert_eq!(why(&family(&[&[1.0, 1.0]])), few);
+        let worse = [-1.0, -1.1, -0.9, -1.0, -1.2, -0.8];
+        assert_eq!(why(&family(&[&worse])), NoWinner::LeaderIsWorse);
+    }
+
+    #[test]
+    fn of_equals_the_later_name_leads() {
+        let pair = |model: &str| Pair {
+            model: model.to_owned(),
+            prompt: "p".to_owned(),
+        };
+        let same = [1.0, -1.0, 1.0];
+        let pairs = [pair("incumbent"), pair("b"), pair("a")];
+        let decision = decide(&family(&[&same, &same]), &pairs, RULE);
+        assert_eq!(decision.leader(), Some(1));
+    }
+}
