@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::cli::Global;
 use crate::environment::Environment;
 
-pub mod files;
 pub mod progress;
 pub mod text_table;
 

@@ -10,11 +10,11 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use assize_pipeline::whole_file;
 use serde_json::json;
 
 use crate::Exit;
 use crate::cli::AgentInstall;
-use crate::output::files::write_whole;
 use crate::output::safe;
 use crate::session::Session;
 
@@ -139,9 +139,9 @@ fn settle(
             .with_context(|| format!("cannot make {}", folder.display()))?;
     }
     if fate == Fate::Replaced {
-        crate::commands::judge::keep_aside(path)?;
+        whole_file::keep_older(path)?;
     }
-    write_whole(path, &text)?;
+    whole_file::write(path, &text)?;
     Ok((fate, None))
 }
 

@@ -5,15 +5,14 @@ use std::path::Path;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_domain::task::TaskDefaults;
-use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
+use assize_pipeline::{PipelineError, whole_file};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
 
 use crate::Exit;
 use crate::cli::{Compare, Format};
 use crate::environment;
-use crate::output::files::write_whole;
 use crate::output::{complain, safe};
 use crate::session::Session;
 
@@ -44,7 +43,7 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         pareto: args.pareto,
     };
     for (path, format) in &outputs {
-        write_whole(path, &render(session, &board, &ask, *format, false)?)?;
+        whole_file::write(path, &render(session, &board, &ask, *format, false)?)?;
         session.output.say(&format!("Wrote {}", path.display()));
     }
     let default = if session.output.json {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use assize_domain::anchor::Anchors;
-use assize_domain::judge::{EXPERT_KINDS, Judge, is_kind, is_name};
-use assize_pipeline::PipelineError;
+use assize_domain::judge::{EXPERT_KINDS, Judge};
 use assize_pipeline::judge::queue::{Finished, LEASE_MS, SitOptions};
 
+use crate::commands::judge;
 use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
@@ -47,15 +47,9 @@ pub fn locks() -> PathBuf {
 /// Checks what the user calls the judge.
 fn checked_judge(kind: &str, name: Option<&str>) -> anyhow::Result<Judge> {
     let kind = kind.to_lowercase();
-    if !is_kind(&kind) {
-        let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
-        return Err(PipelineError::Invalid(message).into());
-    }
+    judge::check_kind(&kind)?;
     let name = name.unwrap_or(&kind);
-    if !is_name(name) {
-        let message = format!("--judged-by is '{name}': use a name without control characters");
-        return Err(PipelineError::Invalid(message).into());
-    }
+    judge::check_name(name)?;
     Ok(Judge {
         name: name.to_owned(),
         kind,

@@ -1,23 +1,22 @@
 //! `assize judge …`: hand out blind cases, take scores back, ask a model, look how far it is.
 
-use std::io::{BufWriter, Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::Path;
 
 use anyhow::Context as _;
 use assize_domain::anchor::Anchors;
-use assize_domain::judge::Tier;
+use assize_domain::judge::{Tier, is_kind, is_name};
 use assize_domain::sitting::SittingState;
-use assize_pipeline::judge::apply::{self, Applied, ApplyOptions, Source};
-use assize_pipeline::judge::export::{self, Export, ExportOptions};
+use assize_pipeline::judge::apply::{self, Applied, ApplyOptions};
+use assize_pipeline::judge::export::{Export, ExportOptions};
+use assize_pipeline::judge::file::{self, Destination, Source};
 use assize_pipeline::{PipelineError, count};
 use assize_report::figure;
 use assize_report::shell::shell_word;
-use assize_store::Tracking;
 
 use crate::Exit;
 use crate::cli::Judge;
 use crate::environment;
-use crate::output::files::whole_file;
 use crate::output::safe;
 use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
@@ -28,8 +27,6 @@ mod verdicts;
 
 /// Half-scored cases that are listed by name.
 const HALF_SCORED_SHOWN: usize = 20;
-/// How much of a judge file is gathered before it is written.
-const PAGE_BYTES: usize = 1 << 16;
 
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     match args {
@@ -99,18 +96,25 @@ pub fn anchors(session: &Session, left_out: bool) -> anyhow::Result<Anchors> {
 }
 
 fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
-    if out.is_dir() {
-        let folder = out.display();
-        let message = format!("--out {folder} is a folder: name a file, for example in it");
-        return Err(PipelineError::Invalid(message).into());
-    }
     let store = session.store(true)?;
-    let exported = export::export(
-        store.as_ref(),
-        options,
-        &environment::now(),
-        environment::entropy,
-    )?;
+    let mut stdout = session.output.writer();
+    let kept = |older: &Path| {
+        session.output.say(&format!(
+            "{} was there already and is now {}.",
+            safe(&out.display().to_string()),
+            safe(&older.display().to_string())
+        ));
+    };
+    let destination = if out == Path::new("-") {
+        Destination::Stream(&mut stdout)
+    } else {
+        Destination::File {
+            path: out,
+            kept: &kept,
+        }
+    };
+    let (now, entropy) = (environment::now(), environment::entropy);
+    let exported = file::export(store.as_ref(), options, destination, &now, entropy)?;
     let Some(export) = exported else {
         let why = if options.spot_check {
             "No case was drawn (only automatic verdicts that no expert has seen can be)"
@@ -123,23 +127,6 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         ));
         return Ok(Exit::Done);
     };
-    if out == Path::new("-") {
-        // The record comes first: a file without one could never be applied.
-        store.sitting_open(&export.sitting)?;
-        let mut pages = BufWriter::with_capacity(1 << 16, session.output.writer());
-        judge_file_write(store.as_ref(), &export, &mut pages)?;
-    } else {
-        let written = whole_file(out, |file| judge_file_write(store.as_ref(), &export, file))?;
-        if let Some(kept) = keep_aside(out)? {
-            session.output.say(&format!(
-                "{} was there already and is now {}.",
-                safe(&out.display().to_string()),
-                safe(&kept.display().to_string())
-            ));
-        }
-        store.sitting_open(&export.sitting)?;
-        written.publish()?;
-    }
     say_exported(session, &export, out);
     Ok(Exit::Done)
 }
@@ -189,74 +176,9 @@ fn wait(runs: usize) -> String {
     format!("{} {verb}", count(runs, "run"))
 }
 
-/// Puts an older file of that name aside: it may hold scores that nobody has applied yet.
-pub fn keep_aside(out: &Path) -> anyhow::Result<Option<PathBuf>> {
-    if out == Path::new("-") || !out.exists() {
-        return Ok(None);
-    }
-    let name = out
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let aside = (1..10_000)
-        .map(|n| out.with_file_name(format!("{name}.{n}.bak")))
-        .find(|path| !path.exists());
-    let Some(aside) = aside else { return Ok(None) };
-    std::fs::rename(out, &aside).with_context(|| format!("cannot put {} aside", out.display()))?;
-    Ok(Some(aside))
-}
-
-/// The file, laid out so that it can be edited and diffed.
-fn judge_file_write(
-    store: &dyn Tracking,
-    export: &Export,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    let head = serde_json::to_string_pretty(&export.head)?;
-    let head = head.trim_end().trim_end_matches('}').trim_end();
-    write!(out, "{head},\n  \"cases\": [")?;
-    let (mut page, mut text) = (Vec::new(), Vec::new());
-    let mut separator: &[u8] = b"\n";
-    export.cases_each(store, |case| {
-        text.clear();
-        serde_json::to_writer_pretty(&mut text, &case).map_err(anyhow::Error::from)?;
-        // In JSON a line break is never part of a text.
-        for line in text.split(|byte| *byte == b'\n') {
-            page.extend_from_slice(separator);
-            page.extend_from_slice(b"    ");
-            page.extend_from_slice(line);
-            separator = b"\n";
-        }
-        separator = b",\n";
-        if page.len() >= PAGE_BYTES {
-            out.write_all(&page)?;
-            page.clear();
-        }
-        Ok::<(), anyhow::Error>(())
-    })?;
-    out.write_all(&page)?;
-    out.write_all(b"\n  ]\n}\n")?;
-    out.flush()?;
-    Ok(())
-}
-
 fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Result<Exit> {
-    if let Some(kind) = options
-        .judge_kind
-        .as_deref()
-        .filter(|kind| !assize_domain::judge::is_kind(kind))
-    {
-        let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
-        return Err(PipelineError::Invalid(message).into());
-    }
-    if let Some(name) = options
-        .judged_by
-        .as_deref()
-        .filter(|name| !assize_domain::judge::is_name(name))
-    {
-        let message = format!("--judged-by is '{name}': use a name without control characters");
-        return Err(PipelineError::Invalid(message).into());
-    }
+    options.judge_kind.as_deref().map_or(Ok(()), check_kind)?;
+    options.judged_by.as_deref().map_or(Ok(()), check_name)?;
     let mut text = String::new();
     let source = if file == Path::new("-") {
         std::io::stdin()
@@ -277,6 +199,24 @@ fn apply(session: &Session, file: &Path, options: &ApplyOptions) -> anyhow::Resu
     } else {
         Exit::Done
     })
+}
+
+/// Checks what the user gave as `--judge-kind`.
+pub fn check_kind(kind: &str) -> Result<(), PipelineError> {
+    if is_kind(kind) {
+        return Ok(());
+    }
+    let message = format!("--judge-kind is '{kind}': use a kind such as human or claude-code");
+    Err(PipelineError::Invalid(message))
+}
+
+/// Checks what the user gave as `--judged-by`.
+pub fn check_name(name: &str) -> Result<(), PipelineError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let message = format!("--judged-by is '{name}': use a name without control characters");
+    Err(PipelineError::Invalid(message))
 }
 
 fn say_applied(session: &Session, applied: &Applied) {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;
 use assize_domain::builtin;
+use assize_domain::case::Case;
 use assize_domain::judge::Judge;
-use assize_domain::judge_file::Case;
 use assize_domain::submission::Submission;
 use assize_domain::task::Task;
 use assize_pipeline::Now;

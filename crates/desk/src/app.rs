@@ -1,6 +1,6 @@
 //! The state machine of the desk: keys in, effects out. No terminal, no clock, no store.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::rubric::Rubric;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

@@ -7,7 +7,7 @@
 //! A finished case is submitted at once, so quitting at any key, or a crash, loses at most the
 //! case on the screen.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use serde_json::{Map, Value};
 
 pub mod app;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::case::read_score;
 use crate::check::Checks;
-use crate::judge_file::read_score;
 use crate::problem::{Problem, line_at};
 use crate::rubric::Rubric;
 use crate::scenario::Scenario;

@@ -7,6 +7,7 @@
 pub mod anchor;
 pub mod builtin;
 pub mod candidate;
+pub mod case;
 pub mod cell;
 pub mod check;
 pub mod composite;
@@ -15,7 +16,6 @@ pub mod front_matter;
 pub mod hash;
 pub mod job;
 pub mod judge;
-pub mod judge_file;
 pub mod leaderboard;
 pub mod model;
 pub mod options;

@@ -1,17 +1,17 @@
 //! Verdicts as a judge hands them in, one case at a time or a few.
 //!
-//! The doors of the queue (agent sessions, the desk, the web) all send the same small
-//! object. Checking reports every problem at once, each with a JSON pointer into the list,
-//! in the same words as for a judge file.
+//! Agent sessions, the terminal and the web page all send the same small object. Checking reports
+//! every problem at once, each with a JSON pointer into the list, in the same words as for a judge
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::judge_file::{FileProblem, read_score};
+use crate::case::{FileProblem, read_score};
 use crate::rubric::Rubric;
-use crate::verdict::{Verdict, as_number};
+use crate::verdict::Verdict;
 
 /// One judge's scores for one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,20 +104,8 @@ fn read(
     if !sound {
         return None;
     }
-    let numbers = scores
-        .iter()
-        .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
-        .collect();
-    Some(Verdict {
-        candidate: case.candidate,
-        // Complete scores always have a composite: its names were checked with the rubric.
-        composite: rubric.composite.evaluate(&numbers).unwrap_or(f64::NAN),
-        scores,
-        rationale: submission
-            .rationale
-            .clone()
-            .filter(|text| !text.trim().is_empty()),
-    })
+    let rationale = submission.rationale.clone();
+    Some(Verdict::new(rubric, case.candidate, scores, rationale))
 }
 
 #[cfg(test)]

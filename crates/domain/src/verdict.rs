@@ -121,6 +121,28 @@ pub struct Verdict<S = BTreeMap<String, Value>> {
     pub rationale: Option<String>,
 }
 
+impl Verdict {
+    /// A verdict with its composite, from a complete set of scores. A blank rationale is none.
+    pub fn new(
+        rubric: &Rubric,
+        candidate: u32,
+        scores: BTreeMap<String, Value>,
+        rationale: Option<String>,
+    ) -> Self {
+        let numbers = scores
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
+            .collect();
+        Self {
+            candidate,
+            // Complete scores always have a composite: its names were checked with the rubric.
+            composite: rubric.composite.evaluate(&numbers).unwrap_or(f64::NAN),
+            scores,
+            rationale: rationale.filter(|text| !text.trim().is_empty()),
+        }
+    }
+}
+
 /// A score's value as a number: flags count 0 or 1.
 pub fn as_number(value: &Value) -> Option<f64> {
     match value {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::rubric::Rubric;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Everything that can go wrong between a command and its result.
 
+use assize_domain::case::FileProblem;
 use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
-use assize_domain::judge_file::FileProblem;
 use assize_domain::problem::Problem;
 use assize_providers::ProviderError;
 use assize_store::StoreError;
@@ -33,6 +33,11 @@ pub enum PipelineError {
     },
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
+    #[error("cannot write {path}: {source}")]
+    NotWritten {
+        path: String,
+        source: std::io::Error,
+    },
     #[error(
         "{host} holds {models} in memory, and it was not loaded by Assize: two models would be resident at \
          once. Unload it there, wait until it expires, or let --evict unload it"
@@ -61,7 +66,7 @@ impl PipelineError {
             }
             Self::NoSitting { .. } => ErrorKind::NotFound,
             Self::SittingState { .. } => ErrorKind::Conflict,
-            Self::File { .. } => ErrorKind::Io,
+            Self::File { .. } | Self::NotWritten { .. } => ErrorKind::Io,
             Self::Occupied { .. } => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Internal(_) => ErrorKind::Internal,

@@ -13,6 +13,7 @@ pub mod apply;
 pub mod auto;
 pub mod drift;
 pub mod export;
+pub mod file;
 mod prompt;
 pub mod queue;
 pub mod ratings;

@@ -17,6 +17,7 @@ pub mod promote;
 pub mod size_gate;
 pub mod sync;
 pub mod task_files;
+pub mod whole_file;
 
 pub use error::{PipelineError, count};
 

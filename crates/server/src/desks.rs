@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use assize_domain::case::Case;
 use assize_domain::judge::Judge;
-use assize_domain::judge_file::Case;
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;

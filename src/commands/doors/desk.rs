@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use assize_desk::app::App;
 use assize_desk::view::Theme;
 use assize_desk::{Ended, Progress, Refused, Source, Verdict};
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::submission::Submission;
 use assize_pipeline::judge::queue::Queue;
 use assize_pipeline::judge::seat::{self, Seat};

@@ -1,6 +1,6 @@
 //! One case with the scores that have been entered so far.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::rubric::Rubric;
 use serde_json::{Map, Value, json};
 

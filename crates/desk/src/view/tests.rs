@@ -1,6 +1,6 @@
 //! Snapshots of the whole screen as plain text, at the two sizes that people have.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::rubric::Rubric;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;

@@ -10,16 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use assize_domain::judge_file::{self, Case};
+use assize_domain::case::Case;
 use assize_domain::submission::Submission;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::file::{self, answer};
 use super::queue::Queue;
 use crate::{Now, PipelineError, Result};
-
-mod answer;
-
-pub use answer::find_judge_file;
 
 /// How a batch's command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +143,8 @@ fn judge_batch(
     let mut outcome = Outcome::Answered;
     for _ in 0..2 {
         summary.calls += 1;
-        let file = file_text(queue, &open, &problems)?;
+        let head = file::head(queue.experiment(), queue.id(), queue.rubric());
+        let file = file::batch(head, &open, &problems)?;
         let answer = match ask(&file) {
             Asked::Interrupted => return Ok(Outcome::Interrupted),
             Asked::Failed(reason) => {
@@ -157,7 +155,7 @@ fn judge_batch(
             Asked::Printed(text) => text,
         };
         outcome = Outcome::Answered;
-        let Some(answer) = find_judge_file(&answer) else {
+        let Some(answer) = answer::find_judge_file(&answer) else {
             problems = vec!["no JSON object with a list of cases was printed".to_owned()];
             continue;
         };
@@ -180,16 +178,6 @@ fn judge_batch(
         summary.left_pending.insert(case.case, reason);
     }
     Ok(outcome)
-}
-
-/// The judge file of a batch, with what was wrong the last time.
-fn file_text(queue: &Queue, cases: &[Case], problems: &[String]) -> Result<String> {
-    let mut file = judge_file::head(queue.experiment(), queue.id(), queue.rubric());
-    if !problems.is_empty() {
-        file.insert("problems".to_owned(), json!(problems));
-    }
-    file.insert("cases".to_owned(), json!(cases));
-    serde_json::to_string_pretty(&file).map_err(|error| PipelineError::Internal(error.to_string()))
 }
 
 /// Keeps every sound case of an answer; the reasons of the others, by case.

@@ -1,6 +1,6 @@
 //! Anchors as blind cases, like all others.
 
-use assize_domain::judge_file::{Case, blank_scores};
+use assize_domain::case::{Case, blank_scores};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{ANCHORS, Sitting};
 

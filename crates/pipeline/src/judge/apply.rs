@@ -7,22 +7,20 @@
 
 use std::collections::HashMap;
 
+use assize_domain::case::FileProblem;
 use assize_domain::judge::Judge;
-use assize_domain::judge_file::FileProblem;
-use assize_domain::judge_file::check::{Checker, FilledCase, FilledHead, Scored};
 use assize_domain::run::tag;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::{Committed, StoreError, Take, Tracking};
 
 use super::drift::{self, Drift};
+use super::file::check::{Checker, FilledCase, FilledHead, Scored};
+use super::file::{Depth, Source, head_read, head_seen};
 use super::rubric_of;
 use crate::{PipelineError, Result};
-pub use file::Source;
-use file::{Depth, head_read, head_seen};
 use known::known_cases;
 
-mod file;
 mod known;
 
 /// How to read the file.

@@ -1,16 +1,16 @@
-//! Export: pending candidates as a blind judge file.
+//! Export: which pending cases a judge file hands out, and in which order.
 //!
-//! First it is decided which cases are handed out, from the runs' names alone; then the cases
-//! are read and written a scenario at a time, so that memory does not grow with the queue.
+//! The cases are chosen from the runs' names alone and then read a scenario at a time, so that
+//! memory does not grow with the queue. [`super::file`] writes them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc::sync_channel;
 
 use assize_domain::anchor::Anchors;
 use assize_domain::candidate::Candidate;
+use assize_domain::case::{Case, blank_scores};
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
-use assize_domain::judge_file::{self, Case};
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, param};
 use assize_domain::sitting::{Inclusion, Sitting, SittingState, case_id};
@@ -42,12 +42,11 @@ pub struct ExportOptions {
     pub spot_check: bool,
 }
 
-/// A judge file whose cases are still to be written, and the record that stays behind.
+/// The cases of a judge file, which are still to be read, and the sitting that they belong to.
 #[derive(Debug)]
 pub struct Export {
     pub sitting: Sitting,
     pub rubric: Rubric,
-    pub head: Map<String, Value>,
     /// How many cases there are.
     pub cases: usize,
     /// Pending runs under older rubrics, which need a file of their own.
@@ -66,9 +65,8 @@ struct Waiting {
     open: Vec<u32>,
 }
 
-/// Decides which cases to hand out; `None` where nothing is pending. Nothing is recorded yet:
-/// [`assize_store::Sittings::sitting_open`] does that, before the file is handed out.
-pub fn export(
+/// Chooses the cases; `None` where nothing is pending. Nothing is recorded yet.
+pub(super) fn export(
     store: &dyn Tracking,
     options: &ExportOptions,
     now: &Now,
@@ -120,7 +118,6 @@ pub fn export(
     };
     let real: usize = sitting.runs.iter().map(|(_, open)| open.len()).sum();
     Ok(Some(Export {
-        head: judge_file::head(&options.experiment, &sitting.id, &rubric),
         cases: real + sitting.anchors.cases.len(),
         sitting,
         rubric,
@@ -301,7 +298,7 @@ impl Export {
             Some(Case {
                 case: case_id(&self.sitting.salt, run_id, candidate.index),
                 context: context.clone(),
-                scores: judge_file::blank_scores(&self.rubric, &candidate.flags),
+                scores: blank_scores(&self.rubric, &candidate.flags),
                 candidate: candidate.text?,
                 rationale: None,
             })

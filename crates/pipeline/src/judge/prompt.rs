@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use assize_domain::rubric::Rubric;
-use assize_domain::verdict::{Verdict, as_number};
+use assize_domain::verdict::Verdict;
 use assize_providers::{Message, Role};
 use serde_json::{Map, Value, json};
 
@@ -140,25 +140,13 @@ pub fn read(
         let value = value.ok_or_else(|| format!("{} must be true or false", flag.name))?;
         scores.insert(flag.name.clone(), json!(value));
     }
-    let numbers = scores
-        .iter()
-        .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
-        .collect();
-    let composite = rubric
-        .composite
-        .evaluate(&numbers)
-        .ok_or("the composite needs a score that is missing")?;
     // Judge files call it rationale, and so do models that have seen one.
     let mut texts = ["reason", "rationale"]
         .iter()
         .filter_map(|name| object.get(*name)?.as_str());
     let rationale = texts.find_map(|text| Some(text.trim()).filter(|text| !text.is_empty()));
-    Ok(Verdict {
-        candidate,
-        scores,
-        composite,
-        rationale: rationale.map(str::to_owned),
-    })
+    let rationale = rationale.map(str::to_owned);
+    Ok(Verdict::new(rubric, candidate, scores, rationale))
 }
 
 /// Models that are not held to a schema like to wrap JSON into a code fence.

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;
+use assize_domain::case::{Case, FileProblem};
 use assize_domain::hash::hex;
 use assize_domain::judge::{Judge, Tier};
-use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};

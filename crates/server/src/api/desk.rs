@@ -1,7 +1,7 @@
 //! The judge's desk, for programs: the same seats as the pages have.
 
-use assize_domain::judge_file;
 use assize_domain::submission::Submission;
+use assize_pipeline::judge::file;
 use assize_pipeline::judge::queue::Progress;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(crate) fn next(app: &App, caller: &Caller, ask: &Next) -> Answer<Reply> {
     let Some(hand) = app.desks.next(&sitter(caller), &ask.experiment, limit)? else {
         return Ok(json!({"experiment": ask.experiment, "sitting": null, "cases": []}).into());
     };
-    let mut head = judge_file::head(&ask.experiment, &hand.sitting, &hand.rubric);
+    let mut head = file::head(&ask.experiment, &hand.sitting, &hand.rubric);
     Ok(json!({
         "experiment": ask.experiment,
         "sitting": hand.sitting,

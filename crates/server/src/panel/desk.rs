@@ -5,8 +5,8 @@
 //! prompt until the sitting is over.
 
 use askama::Template;
+use assize_domain::case::{Case, FileProblem};
 use assize_domain::error_kind::ErrorKind;
-use assize_domain::judge_file::{Case, FileProblem};
 use assize_domain::rubric::Rubric;
 use assize_domain::submission::Submission;
 use assize_domain::verdict::Verdict;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use assize_domain::candidate::Candidate;
-use assize_domain::judge_file::check::{ContextHash, KnownCases};
 use assize_domain::run::artifact;
 use assize_domain::sitting::{ANCHORS, Sitting, case_id};
 use assize_store::{StoreError, Tracking};
 use serde_json::Value;
 
+use crate::judge::file::check::{ContextHash, KnownCases};
 use crate::judge::{artifact_parse, case_texts};
 use crate::{PipelineError, Result};
 

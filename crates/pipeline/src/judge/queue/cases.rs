@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use assize_domain::case::{Case, blank_scores};
 use assize_domain::judge::Judge;
-use assize_domain::judge_file::{Case, blank_scores};
 use assize_domain::sitting::{ANCHORS, Sitting};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;

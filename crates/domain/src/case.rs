@@ -1,9 +1,7 @@
-//! The judge file: blind cases out, scores back.
+//! A blind case: what a judge sees of one candidate, and the scores that come back.
 //!
-//! `judge export` writes one, somebody fills in the scores, `judge apply` reads it. Reading
-//! checks the whole file before anything is written and reports every problem with its JSON
-//! pointer, so that a person or an agent can mend all of them in one go. [`check`] looks at one
-//! case at a time, because a file may hold a hundred thousand.
+//! Every way to judge hands out the same cases and reads scores by the same rule: the judge file,
+//! the queue, the terminal, the web page and an agent's tools.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +10,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::rubric::Rubric;
-
-pub mod check;
-
-/// The format's name and version.
-pub const FORMAT: &str = "judge/1";
 
 /// One blind case, as it is handed out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,30 +23,8 @@ pub struct Case {
     pub rationale: Option<String>,
 }
 
-/// Everything of a judge file but its cases.
-pub fn head(experiment: &str, sitting: &str, rubric: &Rubric) -> Map<String, Value> {
-    let criteria: Vec<Value> = rubric
-        .criteria
-        .iter()
-        .map(|it| json!({"name": it.name, "question": it.question, "min": it.min, "max": it.max, "anchors": it.anchors}))
-        .collect();
-    let flags: Vec<&str> = rubric.flags.iter().map(|flag| flag.name.as_str()).collect();
-    let mut head = Map::new();
-    head.insert("assize".to_owned(), json!(FORMAT));
-    head.insert("experiment".to_owned(), json!(experiment));
-    head.insert("sitting".to_owned(), json!(sitting));
-    head.insert(
-        "rubric".to_owned(),
-        json!({
-            "id": rubric.id, "sha256": rubric.sha256, "text": rubric.text,
-            "criteria": criteria, "flags": flags, "composite": rubric.composite.to_string(),
-        }),
-    );
-    head.insert("judge".to_owned(), json!({"kind": null, "name": null}));
-    head
-}
-
-/// The scores of a fresh case: criteria null, flags as the mechanical checks have them.
+/// The scores of a case that nobody has judged: criteria null, flags as the mechanical checks have
+/// them.
 pub fn blank_scores(rubric: &Rubric, flags: &BTreeMap<String, bool>) -> Map<String, Value> {
     let criteria = rubric
         .criteria
@@ -66,7 +37,7 @@ pub fn blank_scores(rubric: &Rubric, flags: &BTreeMap<String, bool>) -> Map<Stri
     criteria.chain(flags).collect()
 }
 
-/// A mistake in a judge file.
+/// A mistake in what a judge handed in: in a judge file, or in a list of submissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileProblem {
     /// JSON pointer.
@@ -80,12 +51,8 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// One score as the file has it: `None` where it is not given, an error where it is wrong.
-pub(crate) fn read_score(
-    rubric: &Rubric,
-    name: &str,
-    value: &Value,
-) -> Result<Option<Value>, String> {
+/// One score as the judge wrote it: `None` where it is not given, an error where it is invalid.
+pub fn read_score(rubric: &Rubric, name: &str, value: &Value) -> Result<Option<Value>, String> {
     if value.is_null() {
         return Ok(None);
     }
@@ -112,11 +79,13 @@ pub(crate) fn read_score(
     }
 }
 
-pub(crate) fn short(value: &Value) -> String {
+/// A value as a message quotes it.
+pub fn short(value: &Value) -> String {
     cut(&value.to_string())
 }
 
-pub(crate) fn cut(text: &str) -> String {
+/// The first 40 characters of a text.
+pub fn cut(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,6 +1,6 @@
 //! What an agent printed: the judge file in it, and the verdicts in that.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::submission::Submission;
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ const WRAPPERS: [&str; 4] = ["structured_output", "result", "response", "output"
 
 /// The judge file in a text: the JSON object with most cases, whatever prose, fence or
 /// envelope is around it.
-pub fn find_judge_file(text: &str) -> Option<Map<String, Value>> {
+pub(in crate::judge) fn find_judge_file(text: &str) -> Option<Map<String, Value>> {
     find(text, 2)
 }
 
@@ -50,7 +50,7 @@ fn count(file: &Map<String, Value>) -> usize {
 }
 
 /// A case of the answer, by its id.
-pub(super) fn case_of<'a>(
+pub(in crate::judge) fn case_of<'a>(
     answer: &'a Map<String, Value>,
     id: &str,
 ) -> Option<&'a Map<String, Value>> {
@@ -62,7 +62,10 @@ pub(super) fn case_of<'a>(
 }
 
 /// What the answer says about a case that was handed out.
-pub(super) fn submission(handed: &Case, found: &Map<String, Value>) -> Result<Submission, String> {
+pub(in crate::judge) fn submission(
+    handed: &Case,
+    found: &Map<String, Value>,
+) -> Result<Submission, String> {
     let text = found.get("candidate").and_then(Value::as_str);
     if text.is_some_and(|text| text != handed.candidate) {
         return Err("candidate was edited: score the text as it was handed out".to_owned());

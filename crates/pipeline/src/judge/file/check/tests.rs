@@ -1,7 +1,7 @@
 use serde_json::json;
 
-use super::super::head;
 use super::*;
+use crate::judge::file::head;
 
 const RUBRIC: &str = "+++\nid = \"r-1\"\ncomposite = \"tone + 2*ok\"\n[[criteria]]\nname = \"tone\"\nmin = 1\nmax = 2\n[criteria.anchors]\n1 = \"rude\"\n2 = \"kind\"\n[[criteria]]\nname = \"use\"\nmin = 1\nmax = 2\n[criteria.anchors]\n1 = \"none\"\n2 = \"some\"\n[[flags]]\nname = \"ok\"\n+++\nProse.\n";
 const A: &str = "aaaaaaaaaaaaaaaaaaaa";

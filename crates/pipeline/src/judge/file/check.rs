@@ -1,19 +1,18 @@
 //! Checking a filled judge file, a case at a time.
 //!
-//! What a sitting handed out is held as a few dozen bytes a case: where it belongs, and hashes
-//! that tell an edited text from the one that was exported. Nothing here reads or writes.
+//! What a sitting handed out is held as a few dozen bytes a case: its run, its number, and hashes
+//! that tell an edited text from the exported one. Nothing here reads or writes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
+use assize_domain::case::{FileProblem, cut, read_score, short};
+use assize_domain::hash::{canonical_json, hex, sha256};
+use assize_domain::judge::{is_kind, is_name};
+use assize_domain::rubric::Rubric;
+use assize_domain::verdict::Verdict;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
-
-use super::{FileProblem, cut, read_score, short};
-use crate::hash::{canonical_json, hex};
-use crate::rubric::Rubric;
-use crate::verdict::{Verdict, as_number};
 
 /// Contexts whose hash is remembered: the cases of a scenario stand together and share theirs.
 const CONTEXTS_REMEMBERED: usize = 4;
@@ -123,7 +122,7 @@ fn key(id: &str) -> Option<Key> {
 }
 
 fn hash(text: &str) -> u64 {
-    let digest = Sha256::digest(text.as_bytes());
+    let digest = sha256(text.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().unwrap_or_default())
 }
 
@@ -236,7 +235,7 @@ impl<'a> Checker<'a> {
         }
         match head.judge.get("kind") {
             None | Some(Value::Null) => {}
-            Some(Value::String(text)) if crate::judge::is_kind(text) => {
+            Some(Value::String(text)) if is_kind(text) => {
                 self.judge_kind = Some(text.to_lowercase());
             }
             Some(other) => {
@@ -246,7 +245,7 @@ impl<'a> Checker<'a> {
         }
         match head.judge.get("name") {
             None | Some(Value::Null) => {}
-            Some(Value::String(text)) if crate::judge::is_name(text) => {
+            Some(Value::String(text)) if is_name(text) => {
                 self.judge_name = Some(text.clone());
             }
             Some(other) => self.say("/judge/name", wrong(other, "a name or null")),
@@ -335,7 +334,7 @@ impl<'a> Checker<'a> {
         }
         let rationale = match &case.rationale {
             Value::Null => None,
-            Value::String(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+            Value::String(text) => Some(text.clone()),
             other => {
                 let message = format!("is {}, but a rationale is a text or null", short(other));
                 self.say(format!("{here}/rationale"), message);
@@ -363,7 +362,7 @@ impl<'a> Checker<'a> {
         }
         (self.problems.len() == before).then(|| Scored {
             run: known.run,
-            verdict: verdict(rubric, known.candidate, read, rationale),
+            verdict: Verdict::new(rubric, known.candidate, read, rationale),
         })
     }
 
@@ -386,25 +385,6 @@ impl<'a> Checker<'a> {
                 format!("lacks case '{id}' (use --partial to leave cases unscored)"),
             );
         }
-    }
-}
-
-fn verdict(
-    rubric: &Rubric,
-    candidate: u32,
-    scores: BTreeMap<String, Value>,
-    rationale: Option<String>,
-) -> Verdict {
-    let numbers = scores
-        .iter()
-        .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
-        .collect();
-    Verdict {
-        candidate,
-        // Complete scores always have a composite: its names were checked with the rubric.
-        composite: rubric.composite.evaluate(&numbers).unwrap_or(f64::NAN),
-        scores,
-        rationale,
     }
 }
 

@@ -6,13 +6,14 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use assize_domain::judge_file::check::{FilledCase, FilledHead};
-use assize_domain::judge_file::{self, FileProblem};
+use assize_domain::case::FileProblem;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::Value;
 
+use super::FORMAT;
+use super::check::{FilledCase, FilledHead};
 use crate::{PipelineError, Result};
 
 /// Cases that travel together, and how many such batches may wait.
@@ -35,11 +36,11 @@ pub enum Source<'a> {
 type Read<T> = std::result::Result<T, FileProblem>;
 
 /// Takes the position of a case and the case; `false` ends the reading.
-pub(super) type VisitCase<'a> = &'a mut dyn FnMut(usize, &FilledCase) -> bool;
+pub(in crate::judge) type VisitCase<'a> = &'a mut dyn FnMut(usize, &FilledCase) -> bool;
 
 /// How much of each case is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Depth {
+pub(in crate::judge) enum Depth {
     Whole,
     /// All but what was handed out: context and candidate.
     Scores,
@@ -72,7 +73,11 @@ impl<'a> Source<'a> {
 
     /// Visits every case; `false` where the file has no list of them. One thread parses, this
     /// one visits; a few batches of cases are on their way at most.
-    pub(super) fn cases_each(self, depth: Depth, visit: VisitCase<'_>) -> Result<Read<bool>> {
+    pub(in crate::judge) fn cases_each(
+        self,
+        depth: Depth,
+        visit: VisitCase<'_>,
+    ) -> Result<Read<bool>> {
         std::thread::scope(|scope| {
             let (batches, parsed) = sync_channel(BATCHES_AHEAD);
             let parsing = scope.spawn(move || self.parse(depth, &batches));
@@ -119,7 +124,7 @@ impl<'a> Source<'a> {
 }
 
 /// The head, wherever in the file it stands.
-pub(super) fn head_read(source: Source<'_>) -> Result<Read<FilledHead>> {
+pub(in crate::judge) fn head_read(source: Source<'_>) -> Result<Read<FilledHead>> {
     let mut head = FilledHead::default();
     let mut reader = serde_json::Deserializer::from_reader(source.open()?);
     let read = reader.deserialize_map(Head(&mut head));
@@ -141,14 +146,11 @@ fn is_complete(head: &FilledHead) -> bool {
 }
 
 /// The id of the sitting that a head names, where this is a judge file at all.
-pub(super) fn head_seen(head: &FilledHead) -> Read<String> {
-    if head.assize.as_str() != Some(judge_file::FORMAT) {
+pub(in crate::judge) fn head_seen(head: &FilledHead) -> Read<String> {
+    if head.assize.as_str() != Some(FORMAT) {
         return Err(FileProblem {
             pointer: "/assize".to_owned(),
-            message: format!(
-                "is not \"{}\": this is not a judge file",
-                judge_file::FORMAT
-            ),
+            message: format!("is not \"{}\": this is not a judge file", FORMAT),
         });
     }
     let id = head.sitting.as_str().map(str::to_owned);

@@ -1,0 +1,64 @@
+//! Exporting: the cases are chosen, written and handed out, in an order that survives a crash.
+//!
+//! A file without a sitting on record could never be applied, and a sitting without a file would
+//! only be empty. So a file is complete on the disk, then the sitting is recorded, then the file
+//! gets its name; on a stream the record comes first.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use assize_store::Tracking;
+
+use super::write::write;
+use crate::judge::Entropy;
+use crate::judge::export::{self, Export, ExportOptions};
+use crate::{Now, PipelineError, Result, whole_file};
+
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Where a judge file goes.
+pub enum Destination<'a> {
+    File {
+        path: &'a Path,
+        /// Hears where an older file of that name went: it may hold scores that nobody has applied.
+        kept: &'a dyn Fn(&Path),
+    },
+    Stream(&'a mut dyn Write),
+}
+
+/// Hands pending cases out as a judge file; `None` where nothing is pending.
+pub fn export(
+    store: &dyn Tracking,
+    options: &ExportOptions,
+    destination: Destination<'_>,
+    now: &Now,
+    entropy: Entropy,
+) -> Result<Option<Export>> {
+    if let Destination::File { path, .. } = destination
+        && path.is_dir()
+    {
+        let folder = path.display();
+        let message = format!("--out {folder} is a folder: name a file, for example in it");
+        return Err(PipelineError::Invalid(message));
+    }
+    let Some(export) = export::export(store, options, now, entropy)? else {
+        return Ok(None);
+    };
+    match destination {
+        Destination::Stream(out) => {
+            store.sitting_open(&export.sitting)?;
+            let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+            write(store, &export, &mut out, "standard output")?;
+        }
+        Destination::File { path, kept } => {
+            let name = path.display().to_string();
+            let written = whole_file::fill_beside(path, |out| write(store, &export, out, &name))?;
+            if let Some(older) = whole_file::keep_older(path)? {
+                kept(&older);
+            }
+            store.sitting_open(&export.sitting)?;
+            written.publish()?;
+        }
+    }
+    Ok(Some(export))
+}
