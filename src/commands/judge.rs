@@ -7,9 +7,10 @@ use anyhow::Context as _;
 use assize_domain::anchor::Anchors;
 use assize_domain::judge::{Tier, is_kind, is_name};
 use assize_domain::sitting::SittingState;
+use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions};
 use assize_pipeline::judge::export::{Export, ExportOptions};
-use assize_pipeline::judge::file::{self, Destination, Source};
+use assize_pipeline::judge::file::{self, Source};
 use assize_pipeline::{PipelineError, count};
 use assize_report::figure;
 use assize_report::shell::shell_word;
@@ -97,7 +98,6 @@ pub fn anchors(session: &Session, left_out: bool) -> anyhow::Result<Anchors> {
 
 fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
-    let mut stdout = session.output.writer();
     let kept = |older: &Path| {
         session.output.say(&format!(
             "{} was there already and is now {}.",
@@ -105,16 +105,14 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
             safe(&older.display().to_string())
         ));
     };
-    let destination = if out == Path::new("-") {
-        Destination::Stream(&mut stdout)
+    let now = environment::now();
+    let drawn = (&now, environment::entropy as Entropy);
+    let exported = if out == Path::new("-") {
+        let mut stdout = session.output.writer();
+        file::export_to_stream(store.as_ref(), options, &mut stdout, drawn)?
     } else {
-        Destination::File {
-            path: out,
-            kept: &kept,
-        }
+        file::export_to_file(store.as_ref(), options, out, &kept, drawn)?
     };
-    let (now, entropy) = (environment::now(), environment::entropy);
-    let exported = file::export(store.as_ref(), options, destination, &now, entropy)?;
     let Some(export) = exported else {
         let why = if options.spot_check {
             "No case was drawn (only automatic verdicts that no expert has seen can be)"

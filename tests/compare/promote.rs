@@ -6,7 +6,7 @@ use std::process::Stdio;
 use assize_test_support::promotion_task::{
     CONFIRMATION, SELECTION, Tip, Tips, ahead, collect, fill, judge, score, scratch,
 };
-use assize_test_support::server::Server;
+use assize_test_support::server::Served;
 use assize_test_support::{Outcome, Scratch};
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ fn board_and_gate_hold_a_lead_against_the_same_level() {
     assert_eq!(decision["winner"], Value::Null, "{decision}");
     let reason = decision["reason"].as_str().expect("a reason");
     assert!(reason.contains("a difference of 1.5"), "{reason}");
-    let server = Server::start(&scratch);
+    let server = Served::start(&scratch);
     let served = server.get("/api/bench/leaderboard/e").json();
     assert_eq!(served["decision"], decision);
     let refused = scratch.fails(3, format!("{PROMOTE} --dry-run --json").as_str());

@@ -14,7 +14,7 @@ mod publish;
 mod read;
 mod write;
 
-pub use publish::{Destination, export};
+pub use publish::{export_to_file, export_to_stream};
 pub use read::Source;
 pub(super) use read::{Depth, head_read, head_seen};
 pub use write::{batch, head};

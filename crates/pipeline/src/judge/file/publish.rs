@@ -16,49 +16,44 @@ use crate::{Now, PipelineError, Result, whole_file};
 
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Where a judge file goes.
-pub enum Destination<'a> {
-    File {
-        path: &'a Path,
-        /// Hears where an older file of that name went: it may hold scores that nobody has applied.
-        kept: &'a dyn Fn(&Path),
-    },
-    Stream(&'a mut dyn Write),
-}
-
-/// Hands pending cases out as a judge file; `None` where nothing is pending.
-pub fn export(
+/// Hands pending cases out as a judge file under this name; `None` where nothing is pending.
+/// `kept` hears where an older file of that name went: it may hold scores that nobody has applied.
+pub fn export_to_file(
     store: &dyn Tracking,
     options: &ExportOptions,
-    destination: Destination<'_>,
-    now: &Now,
-    entropy: Entropy,
+    path: &Path,
+    kept: &dyn Fn(&Path),
+    (now, entropy): (&Now, Entropy),
 ) -> Result<Option<Export>> {
-    if let Destination::File { path, .. } = destination
-        && path.is_dir()
-    {
-        let folder = path.display();
-        let message = format!("--out {folder} is a folder: name a file, for example in it");
+    let name = path.display().to_string();
+    if path.is_dir() {
+        let message = format!("--out {name} is a folder: name a file, for example in it");
         return Err(PipelineError::Invalid(message));
     }
     let Some(export) = export::export(store, options, now, entropy)? else {
         return Ok(None);
     };
-    match destination {
-        Destination::Stream(out) => {
-            store.sitting_open(&export.sitting)?;
-            let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-            write(store, &export, &mut out, "standard output")?;
-        }
-        Destination::File { path, kept } => {
-            let name = path.display().to_string();
-            let written = whole_file::fill_beside(path, |out| write(store, &export, out, &name))?;
-            if let Some(older) = whole_file::keep_older(path)? {
-                kept(&older);
-            }
-            store.sitting_open(&export.sitting)?;
-            written.publish()?;
-        }
+    let written = whole_file::fill_beside(path, |out| write(store, &export, out, &name))?;
+    if let Some(older) = whole_file::keep_older(path)? {
+        kept(&older);
     }
+    store.sitting_open(&export.sitting)?;
+    written.publish()?;
+    Ok(Some(export))
+}
+
+/// Hands pending cases out as a judge file on a stream; `None` where nothing is pending.
+pub fn export_to_stream(
+    store: &dyn Tracking,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+    (now, entropy): (&Now, Entropy),
+) -> Result<Option<Export>> {
+    let Some(export) = export::export(store, options, now, entropy)? else {
+        return Ok(None);
+    };
+    store.sitting_open(&export.sitting)?;
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
+    write(store, &export, &mut out, "standard output")?;
     Ok(Some(export))
 }
