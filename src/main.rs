@@ -65,7 +65,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Collect(args) => commands::collect::run(&session, args),
         Command::Judge(args) => commands::judge::run(&session, args),
         Command::Agent(cli::Agent::Install(args)) => commands::agent::install(&session, args),
-        Command::Mcp(args) => commands::doors::mcp::run(&session, args),
+        Command::Mcp(args) => commands::mcp::run(&session, args),
         Command::Compare(args) => commands::compare::run(&session, args),
         Command::Promote(args) => commands::promote::run(&session, args),
         Command::Serve(args) => commands::serve::run(&session, args),

@@ -22,7 +22,10 @@ use crate::output::safe;
 use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
 
+mod agent;
 pub mod auto;
+mod desk;
+pub mod sitting;
 mod status;
 mod verdicts;
 
@@ -78,8 +81,8 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             let anchors = anchors(session, *no_anchors)?;
             auto::run(session, experiment, judge, anchors, flags)
         }
-        Judge::Desk(args) => super::doors::desk::run(session, args),
-        Judge::Agent(args) => super::doors::headless::run(session, args),
+        Judge::Desk(args) => desk::run(session, args),
+        Judge::Agent(args) => agent::run(session, args),
         Judge::Status { experiment, delta } => status::run(session, experiment, *delta),
         Judge::Amend(args) => verdicts::amend(session, args),
         Judge::Reopen(args) => verdicts::reopen(session, args),

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::Exit;
 use crate::cli::Serve;
-use crate::commands::doors::{self, Teller};
+use crate::commands::judge::sitting::{self, Notifier};
 use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -38,7 +38,7 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
         };
         announce(session, address, (first.as_deref(), is_open)).map_err(ServerError::from)
     };
-    let teller = Teller::new(session);
+    let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
     let config = config(session, args, &settings, ended)?;
     let place = (args.host, args.port);
@@ -141,7 +141,7 @@ fn config(
     Ok(Config {
         program: environment::program()?,
         state_dir: PathBuf::from(STATE_DIR),
-        locks: doors::locks(),
+        locks: sitting::locks(),
         tracking_uri: session.tracking_uri().to_owned(),
         task: session.task_name.clone(),
         options: session.layers(&task.defaults)?.finish()?.options,

@@ -144,7 +144,8 @@ fn a_continued_sitting_stays_at_its_desk() {
         ..sit("ann")
     };
     let take = || {
-        let seat = assize_pipeline::judge::seat::take(&store, at_desk(), &locks, &at(0));
+        let seat =
+            assize_pipeline::judge::held_sitting::resume_or_open(&store, at_desk(), &locks, &at(0));
         seat.expect("a store").expect("something to judge")
     };
     let first = take();

@@ -1,6 +1,6 @@
-//! The judging queue as an MCP server on stdio: the door for agent sessions.
+//! The judging queue as an MCP server on stdio, for agent sessions.
 //!
-//! `server` speaks the protocol, `bench` is what it does: a thin layer over the queue of
+//! `server` speaks the protocol, `agent_session` does the work: a thin layer over the queue of
 //! `assize-pipeline`. The only async runtime of the binary lives in [`serve`], on one thread;
 //! the queue and its store block, and are called on threads where that is allowed.
 //!
@@ -9,11 +9,11 @@
 
 use assize_domain::error_kind::ErrorKind;
 
-mod bench;
+mod agent_session;
 mod server;
 mod wire;
 
-pub use bench::{Bench, BoardReader, Clock, EndObserver, StoreOpener};
+pub use agent_session::{BoardReader, Clock, EndObserver, SessionConfig, StoreOpener};
 pub use server::serve;
 
 const GUIDE: &str = include_str!("guide.md");

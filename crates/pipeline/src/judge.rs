@@ -14,11 +14,11 @@ pub mod auto;
 pub mod drift;
 pub mod export;
 pub mod file;
+pub mod held_sitting;
 mod prompt;
 pub mod queue;
 pub mod ratings;
 pub mod reveal;
-pub mod seat;
 pub mod spot_check;
 pub mod status;
 

@@ -17,13 +17,13 @@ use crate::compare::read::PairKey;
 use crate::{PipelineError, Result};
 
 pub mod calibrate;
+mod double_scored;
 mod evidence;
 pub mod gate;
-mod judges;
-mod next;
+mod next_steps;
 mod thresholds;
 
-pub use next::Step;
+pub use next_steps::Step;
 pub use thresholds::{Tentative, Thresholds};
 
 /// The longest note on a promotion, in characters.
@@ -69,24 +69,24 @@ pub struct Assessment {
 
 /// Runs the gate; writes nothing.
 pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Assessment> {
-    let case = evidence::gather(store, options)?;
-    let champion = content(&case.candidate, &case.candidate_pair, options.task)?;
-    let ruling = gate::gate(&case.evidence, options.thresholds);
+    let proposal = evidence::gather(store, options)?;
+    let champion = content(&proposal.candidate, &proposal.candidate_pair, options.task)?;
+    let ruling = gate::gate(&proposal.evidence, options.thresholds);
     let report = GateReport {
-        candidate: case.candidate_pair.clone(),
-        incumbent: case.incumbent_pair.clone(),
+        candidate: proposal.candidate_pair.clone(),
+        incumbent: proposal.incumbent_pair.clone(),
         tier: ruling.tier,
         passed: ruling.passed,
         checks: ruling.checks,
     };
     Ok(Assessment {
-        next: next::steps(&report, &case, options),
+        next: next_steps::steps(&report, &proposal, options),
         report,
-        warnings: case.warnings,
+        warnings: proposal.warnings,
         task: options.task.name.clone(),
         experiment: options.experiment.to_owned(),
         champion,
-        number: case.champion.map_or(0, |it| it.number) + 1,
+        number: proposal.champion.map_or(0, |it| it.number) + 1,
     })
 }
 

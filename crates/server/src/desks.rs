@@ -17,8 +17,8 @@ use assize_domain::rubric::Rubric;
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_domain::verdict::Verdict;
+use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Accepted, Finished, LEASE_MS, Progress, SitOptions};
-use assize_pipeline::judge::seat::{self, Seat};
 use assize_pipeline::{Now, PipelineError, Result};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::{Sittings as _, Tracking};
@@ -102,7 +102,7 @@ pub(crate) struct Desks {
 /// A seat, where it is taken, and what tells the judge's pace.
 #[derive(Debug, Default)]
 struct Place {
-    seat: Option<Seat>,
+    seat: Option<HeldSitting>,
     /// When the last case was handed in.
     last_ms: i64,
     /// Time and number of cases scored without a pause.
@@ -161,7 +161,8 @@ impl Desks {
                 lease_ms: LEASE_MS,
                 entropy: self.config.entropy,
             };
-            let seat = seat::take(&self.store(), options, &self.config.locks, &now)?;
+            let seat =
+                held_sitting::resume_or_open(&self.store(), options, &self.config.locks, &now)?;
             *place = Place {
                 seat,
                 last_ms: now.ms,

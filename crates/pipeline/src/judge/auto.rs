@@ -4,7 +4,7 @@
 //! flight as it is told, and hands every run's verdicts in as soon as they are complete, so it
 //! can be stopped anywhere and started again. What could not be judged stays pending with its
 //! reason. A judge that holds weights enters the same guard as a generating model; one that
-//! costs money never knowingly passes its cap ([`purse`]).
+//! costs money never knowingly passes its cap ([`budget`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::guard::{Guard, Place, Tenancy};
 use crate::lock;
 use crate::size_gate::SizedModel;
 use crate::{Now, PipelineError, Result};
-use ask::Asker;
-use bench::Bench;
-pub use purse::Prices;
-use purse::Purse;
+use budget::Budget;
+pub use budget::Prices;
+use scorer::Scorer;
+use workers::Workers;
 
-mod ask;
-mod bench;
-mod purse;
+mod budget;
+mod scorer;
+mod workers;
 
 /// How long a judge that fell silent keeps what it holds.
 const LEASE_MS: i64 = 10 * 60 * 1000;
@@ -171,15 +171,15 @@ impl AutoJudge<'_> {
             ProviderKind::Ollama | ProviderKind::Embedded
         );
         let charges = !is_free || self.prices.is_some();
-        let asker = Asker {
+        let scorer = Scorer {
             judge: self,
             provider: provider.as_ref(),
             rubric,
             sitting,
-            purse: Purse::new(self.max_cost_usd.filter(|_| charges), self.prices),
+            budget: Budget::new(self.max_cost_usd.filter(|_| charges), self.prices),
         };
-        let bench = Bench::new(self, &asker, batch);
-        let result = bench.clear(first, progress);
+        let workers = Workers::new(self, &scorer, batch);
+        let result = workers.run(first, progress);
         tenancy.leave()?;
         result
     }

@@ -11,7 +11,7 @@ use assize_stats::paired;
 use assize_store::Tracking;
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
-use super::{PromoteOptions, judges};
+use super::{PromoteOptions, double_scored};
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
 use crate::compare::read::{self, PairKey, Scores, TierScores};
@@ -20,7 +20,7 @@ use crate::{PipelineError, Result};
 
 /// Who wants to be promoted, over whom, and what speaks for it.
 #[derive(Debug)]
-pub struct Case {
+pub struct Proposal {
     pub candidate: PairKey,
     pub incumbent: PairKey,
     /// As the board names them.
@@ -35,7 +35,7 @@ pub struct Case {
 }
 
 /// Reads the experiment and finds the candidate and the incumbent.
-pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case> {
+pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Proposal> {
     let scores = read::read(store, options.experiment, Split::Selection)?;
     check_task(&scores, options)?;
     let champion = store.champion_get(&options.task.name)?;
@@ -47,7 +47,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
     check_candidate(&scores, candidate, incumbent, champion.as_ref())?;
     let mut criteria = Vec::new();
     if let Some(rubric) = &scores.full_rubric {
-        criteria = judges::double_scored(store, options.experiment, Split::Selection, rubric)?;
+        criteria = double_scored::read(store, options.experiment, Split::Selection, rubric)?;
         for it in &mut tiers {
             let Some(judged) = scores.tier(it.tier) else {
                 continue;
@@ -75,7 +75,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Case
         // A task without that split has nothing to prove it with.
         confirmation.get_or_insert_default();
     }
-    Ok(Case {
+    Ok(Proposal {
         candidate: candidate_key.clone(),
         incumbent: incumbent_key.clone(),
         candidate_pair: pairs[candidate].clone(),

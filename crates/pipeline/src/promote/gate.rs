@@ -19,13 +19,13 @@ use assize_stats::agreement::Scale;
 use assize_stats::paired::{self, PairedDiff};
 use assize_stats::{MIN_TEST_BLOCKS, StatsError};
 
-use self::asked::Asked;
+use self::open_check::OpenCheck;
 use super::thresholds::Thresholds;
 use crate::compare::family::Family;
 use crate::error::count;
 
-mod asked;
 mod judging;
+mod open_check;
 #[cfg(test)]
 mod tests;
 
@@ -148,14 +148,14 @@ fn significance(
             thresholds.deciding_tier()
         )
     });
-    Asked::new(
+    OpenCheck::new(
         "p_adjusted",
         &format!("better: p over {}", count(family.tested(), "challenger")),
         Quantity::P,
         Relation::AtMost,
         thresholds.level,
     )
-    .answered(p, why)
+    .against(p, why)
 }
 
 fn difference(paired: &Result<PairedDiff, StatsError>, thresholds: &Thresholds) -> [Check; 2] {
@@ -165,22 +165,22 @@ fn difference(paired: &Result<PairedDiff, StatsError>, thresholds: &Thresholds) 
     let figures = paired.as_ref().ok();
     let bound = format!("lower bound ({:.0} %)", (1.0 - thresholds.level) * 100.0);
     [
-        Asked::new(
+        OpenCheck::new(
             "lower_bound",
             &bound,
             Quantity::Points,
             Relation::Above,
             0.0,
         )
-        .answered(figures.map(|it| it.lower_bound), why.clone()),
-        Asked::new(
+        .against(figures.map(|it| it.lower_bound), why.clone()),
+        OpenCheck::new(
             "margin",
             "difference worth having",
             Quantity::Points,
             Relation::AtLeast,
             thresholds.margin,
         )
-        .answered(figures.map(|it| it.mean), why),
+        .against(figures.map(|it| it.mean), why),
     ]
 }
 
@@ -201,14 +201,14 @@ fn worst_scenario(
             .map(|name| format!("That is {name}.")),
         None => Some("No scenario is judged for both pairs.".to_owned()),
     };
-    Asked::new(
+    OpenCheck::new(
         "worst_scenario",
         "worst scenario",
         Quantity::Points,
         Relation::AtLeast,
         thresholds.scenario_floor,
     )
-    .answered(worst.map(|(_, difference)| difference), why)
+    .against(worst.map(|(_, difference)| difference), why)
 }
 
 fn flags<'a>(
@@ -226,7 +226,7 @@ fn flags<'a>(
         } else {
             ("should not rise", Relation::AtMost, thresholds.flag_margin)
         };
-        let asked = Asked::new(
+        let check = OpenCheck::new(
             &format!("flag.{}", flag.name),
             &format!("{}: {direction}", flag.name),
             Quantity::Share,
@@ -236,12 +236,12 @@ fn flags<'a>(
         let change = flag.candidate.zip(flag.incumbent).map(|(a, b)| a - b);
         if flag.weight == 0.0 {
             let why = "The composite does not use it, so neither direction is good.";
-            return asked.ended(Outcome::NotApplicable, change, Some(why.to_owned()));
+            return check.finish(Outcome::NotApplicable, change, Some(why.to_owned()));
         }
         let why = change
             .is_none()
             .then(|| "One of the pairs has no judged candidates.".to_owned());
-        asked.answered(change, why)
+        check.against(change, why)
     })
 }
 
@@ -260,14 +260,14 @@ fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
                 "This tier has judged no scenario of both pairs; require in [gate] asks for {tier}."
             )
         });
-        Asked::new(
+        OpenCheck::new(
             &format!("rank.{tier}"),
             &format!("ranked above by {tier}"),
             Quantity::Points,
             Relation::Above,
             0.0,
         )
-        .answered(mean, why)
+        .against(mean, why)
     };
     required.iter().map(check).collect()
 }
@@ -277,18 +277,18 @@ fn coverage(tier: Tier, deciding: Option<&TierEvidence>, thresholds: &Thresholds
     let why = missing
         .is_none()
         .then(|| format!("Nothing is judged by {tier}."));
-    Asked::new(
+    OpenCheck::new(
         "missing_cells",
         &format!("cells without {tier} verdicts"),
         Quantity::Count,
         Relation::AtMost,
         f64::from(thresholds.missing_cells),
     )
-    .answered(missing.map(|it| it as f64), why)
+    .against(missing.map(|it| it as f64), why)
 }
 
 fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) -> Check {
-    let asked = Asked::new(
+    let check = OpenCheck::new(
         "confirmation",
         "confirmed on unseen scenarios: p",
         Quantity::P,
@@ -297,19 +297,19 @@ fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) ->
     );
     let Some(found) = &evidence.confirmation else {
         let why = "The task has no confirmation split.";
-        return asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()));
+        return check.finish(Outcome::NotApplicable, None, Some(why.to_owned()));
     };
     if !is_clear {
         let why = "Sealed until every other check passes.";
-        return asked.ended(Outcome::Sealed, None, Some(why.to_owned()));
+        return check.finish(Outcome::Sealed, None, Some(why.to_owned()));
     }
-    let failed = |asked: Asked, why: String| asked.ended(Outcome::Failed, None, Some(why));
+    let failed = |check: OpenCheck, why: String| check.finish(Outcome::Failed, None, Some(why));
     if found.scenarios < MIN_TEST_BLOCKS {
         let have = count(found.scenarios, "scenario");
         let why = format!(
             "The confirmation split has {have}; {MIN_TEST_BLOCKS} are needed for a test: add some to the task."
         );
-        return failed(asked, why);
+        return failed(check, why);
     }
     if found.missing_cells > thresholds.missing_cells as usize
         || found.differences.len() < MIN_TEST_BLOCKS
@@ -319,7 +319,7 @@ fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) ->
             found.missing_cells,
             2 * found.scenarios
         );
-        return failed(asked, why);
+        return failed(check, why);
     }
     let p = paired::paired_diff(&found.differences, 1.0 - thresholds.level)
         .ok()
@@ -328,5 +328,5 @@ fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) ->
             let without_spread = if it.mean > 0.0 { 0.0 } else { 1.0 };
             it.p_greater.unwrap_or(without_spread)
         });
-    asked.answered(p, None)
+    check.against(p, None)
 }

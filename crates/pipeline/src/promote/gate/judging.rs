@@ -6,13 +6,13 @@ use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
 use assize_stats::agreement::{self, Metric};
 
-use super::asked::Asked;
+use super::open_check::OpenCheck;
 use super::{DoubleScored, Evidence};
 use crate::promote::thresholds::{Tentative, Thresholds};
 
 /// Enough candidates that both tiers judged, and on them agreement without bias, by criterion.
 pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
-    let asked = Asked::new(
+    let check = OpenCheck::new(
         "double_scored",
         "candidates that both tiers judged",
         Quantity::Count,
@@ -21,7 +21,7 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
     );
     if !thresholds.require.contains(&Tier::Auto) {
         let why = "Only experts are required, so nobody has to agree with them.";
-        return vec![asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))];
+        return vec![check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))];
     }
     let both = |it: &DoubleScored| {
         let scores = it.expert.iter().zip(&it.auto);
@@ -30,7 +30,7 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
     let items = evidence.criteria.iter().map(both).min().unwrap_or(0);
     let is_enough = items >= thresholds.double_scored as usize;
     let why = (!is_enough).then(|| "How far they agree is not looked at below that.".to_owned());
-    let mut checks = vec![asked.answered(Some(items as f64), why)];
+    let mut checks = vec![check.against(Some(items as f64), why)];
     if is_enough {
         for criterion in &evidence.criteria {
             checks.extend(criterion_checks(criterion, thresholds));
@@ -46,7 +46,7 @@ fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2
         Metric::Ordinal,
     );
     let alpha = alpha.ok().flatten().map(|it| it.alpha);
-    let asked = Asked::new(
+    let check = OpenCheck::new(
         &format!("agreement.{name}"),
         &format!("{name}: judges agree (α)"),
         Quantity::Coefficient,
@@ -56,15 +56,15 @@ fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2
     let agreement = match alpha {
         None => {
             let why = "Both tiers gave every candidate the same score, so it separates nobody.";
-            asked.ended(Outcome::NotApplicable, None, Some(why.to_owned()))
+            check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))
         }
         Some(alpha)
             if !Relation::AtLeast.holds(alpha, thresholds.agreement)
                 && Relation::AtLeast.holds(alpha, thresholds.agreement_tentative) =>
         {
-            tentative(asked, alpha, thresholds)
+            tentative(check, alpha, thresholds)
         }
-        alpha => asked.answered(alpha, None),
+        alpha => check.against(alpha, None),
     };
     let bias = agreement::compare(&scores.expert, &scores.auto, scores.scale)
         .ok()
@@ -73,18 +73,18 @@ fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2
         let direction = if bias > 0.0 { "higher" } else { "lower" };
         format!("The automatic tier scores {direction} than the experts.")
     });
-    let bias = Asked::new(
+    let bias = OpenCheck::new(
         &format!("bias.{name}"),
         &format!("{name}: bias of auto"),
         Quantity::Points,
         Relation::AtMost,
         thresholds.bias,
     )
-    .answered(bias.map(f64::abs), why);
+    .against(bias.map(f64::abs), why);
     [agreement, bias]
 }
 
-fn tentative(asked: Asked, alpha: f64, thresholds: &Thresholds) -> Check {
+fn tentative(check: OpenCheck, alpha: f64, thresholds: &Thresholds) -> Check {
     let experts_decide = thresholds.deciding_tier() == Tier::Expert;
     let between = format!(
         "From {} to {} agreement is tentative",
@@ -101,5 +101,5 @@ fn tentative(asked: Asked, alpha: f64, thresholds: &Thresholds) -> Check {
         ),
         Tentative::Block => (Outcome::Failed, "and tentative = \"block\" in [gate]"),
     };
-    asked.ended(outcome, Some(alpha), Some(format!("{between}: {why}.")))
+    check.finish(outcome, Some(alpha), Some(format!("{between}: {why}.")))
 }

@@ -1,7 +1,8 @@
-//! The workers of an automatic judge, and the one who hands their verdicts in.
+//! The worker threads of an automatic judge, and the main thread that submits their verdicts.
 //!
-//! Workers take candidates from a channel and ask. The main thread keeps the channel filled
-//! from the queue, gathers what comes back by run, and hands complete runs in, a few at a time.
+//! Workers take cases from a channel and have the model score them. The main thread keeps the
+//! channel filled from the queue, groups verdicts by run, and submits complete runs, a few at a
+//! time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,25 +15,25 @@ use assize_domain::verdict::{Usage, Verdict, VerdictFile};
 use assize_store::queue::{Handed, Leased};
 use assize_store::{PendingRun, StoreError};
 
-use super::ask::{Asker, Found, Outcome, Pending};
-use super::purse::Shut;
+use super::budget::BudgetStop;
+use super::scorer::{Outcome, PendingCase, Scorer, ScoringResult};
 use super::{AutoJudge, AutoProgress, AutoSummary, LEASE_MS, Progress};
 use crate::judge::artifact_parse;
 use crate::{PipelineError, Result};
 
-/// Complete runs wait at most so long, and at most so many, to be handed in together.
-const HAND_IN_EVERY: Duration = Duration::from_millis(250);
-const RUNS_AT_ONCE: usize = 32;
-/// Reasons that a summary tells.
+/// Complete runs wait at most so long, and at most so many, to be submitted together.
+const SUBMIT_EVERY: Duration = Duration::from_millis(250);
+const RUNS_PER_SUBMIT: usize = 32;
+/// The most reasons that a summary lists.
 const REASONS: usize = 5;
 
 /// One sitting's workers.
-pub(super) struct Bench<'a> {
+pub(super) struct Workers<'a> {
     judge: &'a AutoJudge<'a>,
-    asker: &'a Asker<'a>,
+    scorer: &'a Scorer<'a>,
     /// Candidates in one request.
     batch: usize,
-    /// Ends the workers: the user's stop, an error, the cap.
+    /// Stops the workers: after an error, or when the budget is exhausted.
     halt: AtomicBool,
 }
 
@@ -45,8 +46,8 @@ struct OpenRun {
     failed: bool,
 }
 
-/// What the main thread keeps.
-struct Desk {
+/// What the main thread knows of the sitting so far.
+struct JudgingState {
     runs: HashMap<Arc<str>, OpenRun>,
     complete: Vec<(Arc<str>, OpenRun)>,
     in_flight: usize,
@@ -56,16 +57,17 @@ struct Desk {
     left: u64,
     progress: AutoProgress,
     summary: AutoSummary,
-    shut: Option<Shut>,
+    /// Why the budget allows no more requests.
+    budget_stop: Option<BudgetStop>,
     failures_in_a_row: usize,
-    last_hand_in: Instant,
+    last_submit: Instant,
 }
 
-impl<'a> Bench<'a> {
-    pub fn new(judge: &'a AutoJudge<'a>, asker: &'a Asker<'a>, batch: usize) -> Self {
+impl<'a> Workers<'a> {
+    pub fn new(judge: &'a AutoJudge<'a>, scorer: &'a Scorer<'a>, batch: usize) -> Self {
         Self {
             judge,
-            asker,
+            scorer,
             batch,
             halt: AtomicBool::new(false),
         }
@@ -76,9 +78,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Judges until nothing is left, or until there is a reason to stop.
-    pub fn clear(&self, first: Leased, progress: Progress<'_>) -> Result<AutoSummary> {
+    pub fn run(&self, first: Leased, progress: Progress<'_>) -> Result<AutoSummary> {
         let started = Instant::now();
-        let (work, tasks) = channel::<Vec<Pending>>();
+        let (work, tasks) = channel::<Vec<PendingCase>>();
         let tasks = Mutex::new(tasks);
         let (answer, answers) = channel::<Vec<Outcome>>();
         let result = std::thread::scope(|scope| {
@@ -87,7 +89,7 @@ impl<'a> Bench<'a> {
                 scope.spawn(move || self.work(tasks, &answer));
             }
             drop(answer);
-            let result = self.preside(first, work, &answers, progress);
+            let result = self.coordinate(first, work, &answers, progress);
             self.halt.store(true, Ordering::Relaxed);
             result
         });
@@ -96,17 +98,17 @@ impl<'a> Bench<'a> {
         Ok(summary)
     }
 
-    fn work(&self, tasks: &Mutex<Receiver<Vec<Pending>>>, answer: &Sender<Vec<Outcome>>) {
+    fn work(&self, tasks: &Mutex<Receiver<Vec<PendingCase>>>, answer: &Sender<Vec<Outcome>>) {
         loop {
             let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(pending) = next else {
                 return;
             };
-            // What is not asked any more is simply not answered.
+            // After a stop the remaining cases are left unscored.
             let outcomes = if self.stopped() {
                 Vec::new()
             } else {
-                self.asker.ask(&pending)
+                self.scorer.score(&pending)
             };
             if answer.send(outcomes).is_err() {
                 return;
@@ -114,61 +116,68 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn preside(
+    fn coordinate(
         &self,
         first: Leased,
-        work: Sender<Vec<Pending>>,
+        work: Sender<Vec<PendingCase>>,
         answers: &Receiver<Vec<Outcome>>,
         progress: Progress<'_>,
     ) -> Result<AutoSummary> {
-        let mut desk = Desk::new();
-        self.hand_out(first, &work, &mut desk)?;
-        self.give(self.anchors(), &work, &mut desk);
-        while desk.in_flight > 0 {
-            match answers.recv_timeout(HAND_IN_EVERY) {
+        let mut state = JudgingState::new();
+        self.enqueue_leased(first, &work, &mut state)?;
+        self.enqueue(self.anchors(), &work, &mut state);
+        while state.in_flight > 0 {
+            match answers.recv_timeout(SUBMIT_EVERY) {
                 Ok(outcomes) => {
-                    desk.in_flight -= 1;
+                    state.in_flight -= 1;
                     for outcome in outcomes {
-                        self.take(outcome, &mut desk);
+                        self.record(outcome, &mut state);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if desk.complete.len() >= RUNS_AT_ONCE || desk.last_hand_in.elapsed() >= HAND_IN_EVERY {
-                self.hand_in(&mut desk)?;
-                progress(desk.progress);
+            if state.complete.len() >= RUNS_PER_SUBMIT
+                || state.last_submit.elapsed() >= SUBMIT_EVERY
+            {
+                self.submit_complete(&mut state)?;
+                progress(state.progress);
             }
             let enough = self.judge.jobs.max(1) as usize * 2;
-            if desk.in_flight < enough && desk.left > 0 && !self.stopped() {
-                let portion = self.judge.portion(desk.taken);
-                let more = self.judge.lease(self.asker.sitting, portion)?;
-                self.hand_out(more, &work, &mut desk)?;
+            if state.in_flight < enough && state.left > 0 && !self.stopped() {
+                let portion = self.judge.portion(state.taken);
+                let more = self.judge.lease(self.scorer.sitting, portion)?;
+                self.enqueue_leased(more, &work, &mut state)?;
             }
         }
         drop(work);
-        desk.close_open_runs();
-        self.hand_in(&mut desk)?;
-        progress(desk.progress);
-        self.conclude(desk)
+        state.close_open_runs();
+        self.submit_complete(&mut state)?;
+        progress(state.progress);
+        self.conclude(state)
     }
 
-    fn conclude(&self, desk: Desk) -> Result<AutoSummary> {
-        if desk.shut == Some(Shut::CostUnknown) {
+    fn conclude(&self, state: JudgingState) -> Result<AutoSummary> {
+        if state.budget_stop == Some(BudgetStop::CostUnknown) {
             return Err(PipelineError::Invalid(format!(
                 "{} does not say what its answers cost, so --max-cost cannot be kept: name the price \
                  with --price-per-mtok IN,OUT. The verdicts so far ({}) are kept",
-                self.judge.model.id, desk.summary.verdicts
+                self.judge.model.id, state.summary.verdicts
             )));
         }
-        let mut summary = desk.summary;
-        summary.cap_reached = desk.shut == Some(Shut::CapReached);
+        let mut summary = state.summary;
+        summary.cap_reached = state.budget_stop == Some(BudgetStop::CapReached);
         summary.interrupted = self.judge.stop.load(Ordering::Relaxed);
         Ok(summary)
     }
 
-    /// Gives the workers what was leased.
-    fn hand_out(&self, leased: Leased, work: &Sender<Vec<Pending>>, desk: &mut Desk) -> Result<()> {
+    /// Queues the leased cases for the workers.
+    fn enqueue_leased(
+        &self,
+        leased: Leased,
+        work: &Sender<Vec<PendingCase>>,
+        state: &mut JudgingState,
+    ) -> Result<()> {
         let left = if leased.runs.is_empty() {
             0
         } else {
@@ -178,17 +187,17 @@ impl<'a> Bench<'a> {
         for run in leased.runs {
             waiting.extend(pending_of(run)?);
         }
-        desk.taken += waiting.len();
-        desk.left = left.min(self.judge.remaining(desk.taken) as u64);
-        self.give(waiting, work, desk);
+        state.taken += waiting.len();
+        state.left = left.min(self.judge.remaining(state.taken) as u64);
+        self.enqueue(waiting, work, state);
         Ok(())
     }
 
     /// The sitting's calibration cases, which look like all others.
-    fn anchors(&self) -> Vec<Pending> {
+    fn anchors(&self) -> Vec<PendingCase> {
         let run_id = Arc::<str>::from(ANCHORS);
-        let anchors = (0..).zip(&self.asker.sitting.anchors.cases);
-        let pending = anchors.map(|(index, anchor)| Pending {
+        let anchors = (0..).zip(&self.scorer.sitting.anchors.cases);
+        let pending = anchors.map(|(index, anchor)| PendingCase {
             run_id: Arc::clone(&run_id),
             index,
             text: anchor.candidate.clone(),
@@ -198,59 +207,64 @@ impl<'a> Bench<'a> {
         pending.collect()
     }
 
-    fn give(&self, waiting: Vec<Pending>, work: &Sender<Vec<Pending>>, desk: &mut Desk) {
+    fn enqueue(
+        &self,
+        waiting: Vec<PendingCase>,
+        work: &Sender<Vec<PendingCase>>,
+        state: &mut JudgingState,
+    ) {
         for case in &waiting {
             let run_id = Arc::clone(&case.run_id);
-            desk.runs.entry(run_id).or_default().waiting += 1;
+            state.runs.entry(run_id).or_default().waiting += 1;
         }
-        let open = desk
+        let open = state
             .runs
             .values()
             .map(|run| run.waiting as u64)
             .sum::<u64>();
-        desk.progress.total = desk.progress.done + open + desk.left;
+        state.progress.total = state.progress.done + open + state.left;
         let mut waiting = waiting.into_iter().peekable();
         while waiting.peek().is_some() {
-            let batch: Vec<Pending> = waiting.by_ref().take(self.batch).collect();
+            let batch: Vec<PendingCase> = waiting.by_ref().take(self.batch).collect();
             if work.send(batch).is_ok() {
-                desk.in_flight += 1;
+                state.in_flight += 1;
             }
         }
     }
 
-    fn take(&self, outcome: Outcome, desk: &mut Desk) {
-        desk.summary.asked_again += u64::from(outcome.asked_again);
-        desk.summary.usage.add(&outcome.usage);
-        desk.progress.cost_usd = desk.summary.usage.cost_usd;
-        let Some(run) = desk.runs.get_mut(&outcome.run_id) else {
+    fn record(&self, outcome: Outcome, state: &mut JudgingState) {
+        state.summary.asked_again += u64::from(outcome.asked_again);
+        state.summary.usage.add(&outcome.usage);
+        state.progress.cost_usd = state.summary.usage.cost_usd;
+        let Some(run) = state.runs.get_mut(&outcome.run_id) else {
             return;
         };
         run.usage.add(&outcome.usage);
         run.waiting -= 1;
-        let reason = match outcome.found {
-            Found::Verdict(verdict) => {
-                desk.failures_in_a_row = 0;
-                desk.progress.done += 1;
+        let reason = match outcome.result {
+            ScoringResult::Verdict(verdict) => {
+                state.failures_in_a_row = 0;
+                state.progress.done += 1;
                 run.verdicts.push(verdict);
                 None
             }
-            Found::Unusable(reason) => {
-                desk.failures_in_a_row = 0;
-                desk.progress.done += 1;
+            ScoringResult::Unusable(reason) => {
+                state.failures_in_a_row = 0;
+                state.progress.done += 1;
                 Some(reason)
             }
-            Found::Failed(reason) => {
-                desk.failures_in_a_row += 1;
-                desk.progress.done += 1;
+            ScoringResult::Failed(reason) => {
+                state.failures_in_a_row += 1;
+                state.progress.done += 1;
                 let enough = (self.judge.jobs.max(1) as usize * 2).max(10);
-                if desk.failures_in_a_row >= enough && desk.summary.gave_up.is_none() {
-                    desk.summary.gave_up = Some(reason.clone());
+                if state.failures_in_a_row >= enough && state.summary.gave_up.is_none() {
+                    state.summary.gave_up = Some(reason.clone());
                     self.halt.store(true, Ordering::Relaxed);
                 }
                 Some(reason)
             }
-            Found::Unasked(shut) => {
-                desk.shut = Some(shut);
+            ScoringResult::NotAsked(budget_stop) => {
+                state.budget_stop = Some(budget_stop);
                 self.halt.store(true, Ordering::Relaxed);
                 run.failed = true;
                 None
@@ -258,7 +272,7 @@ impl<'a> Bench<'a> {
         };
         if let Some(reason) = reason {
             run.failed = true;
-            let reasons = &mut desk.summary.reasons;
+            let reasons = &mut state.summary.reasons;
             // Each reason once, with the first case that it is about.
             let is_known = reasons.iter().any(|it| it.ends_with(&reason));
             if reasons.len() < REASONS && !is_known {
@@ -269,34 +283,34 @@ impl<'a> Bench<'a> {
             }
         }
         if run.waiting == 0
-            && let Some(run) = desk.runs.remove(&outcome.run_id)
+            && let Some(run) = state.runs.remove(&outcome.run_id)
         {
-            desk.complete.push((outcome.run_id, run));
+            state.complete.push((outcome.run_id, run));
         }
     }
 
     /// Makes the verdicts of complete runs durable.
-    fn hand_in(&self, desk: &mut Desk) -> Result<()> {
-        desk.last_hand_in = Instant::now();
+    fn submit_complete(&self, state: &mut JudgingState) -> Result<()> {
+        state.last_submit = Instant::now();
         let now = (self.judge.now)();
         let mut files = BTreeMap::new();
-        for (run_id, mut run) in desk.complete.drain(..) {
-            // Anchors belong to the sitting, and nothing of them waits.
+        for (run_id, mut run) in state.complete.drain(..) {
+            // Calibration cases belong to the sitting and are never pending.
             if run_id.as_ref() != ANCHORS {
                 let is_whole = !run.failed && run.waiting == 0;
-                desk.summary.judged += u64::from(is_whole);
-                desk.summary.left_pending += u64::from(!is_whole);
-                desk.summary.verdicts += run.verdicts.len() as u64;
+                state.summary.judged += u64::from(is_whole);
+                state.summary.left_pending += u64::from(!is_whole);
+                state.summary.verdicts += run.verdicts.len() as u64;
             }
             if run.verdicts.is_empty() {
                 continue;
             }
             run.verdicts.sort_by_key(|verdict| verdict.candidate);
             let file = VerdictFile {
-                sitting: self.asker.sitting.id.clone(),
-                tier: self.asker.sitting.tier,
+                sitting: self.scorer.sitting.id.clone(),
+                tier: self.scorer.sitting.tier,
                 judge: self.judge.judge(),
-                rubric: self.asker.sitting.rubric.clone(),
+                rubric: self.scorer.sitting.rubric.clone(),
                 judged_at: now.rfc3339.clone(),
                 verdicts: run.verdicts,
                 usage: Some(run.usage),
@@ -304,23 +318,25 @@ impl<'a> Bench<'a> {
             };
             files.insert(run_id.to_string(), file);
         }
-        let mut handed = Handed {
-            sitting: self.asker.sitting.id.clone(),
+        let mut submission = Handed {
+            sitting: self.scorer.sitting.id.clone(),
             files: files.into_iter().collect(),
-            rubric: self.asker.rubric.clone(),
+            rubric: self.scorer.rubric.clone(),
             until_ms: now.ms.saturating_add(LEASE_MS),
         };
-        while !handed.files.is_empty() {
-            let gone = match self.judge.store.sitting_submit(&handed) {
+        while !submission.files.is_empty() {
+            let gone = match self.judge.store.sitting_submit(&submission) {
                 Ok(_) => break,
                 // Somebody else judges these now, or nobody can any more.
                 Err(StoreError::LeaseLost { run_ids, .. }) => run_ids,
                 Err(StoreError::NoRun { id, .. }) => vec![id],
                 Err(error) => return Err(error.into()),
             };
-            let before = handed.files.len();
-            handed.files.retain(|(run_id, _)| !gone.contains(run_id));
-            if handed.files.len() == before {
+            let before = submission.files.len();
+            submission
+                .files
+                .retain(|(run_id, _)| !gone.contains(run_id));
+            if submission.files.len() == before {
                 break;
             }
         }
@@ -328,7 +344,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Desk {
+impl JudgingState {
     fn new() -> Self {
         Self {
             runs: HashMap::new(),
@@ -338,9 +354,9 @@ impl Desk {
             left: 0,
             progress: AutoProgress::default(),
             summary: AutoSummary::default(),
-            shut: None,
+            budget_stop: None,
             failures_in_a_row: 0,
-            last_hand_in: Instant::now(),
+            last_submit: Instant::now(),
         }
     }
 
@@ -362,12 +378,12 @@ fn named(run_id: &str, candidate: u32) -> String {
 }
 
 /// The candidates of a leased run that wait for this judge.
-fn pending_of(run: PendingRun) -> Result<Vec<Pending>> {
+fn pending_of(run: PendingRun) -> Result<Vec<PendingCase>> {
     let context = artifact_parse("context.json", &run.run_id, &run.context)?;
     let (context, run_id) = (Arc::new(context), Arc::<str>::from(run.run_id.as_str()));
     let open = run.candidates.into_iter().filter_map(|candidate| {
         let is_open = !run.judged.contains(&candidate.index);
-        Some(Pending {
+        Some(PendingCase {
             run_id: Arc::clone(&run_id),
             index: candidate.index,
             text: candidate.text.filter(|_| is_open)?,

@@ -1,8 +1,8 @@
-//! What a judge may spend.
+//! The spending cap of an automatic judge.
 //!
-//! Before a request is sent, what it may cost is set aside: by the prices that the user named,
-//! else as much as the dearest request so far. So the cap holds as far as anybody can know
-//! beforehand. While nothing is known, one request goes alone to find out.
+//! Before a request is sent, its cost is estimated and reserved: from the prices that the user
+//! named, else as much as the most expensive request so far. So the cap holds as far as costs can
+//! be known beforehand. While no cost is known, one request is sent alone to find out.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +15,12 @@ pub struct Prices {
     pub output_usd: f64,
 }
 
-/// A token is hardly shorter than this.
+/// A low estimate, so that costs are rather overestimated.
 const BYTES_PER_TOKEN: f64 = 2.5;
 
-/// The money of one sitting.
+/// The budget of one sitting.
 #[derive(Debug)]
-pub(super) struct Purse {
+pub(super) struct Budget {
     cap_usd: Option<f64>,
     prices: Option<Prices>,
     state: Mutex<State>,
@@ -30,23 +30,23 @@ pub(super) struct Purse {
 #[derive(Debug, Default)]
 struct State {
     spent_usd: f64,
-    set_aside_usd: f64,
-    /// The dearest request so far.
-    dearest_usd: Option<f64>,
+    reserved_usd: f64,
+    /// The most expensive request so far.
+    highest_usd: Option<f64>,
     in_flight: usize,
-    /// An answer came without its cost, and nobody knows the price.
-    blind: bool,
+    /// An answer came without its cost, and no prices were named.
+    cost_unknown: bool,
 }
 
-/// Why nothing more may be spent.
+/// Why the budget allows no more requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shut {
+pub(super) enum BudgetStop {
     CapReached,
-    /// The cap cannot be kept, because the provider does not say what it takes.
+    /// The cap cannot be enforced, because the provider does not report costs.
     CostUnknown,
 }
 
-impl Purse {
+impl Budget {
     pub fn new(cap_usd: Option<f64>, prices: Option<Prices>) -> Self {
         Self {
             cap_usd,
@@ -60,33 +60,33 @@ impl Purse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets aside what a request may cost; answers how much.
-    pub fn set_aside(&self, messages: &[Message], max_tokens: u32) -> Result<f64, Shut> {
+    /// Reserves what a request may cost, and returns how much that is.
+    pub fn reserve(&self, messages: &[Message], max_tokens: u32) -> Result<f64, BudgetStop> {
         let mut state = self.state();
         let Some(cap_usd) = self.cap_usd else {
             state.in_flight += 1;
             return Ok(0.0);
         };
         loop {
-            if state.blind {
-                return Err(Shut::CostUnknown);
+            if state.cost_unknown {
+                return Err(BudgetStop::CostUnknown);
             }
             let estimate = match self.prices {
                 Some(prices) => Some(prices.estimate(messages, max_tokens)),
-                None => state.dearest_usd,
+                None => state.highest_usd,
             };
             match estimate {
                 Some(estimate) => {
-                    if state.spent_usd + state.set_aside_usd + estimate > cap_usd {
-                        return Err(Shut::CapReached);
+                    if state.spent_usd + state.reserved_usd + estimate > cap_usd {
+                        return Err(BudgetStop::CapReached);
                     }
-                    state.set_aside_usd += estimate;
+                    state.reserved_usd += estimate;
                     state.in_flight += 1;
                     return Ok(estimate);
                 }
                 None if state.in_flight == 0 => {
                     if cap_usd <= 0.0 {
-                        return Err(Shut::CapReached);
+                        return Err(BudgetStop::CapReached);
                     }
                     state.in_flight += 1;
                     return Ok(0.0);
@@ -101,20 +101,20 @@ impl Purse {
         }
     }
 
-    /// Settles a request that is over; answers its cost, where anybody knows it.
-    pub fn settle(&self, set_aside_usd: f64, answer: Option<&Completion>) -> Option<f64> {
+    /// Releases a request's reservation, and returns its real cost where it is known.
+    pub fn settle(&self, reserved_usd: f64, answer: Option<&Completion>) -> Option<f64> {
         let cost = answer.and_then(|answer| {
             let priced = || self.prices.map(|prices| prices.cost(answer));
             answer.cost_usd.or_else(priced)
         });
         let mut state = self.state();
         state.in_flight = state.in_flight.saturating_sub(1);
-        state.set_aside_usd -= set_aside_usd;
+        state.reserved_usd -= reserved_usd;
         if let Some(cost) = cost {
             state.spent_usd += cost;
-            state.dearest_usd = Some(state.dearest_usd.unwrap_or(0.0).max(cost));
+            state.highest_usd = Some(state.highest_usd.unwrap_or(0.0).max(cost));
         }
-        state.blind |= self.cap_usd.is_some() && answer.is_some() && cost.is_none();
+        state.cost_unknown |= self.cap_usd.is_some() && answer.is_some() && cost.is_none();
         drop(state);
         self.changed.notify_all();
         cost
@@ -149,38 +149,38 @@ mod tests {
 
     #[test]
     fn the_cap_counts_what_is_in_flight() {
-        let purse = Purse::new(Some(0.25), None);
-        let first = purse.set_aside(&[], 10).expect("nothing is known yet");
-        purse.settle(first, Some(&answer(Some(0.10))));
-        let second = purse.set_aside(&[], 10).expect("0.20 at most");
-        assert_eq!(purse.set_aside(&[], 10), Err(Shut::CapReached));
-        purse.settle(second, None);
-        assert!(purse.set_aside(&[], 10).is_ok(), "a failure costs nothing");
+        let budget = Budget::new(Some(0.25), None);
+        let first = budget.reserve(&[], 10).expect("nothing is known yet");
+        budget.settle(first, Some(&answer(Some(0.10))));
+        let second = budget.reserve(&[], 10).expect("0.20 at most");
+        assert_eq!(budget.reserve(&[], 10), Err(BudgetStop::CapReached));
+        budget.settle(second, None);
+        assert!(budget.reserve(&[], 10).is_ok(), "a failure costs nothing");
     }
 
     #[test]
-    fn a_provider_that_hides_its_cost_is_found_out_unless_prices_are_named() {
-        let purse = Purse::new(Some(1.0), None);
-        let first = purse.set_aside(&[], 10).expect("one goes alone");
-        assert_eq!(purse.settle(first, Some(&answer(None))), None);
-        assert_eq!(purse.set_aside(&[], 10), Err(Shut::CostUnknown));
+    fn a_provider_without_reported_costs_needs_named_prices() {
+        let budget = Budget::new(Some(1.0), None);
+        let first = budget.reserve(&[], 10).expect("one goes alone");
+        assert_eq!(budget.settle(first, Some(&answer(None))), None);
+        assert_eq!(budget.reserve(&[], 10), Err(BudgetStop::CostUnknown));
 
         let prices = Prices {
             input_usd: 0.1,
             output_usd: 0.4,
         };
-        let purse = Purse::new(Some(1.0), Some(prices));
-        let first = purse.set_aside(&[], 10).expect("an estimate");
-        let cost = purse.settle(first, Some(&answer(None))).expect("a cost");
+        let budget = Budget::new(Some(1.0), Some(prices));
+        let first = budget.reserve(&[], 10).expect("an estimate");
+        let cost = budget.settle(first, Some(&answer(None))).expect("a cost");
         assert!((cost - 0.3).abs() < 1e-12, "{cost}");
     }
 
     #[test]
-    fn without_a_cap_nothing_is_held_back() {
-        let purse = Purse::new(None, None);
+    fn without_a_cap_every_request_is_allowed() {
+        let budget = Budget::new(None, None);
         for _ in 0..3 {
-            assert_eq!(purse.set_aside(&[], 10), Ok(0.0));
+            assert_eq!(budget.reserve(&[], 10), Ok(0.0));
         }
-        assert_eq!(purse.settle(0.0, Some(&answer(Some(9.0)))), Some(9.0));
+        assert_eq!(budget.settle(0.0, Some(&answer(Some(9.0)))), Some(9.0));
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use assize_mcp::Bench;
+use assize_mcp::SessionConfig;
 use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
 use assize_store::Tracking;
 use serde_json::Value;
 
-use super::{Teller, anchors, checked_judge, locks};
+use super::compare::decision_rule;
+use super::judge::sitting::{Notifier, anchors, checked_judge, locks};
 use crate::Exit;
 use crate::cli::Mcp;
-use crate::commands::compare::decision_rule;
 use crate::environment;
 use crate::session::Session;
 
@@ -21,9 +21,9 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     checked_judge(kind, name.as_deref())?;
     let rule = decision_rule(session)?;
     let session = Arc::new(session.clone());
-    let teller = Teller::new(&session);
+    let notifier = Notifier::new(&session);
     let for_store = Arc::clone(&session);
-    let bench = Bench {
+    let config = SessionConfig {
         // Opened when it is first needed: an agent may connect before anything was collected.
         open_store: Box::new(move || for_store.store(true).map_err(|error| format!("{error:#}"))),
         locks: locks(),
@@ -34,10 +34,10 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
         anchors: anchors(&session),
         lease_ms: i64::from(args.lease) * 1000,
         board: Box::new(move |store, experiment| board(store, experiment, rule)),
-        ended: Box::new(teller.observer()),
+        ended: Box::new(notifier.observer()),
     };
-    let served = assize_mcp::serve(bench, env!("CARGO_PKG_VERSION"));
-    teller.wait();
+    let served = assize_mcp::serve(config, env!("CARGO_PKG_VERSION"));
+    notifier.wait();
     served?;
     Ok(Exit::Done)
 }

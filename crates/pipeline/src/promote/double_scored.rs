@@ -12,7 +12,7 @@ use crate::Result;
 
 /// The scores of every candidate that both tiers have judged under this rubric, for the criteria
 /// that the composite uses: another one cannot move a decision.
-pub fn double_scored(
+pub fn read(
     store: &dyn Tracking,
     experiment: &str,
     split: Split,

@@ -1,9 +1,9 @@
-//! What is asked of a figure, and how that becomes a check.
+//! A check of the gate before its outcome is known.
 
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
 
-/// A check before it is known how it ended.
-pub struct Asked {
+/// The question and the threshold of a check, without a figure.
+pub struct OpenCheck {
     name: String,
     about: String,
     quantity: Quantity,
@@ -11,7 +11,7 @@ pub struct Asked {
     threshold: f64,
 }
 
-impl Asked {
+impl OpenCheck {
     pub fn new(name: &str, about: &str, quantity: Quantity, relation: Relation, to: f64) -> Self {
         Self {
             name: name.to_owned(),
@@ -22,7 +22,7 @@ impl Asked {
         }
     }
 
-    pub fn ended(self, outcome: Outcome, figure: Option<f64>, why: Option<String>) -> Check {
+    pub fn finish(self, outcome: Outcome, figure: Option<f64>, why: Option<String>) -> Check {
         Check {
             name: self.name,
             about: self.about,
@@ -35,12 +35,12 @@ impl Asked {
         }
     }
 
-    /// Passed or failed by the figure. A figure that cannot be had fails; `why` is for failures.
-    pub fn answered(self, figure: Option<f64>, why: Option<String>) -> Check {
+    /// Passed or failed by the figure. Without a figure the check fails; `why` explains failures.
+    pub fn against(self, figure: Option<f64>, why: Option<String>) -> Check {
         if figure.is_some_and(|it| self.relation.holds(it, self.threshold)) {
-            self.ended(Outcome::Passed, figure, None)
+            self.finish(Outcome::Passed, figure, None)
         } else {
-            self.ended(Outcome::Failed, figure, why)
+            self.finish(Outcome::Failed, figure, why)
         }
     }
 }

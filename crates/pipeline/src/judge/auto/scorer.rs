@@ -1,4 +1,4 @@
-//! Asking the model about a few candidates, and reading what it says.
+//! Has the model score a few cases in one request, and reads its answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use assize_providers::{Completion, Message, Provider, ProviderError, Request, Ro
 use serde_json::Value;
 
 use super::AutoJudge;
-use super::purse::{Purse, Shut};
+use super::budget::{Budget, BudgetStop};
 use crate::judge::prompt;
 
-/// Answers as long as this are nonsense; the judge is not sent more of its own back.
+/// How much of an unusable answer is sent back to the model.
 const QUOTED_CHARS: usize = 300;
 
-/// One candidate that waits for a verdict.
+/// One case that waits for a verdict.
 #[derive(Debug, Clone)]
-pub(super) struct Pending {
+pub(super) struct PendingCase {
     pub run_id: Arc<str>,
     pub index: u32,
     pub text: String,
@@ -28,63 +28,63 @@ pub(super) struct Pending {
     pub context: Arc<Value>,
 }
 
-/// What became of one candidate.
+/// How scoring one case ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub run_id: Arc<str>,
     pub index: u32,
-    pub found: Found,
+    pub result: ScoringResult,
     pub usage: Usage,
     pub asked_again: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ScoringResult {
     Verdict(Verdict),
     /// The judge answered twice, and neither answer could be used.
     Unusable(String),
     /// The judge did not answer.
     Failed(String),
-    /// It was not asked, because nothing more may be spent.
-    Unasked(Shut),
+    /// It was not asked, because the budget is exhausted.
+    NotAsked(BudgetStop),
 }
 
-/// Who asks.
+/// Sends requests to the judging model.
 #[derive(Debug)]
-pub(super) struct Asker<'a> {
+pub(super) struct Scorer<'a> {
     pub judge: &'a AutoJudge<'a>,
     pub provider: &'a dyn Provider,
     pub rubric: &'a Rubric,
     pub sitting: &'a Sitting,
-    pub purse: Purse,
+    pub budget: Budget,
 }
 
-/// What was wrong with an answer, and the answer.
-struct Complaint {
+/// An answer that could not be used, and why.
+struct Rejection {
     said: String,
     why: String,
 }
 
-impl Asker<'_> {
+impl Scorer<'_> {
     /// Asks about these candidates in one request; once more, with what was wrong, about those
     /// whose answers could not be used.
-    pub fn ask(&self, pending: &[Pending]) -> Vec<Outcome> {
-        let mut complaints = BTreeMap::new();
+    pub fn score(&self, pending: &[PendingCase]) -> Vec<Outcome> {
+        let mut rejections = BTreeMap::new();
         let all: Vec<usize> = (0..pending.len()).collect();
-        let mut outcomes: Vec<Outcome> = pending.iter().map(Outcome::unasked).collect();
-        self.round(pending, &all, &mut complaints, &mut outcomes);
-        let again: Vec<usize> = complaints.keys().copied().collect();
+        let mut outcomes: Vec<Outcome> = pending.iter().map(Outcome::not_asked).collect();
+        self.round(pending, &all, &mut rejections, &mut outcomes);
+        let again: Vec<usize> = rejections.keys().copied().collect();
         if !again.is_empty() {
-            self.round(pending, &again, &mut complaints, &mut outcomes);
+            self.round(pending, &again, &mut rejections, &mut outcomes);
         }
         outcomes
     }
 
     fn round(
         &self,
-        pending: &[Pending],
+        pending: &[PendingCase],
         places: &[usize],
-        complaints: &mut BTreeMap<usize, Complaint>,
+        rejections: &mut BTreeMap<usize, Rejection>,
         outcomes: &mut [Outcome],
     ) {
         let asked_flags = self.asked_flags(pending);
@@ -92,14 +92,14 @@ impl Asker<'_> {
         let mut sent = Vec::new();
         for place in places {
             let case = &pending[*place];
-            let messages = self.messages(case, &asked_flags, complaints.get(place));
-            match self.purse.set_aside(&messages, self.judge.max_tokens) {
-                Ok(set_aside_usd) => {
+            let messages = self.messages(case, &asked_flags, rejections.get(place));
+            match self.budget.reserve(&messages, self.judge.max_tokens) {
+                Ok(reserved_usd) => {
                     let seed = candidate_seed(self.judge.seed, &case.run_id, case.index);
                     candidates.push(assize_providers::Candidate { messages, seed });
-                    sent.push((*place, set_aside_usd));
+                    sent.push((*place, reserved_usd));
                 }
-                Err(shut) => outcomes[*place].found = Found::Unasked(shut),
+                Err(budget_stop) => outcomes[*place].result = ScoringResult::NotAsked(budget_stop),
             }
         }
         let bounded = self.judge.model.id.provider != ProviderKind::OpenAi;
@@ -115,28 +115,28 @@ impl Asker<'_> {
             },
         };
         let answers = self.provider.generate(&self.judge.model.id.name, &request);
-        for ((place, set_aside_usd), answer) in sent.into_iter().zip(answers) {
-            let cost = self.purse.settle(set_aside_usd, answer.as_ref().ok());
+        for ((place, reserved_usd), answer) in sent.into_iter().zip(answers) {
+            let cost = self.budget.settle(reserved_usd, answer.as_ref().ok());
             let outcome = &mut outcomes[place];
-            outcome.asked_again |= complaints.contains_key(&place);
-            self.read(&pending[place], place, answer, cost, complaints, outcome);
+            outcome.asked_again |= rejections.contains_key(&place);
+            self.read(&pending[place], place, answer, cost, rejections, outcome);
         }
     }
 
     fn read(
         &self,
-        case: &Pending,
+        case: &PendingCase,
         place: usize,
         answer: Result<Completion, ProviderError>,
         cost: Option<f64>,
-        complaints: &mut BTreeMap<usize, Complaint>,
+        rejections: &mut BTreeMap<usize, Rejection>,
         outcome: &mut Outcome,
     ) {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                complaints.remove(&place);
-                outcome.found = Found::Failed(error.to_string());
+                rejections.remove(&place);
+                outcome.result = ScoringResult::Failed(error.to_string());
                 return;
             }
         };
@@ -147,19 +147,19 @@ impl Asker<'_> {
         });
         match prompt::read(self.rubric, &answer.text, case.index, &case.flags) {
             Ok(verdict) => {
-                complaints.remove(&place);
-                outcome.found = Found::Verdict(verdict);
+                rejections.remove(&place);
+                outcome.result = ScoringResult::Verdict(verdict);
             }
             Err(why) => {
-                outcome.found = Found::Unusable(why.clone());
+                outcome.result = ScoringResult::Unusable(why.clone());
                 let said = answer.text.chars().take(QUOTED_CHARS).collect();
-                complaints.insert(place, Complaint { said, why });
+                rejections.insert(place, Rejection { said, why });
             }
         }
     }
 
     /// Flags that no mechanical check has computed.
-    fn asked_flags(&self, pending: &[Pending]) -> Vec<&str> {
+    fn asked_flags(&self, pending: &[PendingCase]) -> Vec<&str> {
         let names = self.rubric.flags.iter().map(|flag| flag.name.as_str());
         let is_open = |name: &&str| pending.iter().any(|case| !case.flags.contains_key(*name));
         names.filter(is_open).collect()
@@ -167,9 +167,9 @@ impl Asker<'_> {
 
     fn messages(
         &self,
-        case: &Pending,
+        case: &PendingCase,
         asked_flags: &[&str],
-        complaint: Option<&Complaint>,
+        rejection: Option<&Rejection>,
     ) -> Vec<Message> {
         // Whoever wrote the candidate cannot know the sitting's salt.
         let nonce = self.sitting.case_id(&case.run_id, case.index);
@@ -177,7 +177,7 @@ impl Asker<'_> {
         let text = &case.text;
         let mut messages =
             prompt::messages(self.rubric, asked_flags, &case.context, text, &nonce, whole);
-        if let Some(Complaint { said, why }) = complaint {
+        if let Some(Rejection { said, why }) = rejection {
             messages.push(Message {
                 role: Role::Assistant,
                 content: said.clone(),
@@ -195,11 +195,11 @@ impl Asker<'_> {
 }
 
 impl Outcome {
-    fn unasked(case: &Pending) -> Self {
+    fn not_asked(case: &PendingCase) -> Self {
         Self {
             run_id: Arc::clone(&case.run_id),
             index: case.index,
-            found: Found::Unasked(Shut::CapReached),
+            result: ScoringResult::NotAsked(BudgetStop::CapReached),
             usage: Usage::default(),
             asked_again: false,
         }

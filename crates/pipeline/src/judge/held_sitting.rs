@@ -1,8 +1,8 @@
-//! A seat at the queue: an open sitting that one process on this machine holds.
+//! An open sitting that one process on this machine holds.
 //!
-//! A session that was cut off goes on where it was: whoever sits down with the same name and
-//! kind gets the open sitting back that no living process holds. A held lock tells which
-//! those are, so two sessions of one judge at once have a sitting each.
+//! A session that was cut off resumes: a judge with the same name and kind gets the open sitting
+//! back, unless a living process holds it. A file lock tells which ones are held, so two sessions of
+//! one judge at once have a sitting each.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use super::queue::{Queue, SitOptions};
 use crate::lock::{self, Lock};
 use crate::{Now, PipelineError, Result};
 
-/// A place at the queue, until it is dropped.
+/// A sitting with its queue; other processes can take it once this is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct HeldSitting {
     pub queue: Queue,
-    /// Whether an earlier session's sitting goes on.
+    /// Whether this resumes the sitting of an earlier session.
     pub resumed: bool,
     _lock: Lock,
 }
 
-/// Sits down; `None` where nothing waits.
-pub fn take(
+/// Resumes this judge's open sitting, or opens one; `None` where nothing is pending.
+pub fn resume_or_open(
     store: &Arc<dyn Tracking>,
     options: SitOptions,
     locks: &Path,
     now: &Now,
-) -> Result<Option<Seat>> {
-    // One at a time, so that a sitting is never seen between being opened and being held.
-    let _door = lock::acquire(locks, "the door to the queue", &|| false, || {})?;
+) -> Result<Option<HeldSitting>> {
+    // One process at a time, so that a sitting is never seen between being opened and being held.
+    let _opening = lock::acquire(locks, "opening a sitting", &|| false, || {})?;
     let open: Vec<String> = open_sittings(store.as_ref(), &options)?;
     for id in open {
         let Some(lock) = hold(locks, &id)? else {
@@ -40,13 +40,13 @@ pub fn take(
         let desk = options.desk.clone();
         match Queue::resume(Arc::clone(store), &id, desk, options.lease_ms, now) {
             Ok(queue) => {
-                return Ok(Some(Seat {
+                return Ok(Some(HeldSitting {
                     queue,
                     resumed: true,
                     _lock: lock,
                 }));
             }
-            // It cannot go on (its runs or its rubric are gone): a new one can.
+            // It cannot be resumed, because its runs or its rubric are gone: open a new one.
             Err(PipelineError::NoSitting { .. } | PipelineError::SittingState { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -59,7 +59,7 @@ pub fn take(
         let problem = "is held by another process: try again".to_owned();
         return Err(PipelineError::SittingState { id, problem });
     };
-    Ok(Some(Seat {
+    Ok(Some(HeldSitting {
         queue,
         resumed: false,
         _lock: lock,

@@ -4,15 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use assize_pipeline::judge::agent::{self, AgentOptions, AgentSummary};
+use assize_pipeline::judge::held_sitting;
 use assize_pipeline::judge::queue::Finished;
-use assize_pipeline::judge::seat;
 use assize_pipeline::{PipelineError, count};
 use serde_json::json;
 
-use super::{checked_judge, kind_of_program, locks, sit_options, tell};
+use super::sitting::{checked_judge, kind_of_program, locks, notify, sit_options};
 use crate::Exit;
 use crate::cli::Headless;
-use crate::commands::judge;
 use crate::environment;
 use crate::output::progress::Counter;
 use crate::output::safe;
@@ -35,8 +34,8 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
     let store = session.store(true)?;
     let options = sit_options(session, &args.experiment, judge);
-    let seat = seat::take(&store, options, &locks(), &environment::now())?;
-    let Some(mut seat) = seat else {
+    let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;
+    let Some(mut held) = held else {
         session
             .output
             .say(&format!("Nothing is pending in {}.", args.experiment));
@@ -54,18 +53,18 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
         process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped)
     };
     let told = |done: usize, left: u64| progress.set_with(done as u64, done as u64 + left, None);
-    let cleared = agent::clear(&mut seat.queue, &options, &mut ask, &told);
+    let cleared = agent::clear(&mut held.queue, &options, &mut ask, &told);
     progress.finish();
     let summary = cleared?;
     // An interrupted sitting stays open: the same command goes on with it.
     let finished = if summary.interrupted {
         None
     } else {
-        Some(seat.queue.finish(&environment::now())?)
+        Some(held.queue.finish(&environment::now())?)
     };
     report(session, args, &summary, finished.as_ref())?;
     if let Some(finished) = &finished {
-        tell(session, finished);
+        notify(session, finished);
     }
     Ok(match &summary {
         it if it.interrupted => Exit::Interrupted,
@@ -113,7 +112,7 @@ fn report(
         "Interrupted; what was judged is kept. The same command continues.".to_owned()
     } else if let Some(finished) = finished.filter(|it| it.is_quarantined()) {
         let shift = finished.mean_shift();
-        judge::quarantined(session, &finished.sitting, finished.tier, shift)
+        super::quarantined(session, &finished.sitting, finished.tier, shift)
     } else if summary.limit_reached && summary.untried > 0 {
         let more = count(
             usize::try_from(summary.untried).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! What the tools do, without the protocol: one session, at most one open sitting.
+//! What the tools do, without the protocol: one agent session, at most one open sitting.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use assize_domain::judge::{EXPERT_KINDS, Judge};
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_pipeline::judge::Entropy;
+use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Finished, Progress, SitOptions};
-use assize_pipeline::judge::seat::{self, Seat};
 use assize_pipeline::{Now, PipelineError};
 use assize_store::Tracking;
 use serde_json::Value;
@@ -34,7 +34,7 @@ const CASES: usize = 5;
 const MOST_CASES: usize = 50;
 
 /// What an agent session works with.
-pub struct Bench {
+pub struct SessionConfig {
     /// Called until it succeeds once.
     pub open_store: StoreOpener,
     /// Where this machine's locks are.
@@ -50,31 +50,31 @@ pub struct Bench {
     pub ended: EndObserver,
 }
 
-impl fmt::Debug for Bench {
+impl fmt::Debug for SessionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bench")
+        f.debug_struct("SessionConfig")
             .field("judge_kind", &self.judge_kind)
             .finish_non_exhaustive()
     }
 }
 
-/// A session: the bench and where it sits now.
+/// An agent session, with its sitting where one is open.
 #[derive(Debug)]
-pub(crate) struct Session {
-    bench: Bench,
+pub(crate) struct AgentSession {
+    config: SessionConfig,
     store: Option<Arc<dyn Tracking>>,
-    seat: Option<Seat>,
+    held: Option<HeldSitting>,
     rubric_shown: bool,
 }
 
 type Answer<T> = Result<T, String>;
 
-impl Session {
-    pub fn new(bench: Bench) -> Self {
+impl AgentSession {
+    pub fn new(config: SessionConfig) -> Self {
         Self {
-            bench,
+            config,
             store: None,
-            seat: None,
+            held: None,
             rubric_shown: false,
         }
     }
@@ -83,7 +83,7 @@ impl Session {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = (self.bench.open_store)()?;
+        let store = (self.config.open_store)()?;
         self.store = Some(Arc::clone(&store));
         Ok(store)
     }
@@ -101,16 +101,16 @@ impl Session {
                 })
                 .collect(),
             sitting_over: self
-                .seat
+                .held
                 .as_ref()
-                .map_or_else(String::new, |seat| seat.queue.experiment().to_owned()),
+                .map_or_else(String::new, |held| held.queue.experiment().to_owned()),
         })
     }
 
     pub fn next_cases(&mut self, request: &NextCases, client: &str) -> Answer<CaseList> {
-        let now = (self.bench.clock)();
+        let now = (self.config.clock)();
         self.sit(&request.experiment, client, &now)?;
-        let Some(seat) = &mut self.seat else {
+        let Some(held) = &mut self.held else {
             return Err(format!(
                 "nothing is pending in '{}': pending shows where something waits",
                 request.experiment
@@ -120,23 +120,23 @@ impl Session {
             0 => CASES,
             asked => (asked as usize).min(MOST_CASES),
         };
-        let cases = seat.queue.next(limit, &now).map_err(|it| explain(&it))?;
+        let cases = held.queue.next(limit, &now).map_err(|it| explain(&it))?;
         let with_text = request.with_rubric || !self.rubric_shown;
         self.rubric_shown = true;
         Ok(CaseList {
-            experiment: seat.queue.experiment().to_owned(),
-            sitting: seat.queue.id().to_owned(),
-            resumed: seat.resumed,
-            rubric: RubricOut::new(seat.queue.rubric(), with_text),
+            experiment: held.queue.experiment().to_owned(),
+            sitting: held.queue.id().to_owned(),
+            resumed: held.resumed,
+            rubric: RubricOut::new(held.queue.rubric(), with_text),
             cases: cases.into_iter().map(CaseOut::new).collect(),
-            progress: progress(seat.queue.progress()),
+            progress: progress(held.queue.progress()),
         })
     }
 
     /// Makes sure that this session sits over the experiment, where anything waits there.
     fn sit(&mut self, experiment: &str, client: &str, now: &Now) -> Answer<()> {
-        if let Some(seat) = &self.seat {
-            let sits_over = seat.queue.experiment();
+        if let Some(held) = &self.held {
+            let sits_over = held.queue.experiment();
             if sits_over == experiment {
                 return Ok(());
             }
@@ -150,20 +150,20 @@ impl Session {
             desk: None,
             seed: None,
             double: false,
-            anchors: self.bench.anchors.clone(),
-            lease_ms: self.bench.lease_ms,
-            entropy: self.bench.entropy,
+            anchors: self.config.anchors.clone(),
+            lease_ms: self.config.lease_ms,
+            entropy: self.config.entropy,
         };
         let store = self.store()?;
-        let seat = seat::take(&store, options, &self.bench.locks, now);
-        self.seat = seat.map_err(|error| explain(&error))?;
+        let held = held_sitting::resume_or_open(&store, options, &self.config.locks, now);
+        self.held = held.map_err(|error| explain(&error))?;
         self.rubric_shown = false;
         Ok(())
     }
 
     pub fn submit(&mut self, verdicts: Vec<VerdictIn>) -> Answer<AcceptedOut> {
-        let now = (self.bench.clock)();
-        let Some(seat) = &mut self.seat else {
+        let now = (self.config.clock)();
+        let Some(held) = &mut self.held else {
             return Err("this session holds no cases: call next_cases first".to_owned());
         };
         if verdicts.is_empty() {
@@ -177,32 +177,32 @@ impl Session {
                 rationale: Some(it.rationale),
             })
             .collect();
-        let accepted = seat.queue.submit(&submissions, &now);
+        let accepted = held.queue.submit(&submissions, &now);
         let accepted = accepted.map_err(|error| explain_submission(&error, &submissions))?;
         Ok(AcceptedOut {
             scored: accepted.scored as u64,
             revised: accepted.revised as u64,
             unchanged: accepted.unchanged as u64,
-            progress: progress(seat.queue.progress()),
+            progress: progress(held.queue.progress()),
         })
     }
 
     pub fn progress(&self) -> Answer<ProgressOut> {
-        match &self.seat {
-            Some(seat) => Ok(progress(seat.queue.progress())),
+        match &self.held {
+            Some(held) => Ok(progress(held.queue.progress())),
             None => Err("no sitting is open in this session: call next_cases first".to_owned()),
         }
     }
 
     pub fn finish(&mut self) -> Answer<FinishedOut> {
-        let now = (self.bench.clock)();
-        let Some(seat) = self.seat.take() else {
+        let now = (self.config.clock)();
+        let Some(held) = self.held.take() else {
             return Err(
                 "no sitting is open in this session, so there is nothing to finish".to_owned(),
             );
         };
-        let finished = seat.queue.finish(&now).map_err(|error| explain(&error))?;
-        (self.bench.ended)(&finished);
+        let finished = held.queue.finish(&now).map_err(|error| explain(&error))?;
+        (self.config.ended)(&finished);
         Ok(FinishedOut {
             sitting: finished.sitting,
             experiment: finished.experiment,
@@ -222,21 +222,21 @@ impl Session {
         let sits = |it: &assize_store::queue::SittingRecord| {
             it.state == SittingState::Open && it.judge.as_ref() == Some(&judge)
         };
-        if self.seat.is_some() || records.iter().any(sits) {
+        if self.held.is_some() || records.iter().any(sits) {
             return Err(
                 "a sitting of yours is open, and judges are blind until it is over: call finish_sitting first \
                  (after next_cases, where an earlier session left it open)"
                     .to_owned(),
             );
         }
-        let leaderboard = (self.bench.board)(store.as_ref(), experiment)?;
+        let leaderboard = (self.config.board)(store.as_ref(), experiment)?;
         Ok(BoardOut { leaderboard })
     }
 
     pub fn judge(&self, client: &str) -> Judge {
-        let kind = self.bench.judge_kind.clone();
+        let kind = self.config.judge_kind.clone();
         let kind = kind.unwrap_or_else(|| kind_of_client(client));
-        let name = self.bench.judged_by.clone();
+        let name = self.config.judged_by.clone();
         Judge {
             name: name.unwrap_or_else(|| kind.clone()),
             kind,

@@ -5,7 +5,7 @@ use assize_domain::promotion::{Check, GateReport, Outcome};
 use assize_domain::scenario::Split;
 
 use super::PromoteOptions;
-use super::evidence::Case;
+use super::evidence::Proposal;
 use crate::compare::read::PairKey;
 
 /// One step: a command to type, or advice.
@@ -32,7 +32,7 @@ const REPEATED: [(&str, &str); 7] = [
 ];
 
 /// The steps that would let the failed checks pass, or show that they should not.
-pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> Vec<Step> {
+pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<'_>) -> Vec<Step> {
     let failed = |name: &str| {
         let mut failures = report.failures();
         failures.any(|check| check.name == name || check.name.starts_with(&format!("{name}.")))
@@ -44,18 +44,18 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
     let mut steps = Vec::new();
     let mut judge: Vec<Tier> = Vec::new();
     if missing_confirmation {
-        let pairs = [&case.candidate, &case.incumbent];
-        steps.extend(pairs.map(|pair| collect(pair, Split::Confirmation, case, options)));
+        let pairs = [&proposal.candidate, &proposal.incumbent];
+        steps.extend(pairs.map(|pair| collect(pair, Split::Confirmation, proposal, options)));
         judge.push(report.tier);
     }
     if failed("missing_cells") {
-        let pairs = [&case.candidate, &case.incumbent];
-        steps.extend(pairs.map(|pair| collect(pair, Split::Selection, case, options)));
+        let pairs = [&proposal.candidate, &proposal.incumbent];
+        steps.extend(pairs.map(|pair| collect(pair, Split::Selection, proposal, options)));
         judge.push(report.tier);
     }
     if failed("double_scored") {
         let lacks = |tier: &Tier| {
-            let mut tiers = case.evidence.tiers.iter();
+            let mut tiers = proposal.evidence.tiers.iter();
             let judged = tiers.find(|it| it.tier == *tier);
             judged.is_none_or(|it| it.missing_cells > 0)
         };
@@ -101,7 +101,12 @@ pub fn steps(report: &GateReport, case: &Case, options: &PromoteOptions<'_>) -> 
 }
 
 /// The command that collects one pair, as the experiment was collected.
-fn collect(pair: &PairKey, split: Split, case: &Case, options: &PromoteOptions<'_>) -> Step {
+fn collect(
+    pair: &PairKey,
+    split: Split,
+    proposal: &Proposal,
+    options: &PromoteOptions<'_>,
+) -> Step {
     let mut flags = vec![
         ("--experiment", options.experiment.to_owned()),
         ("--models", pair.model.clone()),
@@ -109,7 +114,7 @@ fn collect(pair: &PairKey, split: Split, case: &Case, options: &PromoteOptions<'
         ("--split", split.to_string()),
     ];
     let param = |key: &str| {
-        let found = case.params.iter().find(|(name, _)| name == key);
+        let found = proposal.params.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.clone())
     };
     let repeated = REPEATED

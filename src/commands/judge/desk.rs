@@ -10,14 +10,13 @@ use assize_desk::view::Theme;
 use assize_desk::{Ended, Progress, Refused, Source, Verdict};
 use assize_domain::case::Case;
 use assize_domain::submission::Submission;
+use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::Queue;
-use assize_pipeline::judge::seat::{self, Seat};
 use assize_pipeline::{PipelineError, count};
 
-use super::{checked_judge, locks, sit_options, tell};
+use super::sitting::{checked_judge, locks, notify, sit_options};
 use crate::Exit;
 use crate::cli::Desk;
-use crate::commands::judge;
 use crate::environment;
 use crate::output::safe;
 use crate::session::Session;
@@ -38,15 +37,15 @@ pub fn run(session: &Session, args: &Desk) -> anyhow::Result<Exit> {
     let mut options = sit_options(session, &args.experiment, judge);
     options.desk.clone_from(&args.waits_on);
     options.seed = args.seed;
-    let seat = seat::take(&store, options, &locks(), &environment::now())?;
-    let Some(mut seat) = seat else {
+    let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;
+    let Some(mut held) = held else {
         session
             .output
             .say(&format!("Nothing is pending in {}.", args.experiment));
         return Ok(Exit::Done);
     };
-    let mut app = App::new(&args.experiment, seat.queue.rubric().clone());
-    if seat.resumed {
+    let mut app = App::new(&args.experiment, held.queue.rubric().clone());
+    if held.resumed {
         "You go on with the sitting that you left.".clone_into(&mut app.message);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -60,17 +59,17 @@ pub fn run(session: &Session, args: &Desk) -> anyhow::Result<Exit> {
     let theme = Theme {
         color: session.output.color,
     };
-    let mut source = AtQueue(&mut seat.queue);
+    let mut source = AtQueue(&mut held.queue);
     let ended = assize_desk::run(&mut app, &mut source, theme, &stop);
-    leave(session, seat, ended.context("the terminal failed")?)
+    leave(session, held, ended.context("the terminal failed")?)
 }
 
 /// Ends the sitting where it is over, and says how to go on where it is not.
-fn leave(session: &Session, seat: Seat, ended: Ended) -> anyhow::Result<Exit> {
-    let progress = seat.queue.progress();
+fn leave(session: &Session, held: HeldSitting, ended: Ended) -> anyhow::Result<Exit> {
+    let progress = held.queue.progress();
     let is_over = progress.held == 0 && progress.left == 0;
     if ended == Ended::Finished || (ended == Ended::Left && is_over) {
-        let finished = seat.queue.finish(&environment::now())?;
+        let finished = held.queue.finish(&environment::now())?;
         session.output.say(&safe(&format!(
             "{} judged by {} in sitting {}, which is {}.",
             count(finished.done, "case"),
@@ -78,10 +77,10 @@ fn leave(session: &Session, seat: Seat, ended: Ended) -> anyhow::Result<Exit> {
             finished.sitting,
             finished.state
         )));
-        tell(session, &finished);
+        notify(session, &finished);
         if finished.is_quarantined() {
             let shift = finished.mean_shift();
-            let words = judge::quarantined(session, &finished.sitting, finished.tier, shift);
+            let words = super::quarantined(session, &finished.sitting, finished.tier, shift);
             session.output.say(&words);
             return Ok(Exit::Refused);
         }
@@ -92,7 +91,7 @@ fn leave(session: &Session, seat: Seat, ended: Ended) -> anyhow::Result<Exit> {
     session.output.say(&format!(
         "{} judged; sitting {} stays open, {} to go. The same command goes on.",
         count(progress.done, "case"),
-        seat.queue.id(),
+        held.queue.id(),
         progress.left + progress.held as u64
     ));
     Ok(match ended {
