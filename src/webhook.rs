@@ -1,4 +1,4 @@
-//! The webhook: when a collection or a sitting has ended, tell the outside.
+//! The webhook: an HTTP call when a collection or a sitting has ended.
 //!
 //! Nothing depends on it: whatever goes wrong here is a warning on stderr and never changes
 //! how a command ends. The secret comes from the environment variable that the settings name,
@@ -24,11 +24,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRIES: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// Where to tell.
+/// Where to send events.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookSettings {
-    /// Empty: nobody is told.
+    /// Empty: no webhook.
     pub url: String,
     /// The environment variable that holds the secret.
     pub secret_env: String,
@@ -119,7 +119,7 @@ impl Event<'_> {
     }
 }
 
-/// Tells the outside where somebody has asked for it.
+/// Sends the event where a webhook is configured.
 pub fn notify(session: &Session, event: &Event<'_>) {
     if let Err(reason) = try_notify(session, event) {
         complain(&format!("warning: {}", safe(&reason)));
@@ -128,7 +128,7 @@ pub fn notify(session: &Session, event: &Event<'_>) {
 
 fn try_notify(session: &Session, event: &Event<'_>) -> Result<(), String> {
     let unread = |error: &dyn std::fmt::Display| {
-        format!("the webhook was not told, because the settings cannot be read: {error}")
+        format!("the webhook was not called, because the settings cannot be read: {error}")
     };
     let layers = session.layers(&TaskDefaults::default());
     let settings = layers.map_err(|error| unread(&error))?.finish();
@@ -139,11 +139,11 @@ fn try_notify(session: &Session, event: &Event<'_>) -> Result<(), String> {
     let variable = &settings.secret_env;
     let secret = session.environment.get(variable).ok_or_else(|| {
         format!(
-            "the webhook was not told, because {variable}, which should hold its secret, is not set"
+            "the webhook was not called, because {variable}, which should hold its secret, is not set"
         )
     })?;
     let bytes =
-        environment::entropy().map_err(|error| format!("the webhook was not told: {error}"))?;
+        environment::entropy().map_err(|error| format!("the webhook was not called: {error}"))?;
     let id = format!("msg_{}", hex(&bytes));
     let config = HttpConfig {
         timeout: TIMEOUT,
@@ -157,7 +157,7 @@ fn try_notify(session: &Session, event: &Event<'_>) -> Result<(), String> {
     let now_s = || environment::now_ms() / 1000;
     webhook
         .deliver(&id, &body, &now_s)
-        .map_err(|error| format!("the webhook was not told of {}: {error}", event.name()))
+        .map_err(|error| format!("the webhook was not called for {}: {error}", event.name()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `assize agent install`: lets agent sessions of a project find the judging queue.
 //!
-//! Every agent has a place for MCP servers and one for a command of its own; this module knows
-//! those places and one text. A file that is there already belongs to somebody: it is changed
+//! Every agent has a file for MCP servers and one for its own commands; this module knows their
+//! paths and contents. A file that exists already is the user's: it is changed
 //! only with consent, settings are merged so that every other entry stays, and a file that
-//! cannot be merged safely is left alone with a word on what to add. Each file is written whole
+//! cannot be merged safely is left alone with advice on what to add. Each file is written whole
 //! or not at all.
 
 use std::io::IsTerminal as _;
@@ -22,7 +22,7 @@ mod files;
 
 use files::{Change, Wanted};
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
@@ -39,8 +39,8 @@ impl Fate {
         match self {
             Self::Written => "written",
             Self::Merged => "merged, everything else in it kept",
-            Self::Replaced => "replaced, the older one kept beside it",
-            Self::Unchanged => "as it should be already",
+            Self::Replaced => "replaced; the older file is kept as a .bak file",
+            Self::Unchanged => "already up to date",
             Self::Left => "left alone",
             Self::Failed => "FAILED, left as it is",
         }
@@ -53,7 +53,7 @@ pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
     let mut failed = Vec::new();
     for wanted in files::wanted() {
         let path = args.dir.join(wanted.path);
-        // One file that cannot be had keeps nobody from the others.
+        // A failure with one file does not stop the others.
         let settled = settle(session, args.yes, &target(&path), &wanted);
         let (fate, advice) = settled.unwrap_or_else(|error| {
             failed.push(wanted.path);
@@ -77,7 +77,7 @@ pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
     }
     if !failed.is_empty() {
         anyhow::bail!(
-            "{} could not be installed: mend what is said above and run the command again",
+            "{} could not be installed: correct the problems above and run the command again",
             failed.join(", ")
         );
     }
@@ -109,7 +109,7 @@ fn settle(
         Ok(text) => Some(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            anyhow::bail!("It is not UTF-8 text: save it as UTF-8, or move it away.")
+            anyhow::bail!("It is not UTF-8 text: save it as UTF-8, or rename it.")
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };

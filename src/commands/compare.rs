@@ -1,4 +1,4 @@
-//! `assize compare`: the leaderboard, in every format, and what a build asks of it.
+//! `assize compare`: the leaderboard in every format, and its checks for CI.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ struct Ask {
 }
 
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
-    // A wrong ending is noticed before anything is computed or written.
+    // A wrong extension is an error before anything is computed or written.
     let outputs: Vec<(&Path, Format)> = args
         .output
         .iter()
@@ -78,7 +78,7 @@ pub fn decision_rule(session: &Session) -> anyhow::Result<DecisionRule> {
     Ok(settings.gate.decision_rule())
 }
 
-/// What the build asks of the board.
+/// The checks that the flags ask for.
 fn check(board: &Leaderboard, args: &Compare) -> anyhow::Result<Check> {
     let find = |wanted: &String| {
         let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
@@ -90,7 +90,7 @@ fn check(board: &Leaderboard, args: &Compare) -> anyhow::Result<Check> {
                 _ => format!("use one of {}", known.join(", ")),
             };
             PipelineError::Invalid(format!(
-                "the candidate '{wanted}' is no judged pair of this experiment: {known}"
+                "the candidate '{wanted}' is not a judged pair of this experiment: {known}"
             ))
         })
     };
@@ -149,7 +149,7 @@ fn format_of(path: &Path) -> anyhow::Result<Format> {
         Some("xml") => Ok(Format::Junit),
         Some("txt") => Ok(Format::Table),
         _ => Err(PipelineError::Invalid(format!(
-            "{}: the ending names no format; use .json, .csv, .md, .html, .xml or .txt",
+            "{}: the extension is not a known format; use .json, .csv, .md, .html, .xml or .txt",
             path.display()
         ))
         .into()),

@@ -1,4 +1,4 @@
-//! `assize judge …`: hand out blind cases, take scores back, ask a model, look how far it is.
+//! `assize judge …`: export and apply judge files, automatic judging, status and corrections.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -142,7 +142,7 @@ fn say_exported(session: &Session, export: &Export, out: &Path) {
     }
     if export.held > 0 {
         output.say(&format!(
-            "{} left out, because judges at work hold what is pending there.",
+            "{} left out, because other judges hold leases on them.",
             count(export.held, "run")
         ));
     }
@@ -244,20 +244,18 @@ fn say_applied(session: &Session, applied: &Applied) {
     });
     if applied.dropped > 0 {
         session.output.say(&format!(
-            "{} passed over, because the run was deleted.",
+            "{} skipped, because the run was deleted.",
             count(applied.dropped, "case")
         ));
     }
     if applied.judge_assumed && written > 0 {
         session.output.say(&format!(
-            "Neither the file nor --judge-kind says who judged: it counts as {}, on whose desk the runs waited.",
+            "Neither the file nor --judge-kind says who judged: it counts as {}, the kind that the runs were pending for.",
             judge.kind
         ));
     }
     if !applied.half_scored.is_empty() {
-        session
-            .output
-            .say("Begun, but not complete, and so still pending:");
+        session.output.say("Partly scored, so still pending:");
         for pointer in applied.half_scored.iter().take(HALF_SCORED_SHOWN) {
             session.output.say(&format!("  {pointer} is missing"));
         }
@@ -295,7 +293,7 @@ fn say_applied(session: &Session, applied: &Applied) {
 
 /// What an alarm means and what to do about it.
 pub fn quarantined(session: &Session, sitting: &str, tier: Tier, mean_shift: f64) -> String {
-    let (beside, first) = match tier {
+    let (reference, first) = match tier {
         Tier::Expert => (
             "the known scores",
             "read the rubric's examples again and judge anew, or ",
@@ -307,7 +305,7 @@ pub fn quarantined(session: &Session, sitting: &str, tier: Tier, mean_shift: f64
     };
     let release = format!("judge release {sitting}");
     format!(
-        "Quarantined: on the calibration cases this sitting lies {} beside\n{beside}, \
+        "Quarantined: on the calibration cases this sitting is off by {} from\n{reference}, \
          too much for chance.\nIts verdicts are kept and do not count; the cases are pending \
          again.\n{}",
         figure::signed(mean_shift),

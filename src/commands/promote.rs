@@ -1,4 +1,4 @@
-//! `assize promote`: the gate, the champion, its history and the way back.
+//! `assize promote`: the gate, the champion, its history and the rollback.
 
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;

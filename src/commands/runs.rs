@@ -1,4 +1,4 @@
-//! `assize runs`: single runs, to look at, take out or take away.
+//! `assize runs`: list, show, export and delete runs.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -172,7 +172,7 @@ fn export(
         (_, Some("csv")) => true,
         (Some(path), _) => {
             let message = format!(
-                "{}: the ending names no format; use .jsonl or .csv",
+                "{}: the extension is not a known format; use .jsonl or .csv",
                 path.display()
             );
             return Err(PipelineError::Invalid(message).into());

@@ -77,7 +77,7 @@ pub fn validate(session: &Session, dir: Option<&str>) -> anyhow::Result<Exit> {
         .collect();
     let (low, high) = task.rubric.composite_range();
     session.output.data(&format!(
-        "{} is sound.\n  scenarios  {}\n  prompts    {}\n  rubric     {} ({}…), composite {low} to {high}\n",
+        "{} is valid.\n  scenarios  {}\n  prompts    {}\n  rubric     {} ({}…), composite {low} to {high}\n",
         task.name,
         scenarios.join(", "),
         prompts.join(", "),

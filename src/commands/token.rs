@@ -49,7 +49,7 @@ pub fn run(session: &Session, action: &TokenAction) -> anyhow::Result<Exit> {
             if output.json {
                 output.json_line(&json!({"id": id, "revoked": true}))?;
             } else {
-                output.say(&format!("Token {id} is useless from now on."));
+                output.say(&format!("Token {id} is revoked."));
             }
         }
     }

@@ -186,7 +186,9 @@ fn a_webhook_that_fails_is_a_warning_without_its_secrets() {
         let outcome = collect(&scratch, secret);
         assert_eq!(outcome.code, 0, "{outcome}");
         assert!(
-            outcome.stderr.contains("warning: the webhook was not told"),
+            outcome
+                .stderr
+                .contains("warning: the webhook was not called"),
             "{outcome}"
         );
         assert!(outcome.stderr.contains(reason), "{outcome}");

@@ -271,7 +271,7 @@ impl App {
     fn turn_flag(&mut self, letter: char) {
         let flag = self.flag_keys.iter().find(|(_, key)| *key == letter);
         let Some((name, _)) = flag.cloned() else {
-            self.message = format!("'{letter}' does nothing here; ? shows the keys");
+            self.message = format!("'{letter}' is not a key here; ? shows the keys");
             return;
         };
         if let Some(sheet) = self.sheet_mut() {

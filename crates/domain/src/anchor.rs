@@ -1,8 +1,7 @@
 //! Anchors: calibration cases whose scores are known.
 //!
 //! A task can carry a dozen or two of them in `anchors.toml`. They are handed out among the
-//! real cases, blind like those, and tell whether a judge still uses the scale as it was
-//! meant. Their scores belong to the sitting, never to a board.
+//! real cases, blind like those, and show whether a judge still uses the scale as intended. Their scores belong to the sitting, never to a board.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +33,7 @@ pub struct Anchor {
     pub scores: BTreeMap<String, Value>,
 }
 
-/// A task's calibration cases. They are good under the rubric that they were scored by, and
-/// under no other.
+/// A task's calibration cases. They are valid only under the rubric that they were scored by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Anchors {
     pub rubric_sha256: String,
@@ -83,7 +81,7 @@ pub struct Around<'a> {
 }
 
 impl Anchors {
-    /// Reads the file and says everything that is wrong with it.
+    /// Parses the file and reports every problem in it.
     pub fn parse(file: &str, text: &str, around: Around<'_>) -> Result<Self, Vec<Problem>> {
         let source: Source = toml::from_str(text)
             .map_err(|error| vec![Problem::from_toml(file, text, 1, &error)])?;
@@ -107,7 +105,8 @@ impl Anchors {
             let anchor = anchor.into_inner();
             let mut messages = Vec::new();
             if !ids.insert(anchor.id.clone()) {
-                messages.push("its id is taken by an earlier anchor: choose another".to_owned());
+                messages
+                    .push("its id is already used by an earlier anchor: choose another".to_owned());
             }
             let id = anchor.id.clone();
             cases.extend(build(anchor, around, &mut messages));

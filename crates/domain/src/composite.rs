@@ -20,7 +20,7 @@ pub struct Composite {
 pub enum CompositeError {
     #[error("the composite is empty: write a sum such as relevance + 2*format_ok - overlong")]
     Empty,
-    #[error("the composite '{source_text}' has '{found}' where {expected} should stand")]
+    #[error("the composite '{source_text}' has '{found}' where {expected} is expected")]
     Syntax {
         source_text: String,
         found: String,

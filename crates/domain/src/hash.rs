@@ -1,4 +1,4 @@
-//! Content hashes: everything in Assize is identified by what it says.
+//! Content hashes: everything in Assize is identified by its content.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! The leaderboard, in the shape that every reader of JSON gets.
+//! The leaderboard, in the JSON shape of the command and the API.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ pub struct Versus {
     pub p_adjusted: Option<f64>,
 }
 
-/// What the figures carry, and why.
+/// Which pair the data support, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     pub winner: Option<Pair>,
@@ -125,7 +125,7 @@ pub struct Variance {
     pub noise: Option<f64>,
 }
 
-/// How much of the grid the figures stand on.
+/// How much of the grid is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Coverage {
     pub cells: u32,

@@ -1,7 +1,7 @@
 //! The nouns and rules of Assize.
 //!
 //! Tasks, scenarios, prompts, rubrics, cells, candidates, runs, verdicts and boards: what they
-//! are, how they are read, when they are sound, and how they are identified. Nothing here
+//! are, how they are read, when they are valid, and how they are identified. Nothing here
 //! touches a file, a socket, a clock or a random number: texts, times and seeds are passed in.
 
 pub mod anchor;

@@ -30,7 +30,7 @@ pub enum OutputFormat {
     Json,
 }
 
-/// What became of one raw output.
+/// A raw output, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
     pub text: String,

@@ -1,4 +1,4 @@
-//! A mistake in somebody's files: which file, which line, what is wrong, what to do.
+//! A mistake in a task's files: which file, which line, what is wrong, what to do.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 pub struct Problem {
     pub file: String,
     pub line: Option<usize>,
-    /// What is wrong and how to mend it, as one sentence or two.
+    /// What is wrong and how to correct it, as one sentence or two.
     pub message: String,
 }
 

@@ -82,7 +82,7 @@ pub struct Promotion {
 pub struct GateReport {
     pub candidate: Pair,
     pub incumbent: Pair,
-    /// Whose scores carry the tests.
+    /// The tier whose scores the tests use.
     pub tier: Tier,
     pub passed: bool,
     pub checks: Vec<Check>,
@@ -121,7 +121,7 @@ pub enum Quantity {
 /// Figures closer than this are equal.
 const ROUNDING: f64 = 1e-9;
 
-/// How a figure must stand to its threshold.
+/// How a figure is compared with its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relation {
     #[serde(rename = "<=")]
@@ -133,8 +133,8 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// Rounding in the last bits neither passes nor fails a check; a figure that is not a number
-    /// holds to nothing.
+    /// Rounding in the last bits neither passes nor fails a check; NaN never
+    /// passes.
     pub fn holds(self, figure: f64, threshold: f64) -> bool {
         match self {
             Self::AtMost => figure <= threshold + ROUNDING,
@@ -167,7 +167,7 @@ pub enum Outcome {
 }
 
 impl GateReport {
-    /// The checks that stand in the way.
+    /// The checks that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Check> {
         self.checks
             .iter()

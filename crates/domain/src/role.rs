@@ -43,6 +43,8 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|role| role.as_str() == text);
-        known.ok_or_else(|| format!("'{text}' is no role: use admin, judge, viewer or service"))
+        known.ok_or_else(|| {
+            format!("'{text}' is not a valid role: use admin, judge, viewer or service")
+        })
     }
 }

@@ -14,7 +14,7 @@ use crate::hash::sha256_hex;
 use crate::problem::{Problem, line_of};
 use crate::run::metric;
 
-/// A rubric that has been read and found sound.
+/// A valid rubric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rubric {
     pub id: String,
@@ -64,7 +64,7 @@ struct Head {
 }
 
 impl Rubric {
-    /// Reads a rubric file and says everything that is wrong with it.
+    /// Parses a rubric file and reports every problem in it.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let parts = front_matter::split(file, text).map_err(|problem| vec![problem])?;
         let head: Head = front_matter::parse_head(file, &parts)?;

@@ -1,4 +1,4 @@
-//! Scenarios: the fixed contexts that every model and prompt meets.
+//! Scenarios: the fixed contexts on which every pair is evaluated.
 //!
 //! They come as TOML (`[[scenario]]` tables), JSONL or CSV, with the same keys. Three keys
 //! are ours: `id`, `split` and `reference`; everything else is the scenario's own and becomes
@@ -108,7 +108,7 @@ pub fn parse_all(file: &str, text: &str) -> Result<Vec<Scenario>, Vec<Problem>> 
         match build(record) {
             Ok(scenario) if !ids.insert(scenario.id.clone()) => {
                 let message = format!(
-                    "the id '{}' is taken by an earlier scenario: choose another",
+                    "the id '{}' is already used by an earlier scenario: choose another",
                     scenario.id
                 );
                 problems.push(Problem::new(file, Some(line), message));

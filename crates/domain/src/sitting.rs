@@ -1,4 +1,4 @@
-//! Sittings: one judge, one bundle of blind cases, one rubric.
+//! Sittings: one judge, one set of blind cases, one rubric.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ use crate::hash::hex;
 use crate::judge::{Judge, Tier};
 use crate::verdict::RubricRef;
 
-/// What stands in the place of a run's id for anchors: their verdicts belong to the sitting
+/// The value in place of a run's id for anchors: their verdicts belong to the sitting
 /// itself, never to a run.
 pub const ANCHORS: &str = "anchors";
 
-/// The record that makes opaque case ids mean something again.
+/// The record that maps opaque case ids back to runs.
 ///
 /// It stays in the tracking store; the salt is never handed out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct Inclusion {
     pub probability: f64,
 }
 
-/// Where a sitting stands.
+/// The state of a sitting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SittingState {
@@ -91,7 +91,7 @@ impl FromStr for SittingState {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        known.ok_or_else(|| format!("'{text}' is not the state of a sitting"))
+        known.ok_or_else(|| format!("'{text}' is not a valid state of a sitting"))
     }
 }
 

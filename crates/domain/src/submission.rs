@@ -34,7 +34,7 @@ pub struct HeldCase<'a> {
     pub flags: &'a BTreeMap<String, bool>,
 }
 
-/// Checks all of them; answers the verdicts with the runs that they belong to.
+/// Checks all of them, and returns the verdicts with the runs that they belong to.
 pub fn check<'a>(
     submissions: &[Submission],
     rubric: &Rubric,

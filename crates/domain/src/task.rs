@@ -1,7 +1,7 @@
 //! A task: scenarios, prompt versions, one rubric, the output contract and defaults.
 //!
 //! A task is a folder of data. Parsing takes the files' texts, so that built-in tasks,
-//! folders and tests go the same way; reading folders is for others. Everything wrong is
+//! folders and tests share one path; reading folders is done elsewhere. Everything wrong is
 //! reported at once, each mistake with its file and line.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::scenario::{self, Scenario, Split};
 /// The files of a task: relative path with `/` → text with `\n` line ends.
 pub type TaskFiles = BTreeMap<String, String>;
 
-/// A task that has been read and found sound.
+/// A valid task.
 #[derive(Debug)]
 pub struct Task {
     pub name: String,
@@ -79,7 +79,7 @@ fn default_prompts() -> String {
 pub const TASK_FILE: &str = "task.toml";
 
 impl Task {
-    /// Reads a task and says everything that is wrong with it.
+    /// Parses a task and reports every problem in it.
     pub fn parse(files: &TaskFiles) -> Result<Self, Vec<Problem>> {
         let Some(text) = files.get(TASK_FILE) else {
             let message = "this file is missing: a task's folder needs it (assize init DIR writes a copy to start from)";
@@ -271,7 +271,7 @@ fn check_rendering(file: &str, prompt: &Prompt, scenarios: &[Scenario]) -> Optio
 
 fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &mut Vec<Problem>) {
     if let Some(flag) = output.flag.as_deref().filter(|flag| !flags.contains(flag)) {
-        let message = format!("output.flag is '{flag}', which is no flag of the rubric");
+        let message = format!("output.flag is '{flag}', which is not a flag of the rubric");
         problems.push(Problem::new(TASK_FILE, line_of(text, "flag"), message));
     }
     if let Some(error) = output
@@ -319,7 +319,7 @@ fn check_defaults(
                 .collect::<Vec<_>>()
                 .join(", ");
             let message = format!(
-                "defaults.prompts names '{name}', which is no prompt here: use one of {names}"
+                "defaults.prompts names '{name}', which is not a prompt of this task: use one of {names}"
             );
             problems.push(Problem::new(TASK_FILE, line_of(text, name), message));
         }

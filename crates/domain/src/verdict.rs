@@ -1,8 +1,8 @@
 //! Verdicts: one judge's scores for candidates under one rubric, and what they add up to.
 //!
 //! A sitting leaves one immutable [`VerdictFile`] with every run it judged. Nothing is ever
-//! overwritten: a later sitting of the same tier speaks louder than an earlier one, tiers
-//! stand side by side, and the run's metrics and tags are derived from the files by
+//! overwritten: a later sitting of the same tier takes precedence over an earlier one, tiers
+//! are kept apart, and the run's metrics and tags are derived from the files by
 //! [`summarise`], the only place that knows the rule.
 
 use std::borrow::Cow;
@@ -56,7 +56,7 @@ pub struct VerdictFile<S = BTreeMap<String, Value>, T = String> {
     /// RFC 3339, UTC.
     pub judged_at: T,
     pub verdicts: Vec<Verdict<S>>,
-    /// What an automatic judge took for them.
+    /// Tokens and cost of an automatic judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Whose verdict these correct, where they are an amendment.
@@ -66,7 +66,7 @@ pub struct VerdictFile<S = BTreeMap<String, Value>, T = String> {
 
 impl<S, T: AsRef<str>> VerdictFile<S, T> {
     /// The sitting and the judge whose ratings these are. An amendment replaces the verdict that
-    /// it corrects, whoever makes it: it is no rating of its own.
+    /// it corrects, whoever makes it: it is not a separate rating.
     pub fn rater(&self) -> (&str, &Judge<T>) {
         match &self.amends {
             Some(amends) => (amends.sitting.as_ref(), &amends.judge),
@@ -82,7 +82,7 @@ pub struct Amends<T = String> {
     pub judge: Judge<T>,
 }
 
-/// What asking a model took.
+/// Tokens and cost of asking a model.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt_tokens: u64,
@@ -102,7 +102,7 @@ impl Usage {
     }
 }
 
-/// Which rubric, exactly.
+/// The id and the content hash of a rubric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RubricRef<T = String> {
     pub id: T,
@@ -171,7 +171,7 @@ pub fn effective<'a, S, T: AsRef<str> + Ord>(
         .collect()
 }
 
-/// The files of a tier under this rubric, the earliest first; the last word counts.
+/// The files of a tier under this rubric, the earliest first; the latest counts.
 pub fn in_order<'a, S, T: AsRef<str> + Ord>(
     files: &'a [VerdictFile<S, T>],
     tier: Tier,

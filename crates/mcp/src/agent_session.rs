@@ -24,7 +24,7 @@ use crate::wire::{
 pub type BoardReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Value, String> + Send>;
 /// Opens the tracking store.
 pub type StoreOpener = Box<dyn Fn() -> Result<Arc<dyn Tracking>, String> + Send>;
-/// Hears of every sitting that ends.
+/// Called for every sitting that ends.
 pub type EndObserver = Box<dyn Fn(&Finished) + Send>;
 /// The current time.
 pub type Clock = fn() -> Now;
@@ -133,15 +133,15 @@ impl AgentSession {
         })
     }
 
-    /// Makes sure that this session sits over the experiment, where anything waits there.
+    /// Opens or resumes a sitting over the experiment, where anything is pending there.
     fn sit(&mut self, experiment: &str, client: &str, now: &Now) -> Answer<()> {
         if let Some(held) = &self.held {
-            let sits_over = held.queue.experiment();
-            if sits_over == experiment {
+            let current = held.queue.experiment();
+            if current == experiment {
                 return Ok(());
             }
             return Err(format!(
-                "this session sits over '{sits_over}': call finish_sitting before you take cases of '{experiment}'"
+                "this session judges '{current}': call finish_sitting before you take cases of '{experiment}'"
             ));
         }
         let options = SitOptions {

@@ -31,7 +31,7 @@ pub fn guide(arguments: &str, kind: &str) -> String {
 pub enum McpError {
     #[error("the MCP server could not start: {0}")]
     Start(String),
-    #[error("the MCP session broke off: {0}")]
+    #[error("the MCP session was interrupted: {0}")]
     Broken(String),
 }
 

@@ -64,9 +64,9 @@ impl McpServer {
     ) -> Answer<T> {
         let session = Arc::clone(&self.session);
         let answer = tokio::task::spawn_blocking(move || {
-            let mut session = session
-                .lock()
-                .map_err(|_| "an earlier call failed badly: start the session again".to_owned())?;
+            let mut session = session.lock().map_err(|_| {
+                "internal error: an earlier call panicked; restart the session".to_owned()
+            })?;
             question(&mut session)
         });
         match answer.await {

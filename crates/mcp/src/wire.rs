@@ -72,7 +72,7 @@ pub struct JudgeArguments {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PendingList {
     pub experiments: Vec<PendingExperiment>,
-    /// The experiment that this session sits over now; empty where it sits over none.
+    /// The experiment that this session judges now; empty where it judges none.
     pub sitting_over: String,
 }
 

@@ -91,7 +91,7 @@ pub fn compare_cells(
             Some(it) => champion_index(&scores, &it).or_else(|| {
                 warning = Some(format!(
                     "the champion {} is not in this experiment as it was promoted, so the first \
-                     model and prompt stand in as the incumbent",
+                     model and prompt are the incumbent",
                     it.champion.pair()
                 ));
                 scores.first_pair()
@@ -127,7 +127,7 @@ pub(crate) fn named(scores: &read::Scores, role: &str, wanted: &str) -> Result<u
             .map(|pair| format!("{}/{}", pair.model, pair.prompt))
             .collect();
         PipelineError::Invalid(format!(
-            "the {role} '{wanted}' is no pair of this experiment: use one of {}",
+            "the {role} '{wanted}' is not a pair of this experiment: use one of {}",
             known.join(", ")
         ))
     })

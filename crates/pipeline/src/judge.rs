@@ -1,9 +1,9 @@
 //! Judge: hand out blind cases, take scores back.
 //!
-//! One pending queue, several doors: [`queue`] hands cases out and takes verdicts back one by
-//! one, [`export`] and [`apply`] go through a file that a person or an agent fills in,
-//! [`auto`] asks a model. All of them score the same blind cases
-//! under the same rubric and leave the same verdict files.
+//! One pending queue, several ways to judge: [`queue`] hands cases out and takes verdicts back one
+//! by one, [`export`] and [`apply`] use a file that a person or an agent fills in, [`auto`] asks a
+//! model. All of them score the same blind cases under the same rubric and write the same verdict
+//! files.
 
 pub mod agent;
 pub mod agreement;

@@ -118,7 +118,7 @@ fn report(
             usize::try_from(summary.untried).unwrap_or(usize::MAX),
             "case",
         );
-        format!("The limit is reached; {more} to go. The same command goes on.")
+        format!("The limit is reached; {more} to go. The same command continues.")
     } else {
         session.next("compare", &[("--experiment", &args.experiment)])
     };

@@ -186,7 +186,7 @@ pub fn check_spending(
     let is_free = matches!(id.provider, ProviderKind::Ollama | ProviderKind::Embedded);
     if max_cost.is_some() && is_free && settings.prices().is_none() {
         return Err(PipelineError::Invalid(format!(
-            "{id} runs here and costs nothing, so --max-cost would never stop it: leave it out, or \
+            "{id} runs locally and costs nothing, so --max-cost would never stop it: omit it, or \
              name a price with --price-per-mtok IN,OUT"
         )));
     }

@@ -46,7 +46,7 @@ pub fn run(session: &Session, args: &Desk) -> anyhow::Result<Exit> {
     };
     let mut app = App::new(&args.experiment, held.queue.rubric().clone());
     if held.resumed {
-        "You go on with the sitting that you left.".clone_into(&mut app.message);
+        "Resumed the sitting that you left.".clone_into(&mut app.message);
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [
@@ -89,7 +89,7 @@ fn leave(session: &Session, held: HeldSitting, ended: Ended) -> anyhow::Result<E
         return Ok(Exit::Done);
     }
     session.output.say(&format!(
-        "{} judged; sitting {} stays open, {} to go. The same command goes on.",
+        "{} judged; sitting {} stays open, {} to go. The same command continues.",
         count(progress.done, "case"),
         held.queue.id(),
         progress.left + progress.held as u64

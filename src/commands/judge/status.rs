@@ -83,7 +83,7 @@ fn counts(status: &Status) -> String {
     let desks: Vec<String> = status
         .pending_by_kind
         .iter()
-        .map(|(kind, runs)| format!("{runs} on the desk of {kind}"))
+        .map(|(kind, runs)| format!("{runs} pending for {kind}"))
         .collect();
     let desks = if desks.is_empty() {
         String::new()

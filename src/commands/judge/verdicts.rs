@@ -1,4 +1,4 @@
-//! `assize judge amend`, `reopen` and `release`: second thoughts, with history.
+//! `assize judge amend`, `reopen` and `release`: corrections that keep the history.
 
 use assize_domain::judge::Tier;
 use assize_pipeline::count;
@@ -100,6 +100,6 @@ pub fn release(session: &Session, sitting: &str) -> anyhow::Result<Exit> {
     }
     session
         .output
-        .say(&format!("Sitting {sitting} counts again."));
+        .say(&format!("The verdicts of sitting {sitting} count again."));
     Ok(Exit::Done)
 }

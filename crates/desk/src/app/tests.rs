@@ -70,7 +70,7 @@ fn what_is_open_or_out_of_range_is_said_and_nothing_is_handed_in() {
     assert_eq!(type_in(&mut app, "4"), Effect::None);
     assert_eq!(app.message, "tone runs from 1 to 3");
     assert_eq!(type_in(&mut app, "z"), Effect::None);
-    assert_eq!(app.message, "'z' does nothing here; ? shows the keys");
+    assert_eq!(app.message, "'z' is not a key here; ? shows the keys");
 }
 
 #[test]

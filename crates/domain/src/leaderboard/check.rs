@@ -1,13 +1,13 @@
-//! What a build may ask of a board: is what we ship good enough, and not worse than before?
+//! Checks for CI: is the pair to ship good enough, and not worse than the incumbent?
 //!
-//! A pair *fails* where its mean is below the threshold, or where its whole 95 % interval lies
-//! below the incumbent on enough scenarios for a test. Which pairs count for the exit code is
-//! another question: the named candidates, else the one that the board says to ship (its winner,
-//! else the incumbent). The others were tried and may be as bad as they are.
+//! A pair *fails* where its mean is below the threshold, or where its whole 95 % interval is
+//! below the incumbent on enough scenarios for a test. Only some pairs count for the exit code:
+//! the named candidates, else the one that the board says to ship (its winner, else the
+//! incumbent). The others are experiments and may be worse.
 
 use super::{Leaderboard, Pair, Row};
 
-/// What is asked.
+/// The conditions.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Check {
     /// The least mean composite.
@@ -18,7 +18,7 @@ pub struct Check {
     pub unless_winner: bool,
 }
 
-/// What became of one pair.
+/// The result for one pair.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Passed,

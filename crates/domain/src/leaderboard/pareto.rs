@@ -1,8 +1,8 @@
-//! Quality against latency: which pairs are worth a thought, whatever one is worth to you.
+//! Quality against latency: the pairs that no other pair beats in both.
 //!
 //! A pair *beats* another where it is at least as good and at least as fast, and better in one of
-//! the two. The frontier is who is beaten by nobody. This goes by means, as a picture does: it
-//! says nothing about what is significant, and no decision rests on it.
+//! the two. The frontier is the pairs that no pair beats. It compares means
+//! only: it says nothing about significance, and no decision depends on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,14 +24,14 @@ pub struct Beaten {
     pub by: Vec<Pair>,
 }
 
-/// A row's place in the plane.
-type Place<'a> = (&'a Row, f64);
+/// A row with its latency.
+type Point<'a> = (&'a Row, f64);
 
 impl Pareto {
     /// The frontier of these rows. `None` where fewer than two have a latency, or where every
     /// latency is zero, which means that nobody measured it.
     pub fn of(rows: &[Row]) -> Option<Self> {
-        let places: Vec<Place<'_>> = rows
+        let places: Vec<Point<'_>> = rows
             .iter()
             .filter(|row| row.composite.mean.is_finite())
             .filter_map(|row| Some((row, row.latency_ms.filter(|it| it.is_finite())?)))
@@ -39,7 +39,7 @@ impl Pareto {
         if places.len() < 2 || places.iter().all(|(_, latency_ms)| *latency_ms <= 0.0) {
             return None;
         }
-        let (frontier, rest): (Vec<Place<'_>>, Vec<Place<'_>>) = places
+        let (frontier, rest): (Vec<Point<'_>>, Vec<Point<'_>>) = places
             .iter()
             .copied()
             .partition(|it| !places.iter().any(|other| beats(*other, *it)));
@@ -66,7 +66,7 @@ impl Pareto {
 }
 
 /// At least as good on both counts, and better on one.
-fn beats((a, a_ms): Place<'_>, (b, b_ms): Place<'_>) -> bool {
+fn beats((a, a_ms): Point<'_>, (b, b_ms): Point<'_>) -> bool {
     let (a, b) = (a.composite.mean, b.composite.mean);
     a >= b && a_ms <= b_ms && (a > b || a_ms < b_ms)
 }

@@ -112,7 +112,7 @@ impl Adaptive {
         let Some(place) = place.filter(|place| *place < pairs.len()) else {
             let known: Vec<String> = pairs.iter().map(name).collect();
             return Err(PipelineError::Invalid(format!(
-                "the incumbent '{}' is no pair of this grid: use one of {}",
+                "the incumbent '{}' is not a pair of this grid: use one of {}",
                 incumbent.unwrap_or_default(),
                 known.join(", ")
             )));

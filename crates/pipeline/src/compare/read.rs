@@ -57,8 +57,8 @@ pub struct Scores {
     pub params: Vec<(String, String)>,
 }
 
-/// One tier's verdicts. All lies in few long rows: boards of a hundred thousand runs are made
-/// again and again, and small pieces would leave holes in the memory of a server.
+/// One tier's verdicts, in few long vectors: a server computes boards of a hundred thousand runs
+/// again and again, and many small allocations would fragment its memory.
 #[derive(Debug, Default)]
 pub struct TierScores {
     /// The composites, one a candidate.

@@ -2,11 +2,11 @@
 //!
 //! The queue's cases go out in batches as judge files, and what comes back is checked like any
 //! verdict. A file with mistakes is sent once more with the mistakes in its field `problems`;
-//! what is still wrong then stays pending with its reason. Sound cases of a file are kept even
+//! what is still wrong then stays pending with its reason. Valid cases of a file are kept even
 //! where others are not, and everything kept is durable at once, so that this can be stopped
 //! anywhere and started again.
 //!
-//! How the command is run is not known here: it is a function from text to text.
+//! How the command is run is up to the caller: here it is a function from text to text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::{Now, PipelineError, Result};
 
 /// How a batch's command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum CommandOutput {
     Printed(String),
-    /// It ended badly, ran out of time or could not be started.
+    /// It failed, timed out or could not be started.
     Failed(String),
     Interrupted,
 }
 
-/// What to do.
+/// Limits of the batches.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentOptions {
     /// Cases per call of the command.
@@ -37,12 +37,12 @@ pub struct AgentOptions {
     pub now: fn() -> Now,
 }
 
-/// How it went.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct AgentSummary {
     /// Cases of runs, without the calibration cases among them.
     pub judged: usize,
-    /// Cases that the agent did not judge soundly, by id, each with the reason.
+    /// Cases that the agent did not judge correctly, by id, each with the reason.
     pub left_pending: BTreeMap<String, String>,
     /// Cases that nobody has asked the agent about: behind the limit, or after it gave up.
     pub untried: u64,
@@ -54,15 +54,15 @@ pub struct AgentSummary {
     pub interrupted: bool,
 }
 
-/// Clears the queue with an agent. `told` hears of progress: judged so far, cases left.
+/// Clears the queue with an agent. `told` is called with the progress: judged so far, cases left.
 pub fn clear(
     queue: &mut Queue,
     options: &AgentOptions,
-    ask: &mut dyn FnMut(&str) -> Asked,
+    ask: &mut dyn FnMut(&str) -> CommandOutput,
     told: &dyn Fn(usize, u64),
 ) -> Result<AgentSummary> {
     let mut summary = AgentSummary::default();
-    // Anchors that the agent did not judge soundly: nothing of theirs is pending.
+    // Anchors that the agent did not judge correctly: nothing of theirs is pending.
     let mut anchors_given_up = BTreeSet::new();
     let mut failures_in_a_row = 0;
     loop {
@@ -130,12 +130,12 @@ enum Outcome {
     Interrupted,
 }
 
-/// One batch: asked, and asked once more with what was wrong.
+/// One batch: asked, and asked once more with the problems of the first answer.
 fn judge_batch(
     queue: &mut Queue,
     options: &AgentOptions,
     cases: &[Case],
-    ask: &mut dyn FnMut(&str) -> Asked,
+    ask: &mut dyn FnMut(&str) -> CommandOutput,
     summary: &mut AgentSummary,
 ) -> Result<Outcome> {
     let mut open: Vec<Case> = cases.to_vec();
@@ -146,13 +146,13 @@ fn judge_batch(
         let head = file::head(queue.experiment(), queue.id(), queue.rubric());
         let file = file::batch(head, &open, &problems)?;
         let answer = match ask(&file) {
-            Asked::Interrupted => return Ok(Outcome::Interrupted),
-            Asked::Failed(reason) => {
+            CommandOutput::Interrupted => return Ok(Outcome::Interrupted),
+            CommandOutput::Failed(reason) => {
                 outcome = Outcome::CommandFailed;
                 problems = vec![reason];
                 continue;
             }
-            Asked::Printed(text) => text,
+            CommandOutput::Printed(text) => text,
         };
         outcome = Outcome::Answered;
         let Some(answer) = answer::find_judge_file(&answer) else {
@@ -180,7 +180,7 @@ fn judge_batch(
     Ok(outcome)
 }
 
-/// Keeps every sound case of an answer; the reasons of the others, by case.
+/// Submits every valid case of an answer, and returns the reasons for the others, by case.
 fn keep(
     queue: &mut Queue,
     options: &AgentOptions,
@@ -202,7 +202,7 @@ fn keep(
     Ok(reasons)
 }
 
-/// Hands one case in; the reason where it was not taken.
+/// Submits one case, and returns the reason where it was refused.
 fn submit(
     queue: &mut Queue,
     submission: &Submission,

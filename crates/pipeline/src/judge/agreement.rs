@@ -1,4 +1,4 @@
-//! How far judges agree, criterion by criterion.
+//! Agreement between judges, by criterion.
 //!
 //! The expert tier is compared with every automatic judge, and judges of one tier with each
 //! other, on the candidates that both have judged. The figures are `assize_stats::agreement`'s;

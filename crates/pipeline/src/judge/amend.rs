@@ -1,4 +1,4 @@
-//! Second thoughts: correcting a verdict, judging runs again, lifting a quarantine.
+//! Corrections: amending a verdict, reopening runs, lifting a quarantine.
 //!
 //! Nothing is overwritten by any of them. A correction is a small sitting of its own whose
 //! verdict counts instead of the earlier one; reopening keeps every verdict and every
@@ -30,7 +30,7 @@ pub struct Amendment {
     pub run: String,
     /// Which of its candidates; may be left out where only one is judged.
     pub candidate: Option<u32>,
-    /// The tier whose verdict is wrong; expert where it has spoken, else auto.
+    /// The tier whose verdict is wrong; expert where it has judged, else auto.
     pub tier: Option<Tier>,
     /// Scores by name, as they were typed.
     pub scores: Vec<(String, String)>,
@@ -119,7 +119,7 @@ pub fn amend(
     })
 }
 
-/// Whether the amendment says what it has to, and once.
+/// Whether the reason is given, and every score once.
 fn sound(amendment: &Amendment) -> Result<()> {
     if amendment.reason.trim().is_empty() {
         let message = "--reason is empty: say in a sentence why the verdict is wrong";
@@ -150,7 +150,7 @@ pub struct ReopenOptions {
     pub tiers: Vec<Tier>,
 }
 
-/// Makes runs pending again; answers how many.
+/// Makes runs pending again, and returns how many.
 pub fn reopen(store: &dyn Tracking, options: &ReopenOptions) -> Result<u64> {
     let run_ids = if options.runs.is_empty() {
         let listed = store.run_list(&options.experiment, &RunQuery::default())?;
@@ -316,7 +316,5 @@ fn corrected(
     })?;
     let after = verdicts.into_iter().next().map(|(_, verdict)| verdict);
     let after = after.filter(|after| after.scores != before.scores);
-    after.ok_or_else(|| {
-        PipelineError::Invalid("these are the scores that the verdict has already".to_owned())
-    })
+    after.ok_or_else(|| PipelineError::Invalid("the verdict already has these scores".to_owned()))
 }

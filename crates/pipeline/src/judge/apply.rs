@@ -1,8 +1,8 @@
 //! Apply: a filled judge file becomes verdicts, all of it or nothing.
 //!
-//! The file is gone over twice, case by case: once to check all of it, and once more while
+//! The file is read twice, case by case: once to check all of it, and once more while
 //! the store takes its verdicts in one transaction. So a file of any size needs little
-//! memory, and nothing is written before everything is known to be sound. What was handed
+//! memory, and nothing is written before all of it is known to be valid. What was handed
 //! out is read from the store in the store's order and held as hashes.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub struct Applied {
     pub experiment: String,
     pub sitting: String,
     pub judge: Judge,
-    /// Neither the file nor a flag says who judged, so it is whose desk the runs waited on.
+    /// Neither the file nor a flag says who judged, so it is the kind that the runs were pending for.
     pub judge_assumed: bool,
     pub tier: assize_domain::judge::Tier,
     pub cases: usize,
@@ -122,7 +122,7 @@ pub fn apply(
     };
     let complete = checker.unscored == 0;
     applied.committed = commit(store, source, &mut checker, bundle)?;
-    // Where the same file comes again, what was decided about it stands.
+    // Applying the same file again does not change the sitting's state.
     if state != SittingState::Open && applied.committed.runs_written == 0 {
         applied.state = state;
         return Ok(applied);
@@ -133,7 +133,7 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Goes over all cases; answers how many carry scores.
+/// Checks all cases, and returns how many carry scores.
 fn check(
     source: Source<'_>,
     checker: &mut Checker<'_>,
@@ -213,7 +213,7 @@ fn first_of(store: &dyn Tracking, sitting: &Sitting) -> std::result::Result<Stri
     Ok(first.run_id)
 }
 
-/// Goes over the file once more and hands each run's verdicts over as soon as they are all there.
+/// Reads the file once more and commits each run's verdicts as soon as they are complete.
 fn commit(
     store: &dyn Tracking,
     source: Source<'_>,
@@ -281,7 +281,7 @@ impl Bundle<'_> {
     }
 
     fn hand_over(&self, run: u32, mut verdicts: Vec<Verdict>, take: Take<'_>) -> bool {
-        // Behind the last run stand the anchors.
+        // The number after the last run stands for the anchors.
         let run = self.sitting.runs.get(run as usize);
         let run_id = run.map_or(ANCHORS, |(run_id, _)| run_id);
         verdicts.sort_by_key(|verdict| verdict.candidate);
@@ -299,7 +299,7 @@ impl Bundle<'_> {
     }
 }
 
-/// Flag, then file, then whose desk the runs waited on; and whether it came to that.
+/// From the flag, else the file, else the kind that the runs were pending for; `true` for the last.
 fn name_judge(
     store: &dyn Tracking,
     options: &ApplyOptions,

@@ -1,7 +1,7 @@
 //! An automatic judge: a model scores what the automatic tier has not seen.
 //!
 //! It takes whole scenarios from the queue like every other judge, keeps as many requests in
-//! flight as it is told, and hands every run's verdicts in as soon as they are complete, so it
+//! flight as configured, and submits every run's verdicts as soon as they are complete, so it
 //! can be stopped anywhere and started again. What could not be judged stays pending with its
 //! reason. A judge that holds weights enters the same guard as a generating model; one that
 //! costs money never knowingly passes its cap ([`budget`]).
@@ -36,7 +36,7 @@ mod budget;
 mod scorer;
 mod workers;
 
-/// How long a judge that fell silent keeps what it holds.
+/// How long a judge that sends nothing keeps its leases.
 const LEASE_MS: i64 = 10 * 60 * 1000;
 /// Candidates that the embedded engine decodes as one batch.
 const EMBEDDED_BATCH: usize = 16;
@@ -67,7 +67,7 @@ pub struct AutoJudge<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// How judging went.
+/// The result of a sitting.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct AutoSummary {
     /// The sitting's id; none where nothing waited.
@@ -105,7 +105,7 @@ impl AutoSummary {
     }
 }
 
-/// How far it has come.
+/// Progress of a sitting.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AutoProgress {
     /// Candidates.
@@ -163,7 +163,7 @@ impl AutoJudge<'_> {
             return Ok(AutoSummary::default());
         }
         let provider = self.model.providers.first().ok_or_else(|| {
-            PipelineError::Invalid(format!("nothing here can run {}", self.model.id))
+            PipelineError::Invalid(format!("no provider can run {}", self.model.id))
         })?;
         let (tenancy, batch) = self.enter(provider, self.batch().min(largest_scenario(&first)))?;
         let is_free = matches!(
@@ -184,7 +184,7 @@ impl AutoJudge<'_> {
         result
     }
 
-    /// Enters the guard with as large a batch as memory allows; answers how large.
+    /// Enters the guard with as large a batch as memory allows, and returns its size.
     fn enter(&self, provider: &Arc<dyn Provider>, most: usize) -> Result<(Tenancy, usize)> {
         let (name, digest) = (&self.model.id.name, &self.model.info.digest);
         let mut batch = most.max(1);
@@ -246,8 +246,8 @@ impl AutoJudge<'_> {
     }
 
     /// Closes the sittings of automatic judges that were killed on this machine, so that what
-    /// they held waits again. Whoever holds the lock is the only one alive; where somebody
-    /// else does, their leases are respected and nothing is closed.
+    /// they held waits again. Only one process can hold the lock; where another
+    /// one does, its leases are respected and nothing is closed.
     fn clear_stale(&self) -> Result<Option<lock::Lock>> {
         let what = format!(
             "automatic judging in {} of {}",

@@ -1,7 +1,7 @@
-//! Drift: does a judge still use the scale as it was meant?
+//! Drift: whether a judge still uses the scale as intended.
 //!
 //! Every sitting scores anchors whose scores are known. A sitting's shift is the mean over
-//! its anchors of how far the judge's criteria lie above the known ones; a control chart
+//! its anchors of the judge's criteria minus the known ones; a control chart
 //! over the judge's sittings under one rubric (`assize_stats::drift`: EWMA with λ = 0.3 and
 //! L = 2.7) tells a shift from chance. An alarm quarantines the sitting: its verdicts are
 //! kept and do not count, and the cases wait again. Nothing is ever "corrected".
@@ -9,7 +9,7 @@
 //! People and agents are measured against the anchors' known scores. A model is measured
 //! against its own first sitting: a cheap judge may be off the scale from the start, which
 //! `judge status` shows as bias, and drift is when it changes. Sittings in quarantine are left
-//! out of the chart, so that one bad day does not condemn the next.
+//! out of the chart, so that one bad sitting does not affect the next.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
     };
     let known: Vec<f64> = known.into_values().collect();
     let points = drift(&known, &charted, settings).map_err(|error| {
-        PipelineError::Invalid(format!("the anchors cannot be charted: {error}"))
+        PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
     })?;
     let drift_of = |point: assize_stats::drift::DriftPoint| Drift {
         anchors: point.anchors,
@@ -136,7 +136,7 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
     Ok(points.into_iter().map(|it| it.map(drift_of)).collect())
 }
 
-/// What a sitting said about its anchors: the mean over the criteria, as scored and as meant.
+/// A sitting's scores of its anchors: the mean over the criteria, as scored and as known.
 /// An anchor that was edited is another one.
 fn anchor_scores(record: &SittingRecord, rubric: &Rubric) -> BTreeMap<String, (f64, f64)> {
     let mut verdicts: BTreeMap<u32, &Verdict> = BTreeMap::new();

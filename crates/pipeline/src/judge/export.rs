@@ -29,7 +29,7 @@ const GROUPS_AHEAD: usize = 2;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExportOptions {
     pub experiment: String,
-    /// Only runs that wait on this kind's desk.
+    /// Only runs that are pending for this kind of judge.
     pub judge_kind: Option<String>,
     /// At most so many cases, rounded up to whole scenarios; 0 means all.
     pub limit: usize,
@@ -51,7 +51,7 @@ pub struct Export {
     pub cases: usize,
     /// Pending runs under older rubrics, which need a file of their own.
     pub left_under_other_rubrics: usize,
-    /// Pending runs that a judge at work holds.
+    /// Pending runs that another judge holds.
     pub held: usize,
     /// Numbers of the sitting's runs, by scenario.
     scenarios: Vec<Vec<usize>>,
@@ -88,7 +88,7 @@ pub(super) fn export(
     };
     if chosen.runs.is_empty() && chosen.held > 0 {
         return Err(PipelineError::Invalid(format!(
-            "everything that is pending in {} is in the hands of judges at work ({} runs): wait \
+            "everything that is pending in {} is leased to judges who are working ({} runs): wait \
              until they are done, see assize judge status --experiment {}",
             options.experiment, chosen.held, options.experiment
         )));
@@ -136,7 +136,7 @@ struct Chosen {
 }
 
 /// What waits for the tier, under one rubric: the newest that anything waits under. Scenarios
-/// that a judge at work holds are theirs.
+/// that another judge holds are left out.
 fn pending_runs(
     store: &dyn Tracking,
     options: &ExportOptions,
@@ -231,8 +231,8 @@ fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Re
 
 impl Export {
     /// Visits the blind cases in the order in which they are judged: scenarios in a random
-    /// order, and the cases of a scenario together, in a random order too, so that every pair
-    /// is seen in the same stretch of a judge's attention. Holds a few scenarios at a time: one
+    /// order, and the cases of a scenario together, in a random order too, so that a judge
+    /// scores all pairs of a scenario in succession. Holds a few scenarios at a time: one
     /// thread reads ahead, this one visits.
     pub fn cases_each<E: From<PipelineError>>(
         &self,
@@ -242,7 +242,7 @@ impl Export {
         std::thread::scope(|scope| {
             let (sender, groups) = sync_channel(GROUPS_AHEAD);
             let reading = scope.spawn(move || {
-                // Where nobody takes them any more, there is nothing left to do.
+                // The visitor has stopped.
                 self.groups_each(store, &mut |cases| sender.send(cases).is_ok())
             });
             for cases in groups {
@@ -255,7 +255,7 @@ impl Export {
         })
     }
 
-    /// Gives the cases of one scenario after the other, until `give` wants no more.
+    /// Passes on the cases of one scenario after the other, until `give` returns `false`.
     fn groups_each(
         &self,
         store: &dyn Tracking,
@@ -268,7 +268,7 @@ impl Export {
         shuffle(&mut anchors, &mut random);
         let (all, groups) = (anchors.len(), scenarios.len());
         for (group, runs) in scenarios.into_iter().enumerate() {
-            // As many anchors in every stretch, so that they meet the judge in every mood.
+            // Anchors are spread evenly over the scenarios.
             let left = all - all * (group + 1) / groups;
             let mut cases = anchors.split_off(left);
             for (run_id, open) in runs.iter().filter_map(|run| self.sitting.runs.get(*run)) {

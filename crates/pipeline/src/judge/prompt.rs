@@ -2,7 +2,7 @@
 //!
 //! The candidate is untrusted text. It stands between two lines that hold a nonce which its
 //! author cannot know; what looks like such a line, like a control token of a chat template
-//! or like invisible writing is defused ([`fence`]); and the last word after it is ours.
+//! or like invisible writing is defused ([`fence`]); and our own instructions follow it.
 //! The rubric comes first and is the same for every case, so that an engine or a service that
 //! caches prefixes reads it once.
 

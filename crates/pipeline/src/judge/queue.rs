@@ -1,14 +1,13 @@
 //! The queue: a sitting takes blind cases, hands in verdicts, and ends.
 //!
-//! Every door for people and agents (the MCP server, the terminal's desk, the web) is a thin
-//! layer over this. A sitting leases whole scenarios, so that all pairs of a scenario are
-//! scored by one judge in one mood; two judges at once never hold the same case unless double
+//! The MCP server, the terminal's desk and the web page are thin layers over this. A sitting leases
+//! whole scenarios, so that one judge scores all pairs of a scenario in succession; two judges at once never hold the same case unless double
 //! scoring is wanted. What was handed in is durable when [`Queue::submit`] returns, so a
-//! killed judge loses the case on the screen at most. A judge who falls silent loses the
+//! killed judge loses the case on the screen at most. A judge who sends nothing for long loses the
 //! lease, not what was accepted.
 //!
 //! Calibration cases are mixed in and look like all others. The queue deliberately shows no
-//! model, no prompt and no board; [`Queue::finish`] answers what may be known then.
+//! model, no prompt and no board; [`Queue::finish`] returns what may be known then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,15 +31,15 @@ use crate::{Now, PipelineError, Result};
 
 mod cases;
 
-/// How long a silent sitting keeps what it holds, where nobody says otherwise.
+/// The default time that a sitting without requests keeps its leases.
 pub const LEASE_MS: i64 = 30 * 60 * 1000;
 
-/// Who sits, and over what.
+/// Who judges, and which experiment.
 #[derive(Debug, Clone)]
 pub struct SitOptions {
     pub experiment: String,
     pub judge: Judge,
-    /// Only runs that wait on this kind's desk.
+    /// Only runs that are pending for this kind of judge.
     pub desk: Option<String>,
     /// Determines the order of cases; a random one where none is given.
     pub seed: Option<u64>,
@@ -52,7 +51,7 @@ pub struct SitOptions {
     pub entropy: Entropy,
 }
 
-/// How far a sitting has come, in cases.
+/// Progress of a sitting, in cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Progress {
     /// Scored in this sitting.
@@ -63,7 +62,7 @@ pub struct Progress {
     pub left: u64,
 }
 
-/// What handing in did.
+/// The result of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Accepted {
     /// Cases scored for the first time.
@@ -97,7 +96,7 @@ impl Finished {
         self.state == SittingState::Quarantined
     }
 
-    /// How far the judge lies beside the anchors' known scores.
+    /// The judge's mean deviation from the known scores.
     pub fn mean_shift(&self) -> f64 {
         self.drift.map_or(0.0, |it| it.mean_shift)
     }
@@ -160,7 +159,7 @@ impl Queue {
         Ok(Some(queue))
     }
 
-    /// Goes on with an open sitting, with what it holds. What comes then is from this desk.
+    /// Resumes an open sitting, with its leases. Further cases are those pending for `desk`.
     pub fn resume(
         store: Arc<dyn Tracking>,
         id: &str,
@@ -272,7 +271,7 @@ impl Queue {
         Ok(self.unscored().take(limit).cloned().collect())
     }
 
-    /// Hands verdicts in: all of them or none, durable on return. A case that this sitting
+    /// Submits verdicts: all of them or none, durable on return. A case that this sitting
     /// has scored already is revised; its earlier verdict stays in the history.
     pub fn submit(&mut self, submissions: &[Submission], now: &Now) -> Result<Accepted> {
         let held = &self.held;
@@ -373,7 +372,7 @@ impl Queue {
         self.left
     }
 
-    /// Says that the judge is still there.
+    /// Renews the leases, because the judge is still there.
     pub fn renew(&mut self, now: &Now) -> Result<()> {
         self.ask(0, now)
     }

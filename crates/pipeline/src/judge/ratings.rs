@@ -1,7 +1,7 @@
-//! All verdicts that count under one rubric, side by side by who gave them.
+//! All verdicts that count under one rubric, by judge.
 //!
 //! What agreement, disagreements and spot checks are computed from. A rater is a judge, or
-//! the expert tier as a whole: there the latest verdict on a candidate speaks, as on boards.
+//! the expert tier as a whole: there the latest verdict on a candidate counts, as on boards.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -63,7 +63,7 @@ pub struct Ratings {
     /// The rubric's criteria, then its flags.
     pub names: Vec<String>,
     pub items: Vec<Item>,
-    /// The expert tier as a whole where it has spoken, then every judge.
+    /// The expert tier as a whole where it has judged, then every judge.
     pub raters: Vec<Rater>,
 }
 
@@ -141,7 +141,7 @@ impl Reader {
             .iter()
             .filter(|file| file.rubric.sha256 == run.rubric.sha256)
             .collect();
-        // Later sittings speak louder.
+        // Later sittings take precedence.
         files.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
         let mut items: HashMap<u32, usize> = HashMap::new();
         for file in files {

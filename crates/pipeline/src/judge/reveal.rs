@@ -1,4 +1,4 @@
-//! The reveal: who wrote what a judge has scored, told when the sitting is over.
+//! The reveal: which pairs a judge has scored, shown once the sitting is closed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Spot checks: which automatic verdicts an expert looks at, and what that tells.
+//! Spot checks: a random sample of automatic verdicts that an expert checks, and the estimates from it.
 //!
 //! Cases are drawn with a known probability, a random floor boosted where automatic judges
 //! differ among each other, where a pair is close to the best, and where a verdict contradicts

@@ -1,4 +1,4 @@
-//! How far judging has come, and how far the judges can be trusted.
+//! Progress of judging, and how reliable the judges are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,5 +1,5 @@
-//! Does the gate keep its promises? Experiments with a known truth are drawn and put before the
-//! very gate that `assize promote` runs.
+//! Simulation of the gate's error rates: experiments with a known truth are drawn and given to the
+//! same gate that `assize promote` runs.
 //!
 //! A candidate's composite is a whole number from 2 to 17 around 10.8: the scenario's difficulty,
 //! the model's and the pair's own turn in that scenario, and noise, with the spreads that were
@@ -7,7 +7,7 @@
 //! every promotion is false; where one challenger is better by the effect that [`power`] states,
 //! it should be found as often as stated.
 //!
-//! Beside the gate stand the rules that people use instead: the top of the board, and the top of
+//! For comparison it also counts the rules that people use instead: the top of the board, and the top of
 //! the board if its percentile-bootstrap interval is above zero.
 
 use assize_domain::judge::Tier;

@@ -18,7 +18,7 @@ use crate::compare::read::{self, PairKey, Scores, TierScores};
 use crate::compare::{self, rank};
 use crate::{PipelineError, Result};
 
-/// Who wants to be promoted, over whom, and what speaks for it.
+/// The candidate, the incumbent and the evidence about both.
 #[derive(Debug)]
 pub struct Proposal {
     pub candidate: PairKey,
@@ -150,7 +150,7 @@ fn check_task(scores: &Scores, options: &PromoteOptions<'_>) -> Result<()> {
 }
 
 /// The incumbent asked for, else the champion, else the first model × first prompt. A champion
-/// that was not collected here cannot be passed over silently.
+/// that was not collected here is an error, never ignored.
 fn incumbent(
     scores: &Scores,
     champion: Option<&Promotion>,
@@ -207,7 +207,7 @@ fn candidate(
     });
     leader.ok_or_else(|| {
         PipelineError::Invalid(format!(
-            "no challenger in {} has {tier} verdicts beside the incumbent's: judge first, or collect \
+            "no challenger in {} has {tier} verdicts on the incumbent's scenarios: judge first, or collect \
              another pair",
             options.experiment
         ))

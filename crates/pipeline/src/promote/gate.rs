@@ -5,13 +5,13 @@
 //! ([`super::calibrate`]) calls the very code that `assize promote` does.
 //!
 //! Every check must hold. They ask different questions: is it better at all, with the error rate
-//! held over all challengers (adjusted p); by enough to matter (lower bound, margin); at nobody's
-//! expense (flags, worst scenario); in the eyes of both tiers (ranks) that agree well enough to
-//! be believed (α and bias by criterion); on all of the data (coverage); and once more on
+//! held over all challengers (adjusted p); by enough to matter (lower bound, margin); without a
+//! regression elsewhere (flags, worst scenario); for both tiers (ranks), which agree well enough
+//! (α and bias by criterion); on all of the data (coverage); and once more on
 //! scenarios that the choice has not seen (confirmation). The confirmation split stays sealed
 //! until every other check has passed, so that nobody can try candidate after candidate on it.
 //!
-//! It deliberately has no overall score: a large win never pays for a failed check.
+//! It deliberately has no overall score: a large win never compensates for a failed check.
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
@@ -90,7 +90,7 @@ pub struct Confirmation {
 /// What the gate found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ruling {
-    /// Whose scores carried the tests.
+    /// The tier whose scores the tests used.
     pub tier: Tier,
     pub checks: Vec<Check>,
     pub passed: bool,

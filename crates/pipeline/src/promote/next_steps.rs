@@ -1,4 +1,4 @@
-//! What to do where the gate says no.
+//! What to do next where the gate fails.
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, GateReport, Outcome};
@@ -85,15 +85,15 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
             .check("p_adjusted")
             .is_some_and(|it| it.outcome == Outcome::Passed);
         steps.push(Step::Words(if has_won {
-            "The win has a price: mend the prompt for what got worse, and collect it as a new \
+            "The win has a cost: correct the prompt for what got worse, and collect it as a new \
              version."
         } else {
-            "Mend the prompt for what got worse, and collect it as a new version."
+            "Correct the prompt for what got worse, and collect it as a new version."
         }));
     }
     if steps.is_empty() && !report.passed {
         steps.push(Step::Words(
-            "The evidence does not carry this promotion: add scenarios to the task, collect and judge \
+            "The evidence does not support this promotion: add scenarios to the task, collect and judge \
              them, or look for a better pair.",
         ));
     }

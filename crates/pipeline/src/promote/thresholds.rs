@@ -1,4 +1,4 @@
-//! What the gate asks for; every figure of it is a setting.
+//! The thresholds of the promotion gate: `[gate]` of the settings.
 
 use assize_domain::judge::Tier;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::compare::DecisionRule;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thresholds {
-    /// Tiers that must rank the candidate above the incumbent. The expert tier carries the tests
+    /// Tiers that must rank the candidate above the incumbent. The tests use the expert tier
     /// where it is among them, else the automatic one.
     pub require: Vec<Tier>,
     /// Level of the adjusted p, of the lower bound and of the confirmation.
@@ -38,8 +38,8 @@ pub struct Thresholds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tentative {
-    /// It passes and is marked, where the expert tier carries the tests; it blocks where the
-    /// automatic tier does, because then it would carry the decision.
+    /// It passes and is marked where the tests use the expert tier; it blocks where they use the
+    /// automatic tier, because then the decision would depend on it.
     Warn,
     Block,
 }
@@ -63,7 +63,7 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Whose scores carry the tests.
+    /// The tier whose scores the tests use.
     pub fn deciding_tier(&self) -> Tier {
         if self.require.contains(&Tier::Expert) {
             Tier::Expert

@@ -5,11 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use assize_pipeline::judge::agent::Asked;
+use assize_pipeline::judge::agent::CommandOutput;
 
 use crate::output::{complain, safe};
 
-/// No judge file comes near this; what does is not one.
+/// The most output that is read; no judge file is that large.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// How much of stderr a reason quotes.
 const MOST_QUOTED: usize = 300;
@@ -30,7 +30,7 @@ pub fn ask(
     timeout: Duration,
     show: bool,
     stopped: &dyn Fn() -> bool,
-) -> Asked {
+) -> CommandOutput {
     let mut child = match shell(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -38,7 +38,9 @@ pub fn ask(
         .spawn()
     {
         Ok(child) => child,
-        Err(error) => return Asked::Failed(format!("the command cannot be started: {error}")),
+        Err(error) => {
+            return CommandOutput::Failed(format!("the command cannot be started: {error}"));
+        }
     };
     let writer = write_to(&mut child, input);
     let output = read_from(&mut child);
@@ -49,24 +51,28 @@ pub fn ask(
             Ok(Some(status)) => break status,
             Ok(None) if stopped() => {
                 end(&mut child);
-                return Asked::Interrupted;
+                return CommandOutput::Interrupted;
             }
             Ok(None) if Instant::now() >= deadline => {
                 end(&mut child);
                 let seconds = timeout.as_secs();
-                return Asked::Failed(format!(
+                return CommandOutput::Failed(format!(
                     "the command took longer than {seconds} s (--timeout)"
                 ));
             }
             Ok(None) => std::thread::sleep(LOOK),
-            Err(error) => return Asked::Failed(format!("the command was lost: {error}")),
+            Err(error) => {
+                return CommandOutput::Failed(format!(
+                    "the command's status cannot be read: {error}"
+                ));
+            }
         }
     };
     let _ = writer.map(JoinHandle::join);
     let output = output.and_then(|it| it.join().ok()).unwrap_or_default();
     let last_words = errors.and_then(|it| it.join().ok()).unwrap_or_default();
     if status.success() {
-        return Asked::Printed(output);
+        return CommandOutput::Printed(output);
     }
     let quoted = if last_words.trim().is_empty() {
         &output
@@ -81,11 +87,11 @@ pub fn ask(
         .collect::<Vec<_>>();
     let quoted: String = start.into_iter().rev().collect();
     let words = if quoted.is_empty() {
-        " and said nothing".to_owned()
+        " and printed nothing on stderr".to_owned()
     } else {
         format!(": {quoted}")
     };
-    Asked::Failed(format!("the command ended with {status}{words}"))
+    CommandOutput::Failed(format!("the command ended with {status}{words}"))
 }
 
 #[cfg(unix)]
@@ -117,7 +123,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// A command that reads nothing closes its end; that is its own affair.
+/// A command that reads nothing closes its end; which is not an error.
 fn write_to(child: &mut Child, input: &str) -> Option<JoinHandle<()>> {
     let mut stdin = child.stdin.take()?;
     let input = input.to_owned();
@@ -160,7 +166,7 @@ fn listen_to(child: &mut Child, show: bool) -> Option<JoinHandle<String>> {
 mod tests {
     use super::*;
 
-    fn run(command: &str, input: &str) -> Asked {
+    fn run(command: &str, input: &str) -> CommandOutput {
         ask(command, input, Duration::from_secs(30), false, &|| false)
     }
 
@@ -175,36 +181,39 @@ mod tests {
     #[test]
     fn text_goes_in_and_out_even_where_it_is_large() {
         let large = "x".repeat(1 << 20);
-        assert_eq!(run("cat", &large), Asked::Printed(large.clone()));
+        assert_eq!(run("cat", &large), CommandOutput::Printed(large.clone()));
         assert_eq!(
             run("echo done", &large),
-            Asked::Printed("done\n".to_owned())
+            CommandOutput::Printed("done\n".to_owned())
         );
     }
 
     #[cfg(unix)]
     #[test]
     fn failures_say_why() {
-        let Asked::Failed(reason) = run("echo no model >&2; exit 3", "") else {
+        let CommandOutput::Failed(reason) = run("echo no model >&2; exit 3", "") else {
             unreachable!("it ends with 3")
         };
         assert!(
             reason.contains('3') && reason.ends_with("no model"),
             "{reason}"
         );
-        let Asked::Failed(reason) = run("exit 1", "") else {
+        let CommandOutput::Failed(reason) = run("exit 1", "") else {
             unreachable!("it ends with 1")
         };
-        assert!(reason.ends_with("1 and said nothing"), "{reason}");
+        assert!(
+            reason.ends_with("1 and printed nothing on stderr"),
+            "{reason}"
+        );
         let second = Duration::from_secs(1);
         let slow = ask("sleep 600 & sleep 600", "", second, false, &|| false);
         assert_eq!(
             slow,
-            Asked::Failed("the command took longer than 1 s (--timeout)".to_owned())
+            CommandOutput::Failed("the command took longer than 1 s (--timeout)".to_owned())
         );
         assert_eq!(
             ask("sleep 600", "", second, false, &|| true),
-            Asked::Interrupted
+            CommandOutput::Interrupted
         );
     }
 }

@@ -14,7 +14,7 @@ use assize_domain::verdict::Verdict;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Contexts whose hash is remembered: the cases of a scenario stand together and share theirs.
+/// Contexts whose hash is cached: the cases of a scenario are adjacent and share theirs.
 const CONTEXTS_REMEMBERED: usize = 4;
 
 /// Everything that a file says before and after its cases.
@@ -53,7 +53,7 @@ struct KnownCase {
     seen: bool,
 }
 
-/// What tells a context from an edited one.
+/// Detects an edited context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextHash(u64);
 
@@ -89,12 +89,12 @@ impl KnownCases {
         self.cases.reserve(cases);
     }
 
-    /// Takes in what somebody else gathered.
+    /// Adds the cases of another reader.
     pub fn merge(&mut self, more: Self) {
         self.cases.extend(more.cases);
     }
 
-    /// A case whose run was deleted: it is passed over.
+    /// A case whose run was deleted: it is skipped.
     pub fn add_gone(&mut self, id: &str) {
         let known = KnownCase {
             run: 0,
@@ -150,17 +150,17 @@ pub struct Scored {
     pub verdict: Verdict,
 }
 
-/// The place of a case in its file, which is only spelt out where something is wrong.
+/// The JSON pointer of a case, which is formatted only where something is wrong.
 #[derive(Debug, Clone, Copy)]
-struct Here(usize);
+struct CasePointer(usize);
 
-impl fmt::Display for Here {
+impl fmt::Display for CasePointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/cases/{}", self.0)
     }
 }
 
-/// Looks at a file case by case, and keeps what is wrong with it.
+/// Checks a file case by case, and collects its problems.
 #[derive(Debug)]
 pub struct Checker<'a> {
     rubric: &'a Rubric,
@@ -201,8 +201,8 @@ impl<'a> Checker<'a> {
         self.rubric
     }
 
-    /// Forgets what it has seen, to go over the file once more. Texts and contexts have been
-    /// found sound and are not looked at again.
+    /// Prepares for a second pass over the file. Texts and contexts have been checked and are not
+    /// compared again.
     pub fn start_again(&mut self) {
         self.compares = false;
         for known in self.known.cases.values_mut() {
@@ -254,7 +254,7 @@ impl<'a> Checker<'a> {
 
     /// The case at this position; its verdict where it carries one and nothing is wrong with it.
     pub fn case(&mut self, position: usize, case: &FilledCase) -> Option<Scored> {
-        let here = Here(position);
+        let here = CasePointer(position);
         let Some(id) = case.case.as_str() else {
             self.say(
                 format!("{here}/case"),
@@ -288,8 +288,8 @@ impl<'a> Checker<'a> {
         self.scores(here, case, known)
     }
 
-    /// Whether the judge saw what was handed out.
-    fn compare(&mut self, here: Here, case: &FilledCase, known: KnownCase) {
+    /// Whether the case still holds what was handed out.
+    fn compare(&mut self, here: CasePointer, case: &FilledCase, known: KnownCase) {
         if case.candidate.as_str().map(hash) != Some(known.text) {
             self.say(
                 format!("{here}/candidate"),
@@ -306,7 +306,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn scores(&mut self, here: Here, case: &FilledCase, known: KnownCase) -> Option<Scored> {
+    fn scores(&mut self, here: CasePointer, case: &FilledCase, known: KnownCase) -> Option<Scored> {
         let empty = Map::new();
         let scores = case.scores.as_object().unwrap_or(&empty);
         let before = self.problems.len();
@@ -343,7 +343,7 @@ impl<'a> Checker<'a> {
         };
         if !missing.is_empty() && self.partial {
             self.unscored += 1;
-            // Flags come prefilled: only a criterion shows that somebody has been here.
+            // Flags come prefilled: only a criterion shows that somebody has begun this case.
             let begun = rubric
                 .criteria
                 .iter()

@@ -22,7 +22,7 @@ const BATCHES_AHEAD: usize = 4;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Some editors put it before the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// What a visitor says when it has seen enough; never shown.
+/// The error by which a visitor stops the parser; never shown.
 const ENOUGH: &str = "enough";
 
 /// Where a filled judge file is.
@@ -47,7 +47,7 @@ pub(in crate::judge) enum Depth {
 }
 
 impl<'a> Source<'a> {
-    /// One buffer outside, so that the parser's reading of single bytes is not a call each.
+    /// Buffered outside of the box, because the parser reads single bytes.
     fn open(self) -> Result<BufReader<Box<dyn io::Read + 'a>>> {
         let unreadable = |error: io::Error| PipelineError::File {
             path: match self {
@@ -72,7 +72,7 @@ impl<'a> Source<'a> {
     }
 
     /// Visits every case; `false` where the file has no list of them. One thread parses, this
-    /// one visits; a few batches of cases are on their way at most.
+    /// one visits; a few batches of cases are in flight at most.
     pub(in crate::judge) fn cases_each(
         self,
         depth: Depth,
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Hands all cases on, until nobody takes them any more.
+    /// Sends all cases on, until the receiver is gone.
     fn parse(self, depth: Depth, batches: &SyncSender<Vec<FilledCase>>) -> Result<Read<bool>> {
         let mut stopped = false;
         let mut found = false;
@@ -308,7 +308,7 @@ impl<'de> Visitor<'de> for Cases<'_> {
     }
 }
 
-/// One case; what is no object is a case that says nothing.
+/// One case; a value that is not an object reads as an empty case.
 struct One(Depth);
 
 #[derive(serde::Deserialize)]

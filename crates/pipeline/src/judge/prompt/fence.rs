@@ -21,7 +21,7 @@ const TOKENS: [&str; 14] = [
     "</system>",
 ];
 
-/// The candidate, unable to end its own fence or to speak as somebody else.
+/// The candidate, escaped so that it cannot close its fence or imitate another role.
 pub fn defuse(candidate: &str) -> String {
     let seen: String = candidate.chars().filter(|c| !is_invisible(*c)).collect();
     let mut text = seen

@@ -1,4 +1,4 @@
-//! The cases in the hands of a sitting: real ones from runs, and anchors among them.
+//! The cases that a sitting holds: cases of runs, and anchors among them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{PipelineError, Result};
 /// An anchor comes at least every so many cases, until all have come.
 const CASES_PER_ANCHOR: usize = 10;
 
-/// One case in the hands of this sitting.
+/// One case that this sitting holds.
 #[derive(Debug)]
 pub(super) struct Held {
     pub case: Case,

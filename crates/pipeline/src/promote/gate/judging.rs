@@ -1,6 +1,6 @@
-//! Can the judges be believed? The automatic tier against the experts.
+//! Whether the judges are reliable: the automatic tier against the experts.
 //!
-//! A high agreement does not mean unbiased, so both are asked for.
+//! A high agreement does not mean unbiased, so both are checked.
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
@@ -20,7 +20,7 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
         f64::from(thresholds.double_scored),
     );
     if !thresholds.require.contains(&Tier::Auto) {
-        let why = "Only experts are required, so nobody has to agree with them.";
+        let why = "Only experts are required, so agreement is not checked.";
         return vec![check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))];
     }
     let both = |it: &DoubleScored| {
@@ -29,7 +29,7 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
     };
     let items = evidence.criteria.iter().map(both).min().unwrap_or(0);
     let is_enough = items >= thresholds.double_scored as usize;
-    let why = (!is_enough).then(|| "How far they agree is not looked at below that.".to_owned());
+    let why = (!is_enough).then(|| "Agreement is not computed below that.".to_owned());
     let mut checks = vec![check.against(Some(items as f64), why)];
     if is_enough {
         for criterion in &evidence.criteria {
@@ -55,7 +55,7 @@ fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2
     );
     let agreement = match alpha {
         None => {
-            let why = "Both tiers gave every candidate the same score, so it separates nobody.";
+            let why = "Both tiers gave every candidate the same score, so it does not separate candidates.";
             check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))
         }
         Some(alpha)
@@ -93,11 +93,11 @@ fn tentative(check: OpenCheck, alpha: f64, thresholds: &Thresholds) -> Check {
     let (outcome, why) = match thresholds.tentative {
         Tentative::Warn if experts_decide => (
             Outcome::Tentative,
-            "let through, because the experts' scores carry the tests",
+            "accepted, because the tests use the experts' scores",
         ),
         Tentative::Warn => (
             Outcome::Failed,
-            "not enough where automatic scores alone carry the tests",
+            "not enough where the tests use automatic scores alone",
         ),
         Tentative::Block => (Outcome::Failed, "and tentative = \"block\" in [gate]"),
     };
