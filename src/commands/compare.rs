@@ -81,10 +81,9 @@ pub fn decision_rule(session: &Session) -> anyhow::Result<DecisionRule> {
 /// The checks that the flags ask for.
 fn check(board: &Leaderboard, args: &Compare) -> anyhow::Result<Check> {
     let find = |wanted: &String| {
-        let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
         let mut pairs = board.rows.iter().map(assize_domain::leaderboard::Row::pair);
-        pairs.find(|pair| name(pair) == *wanted).ok_or_else(|| {
-            let known: Vec<String> = board.rows.iter().map(|row| name(&row.pair())).collect();
+        pairs.find(|pair| pair.id() == *wanted).ok_or_else(|| {
+            let known: Vec<String> = board.rows.iter().map(|row| row.pair().id()).collect();
             let known = match known.len() {
                 0 => "nothing is judged yet".to_owned(),
                 _ => format!("use one of {}", known.join(", ")),

@@ -46,6 +46,13 @@ pub struct Pair {
     pub prompt: String,
 }
 
+impl Pair {
+    /// `MODEL/PROMPT`, as flags name a pair. A model's name may hold slashes itself.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.model, self.prompt)
+    }
+}
+
 impl std::fmt::Display for Pair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} × {}", self.model, self.prompt)
@@ -103,6 +110,14 @@ pub struct Versus {
     pub p: Option<f64>,
     /// The same, over all challengers at once.
     pub p_adjusted: Option<f64>,
+}
+
+impl Versus {
+    /// The interval, where it shows that the pair is worse than the incumbent.
+    pub fn worse(&self) -> Option<[f64; 2]> {
+        let tested = self.ci95.filter(|_| self.p.is_some());
+        tested.filter(|[_, high]| *high < 0.0)
+    }
 }
 
 /// Which pair the data support, and why.

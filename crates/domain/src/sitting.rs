@@ -10,7 +10,7 @@ use sha2::Sha256;
 use crate::anchor::Anchors;
 use crate::hash::hex;
 use crate::judge::{Judge, Tier};
-use crate::verdict::RubricRef;
+use crate::verdict::{RubricRef, Verdict, VerdictFile};
 
 /// The value in place of a run's id for anchors: their verdicts belong to the sitting
 /// itself, never to a run.
@@ -96,6 +96,25 @@ impl FromStr for SittingState {
 }
 
 impl Sitting {
+    /// The file that records this judge's verdicts on one run.
+    pub fn verdict_file(
+        &self,
+        judge: &Judge,
+        judged_at: &str,
+        verdicts: Vec<Verdict>,
+    ) -> VerdictFile {
+        VerdictFile {
+            sitting: self.id.clone(),
+            tier: self.tier,
+            judge: judge.clone(),
+            rubric: self.rubric.clone(),
+            judged_at: judged_at.to_owned(),
+            verdicts,
+            usage: None,
+            amends: None,
+        }
+    }
+
     /// The opaque id of one of this sitting's cases.
     pub fn case_id(&self, run_id: &str, candidate: u32) -> String {
         case_id(&self.salt, run_id, candidate)

@@ -121,11 +121,7 @@ fn cells(scores: &read::Scores, tier: Tier) -> Result<Cells> {
 /// The pair that the user wrote as `MODEL/PROMPT`.
 pub(crate) fn named(scores: &read::Scores, role: &str, wanted: &str) -> Result<usize> {
     scores.find_pair(wanted).ok_or_else(|| {
-        let known: Vec<String> = scores
-            .pairs()
-            .iter()
-            .map(|pair| format!("{}/{}", pair.model, pair.prompt))
-            .collect();
+        let known: Vec<String> = scores.pairs().iter().map(Pair::id).collect();
         PipelineError::Invalid(format!(
             "the {role} '{wanted}' is not a pair of this experiment: use one of {}",
             known.join(", ")

@@ -25,6 +25,7 @@ pub mod status;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
 use assize_domain::verdict::RubricRef;
+use assize_stats::rng::SplitMix64;
 use assize_store::Tracking;
 
 use crate::{PipelineError, Result};
@@ -77,6 +78,13 @@ fn artifact_parse<T: serde::de::DeserializeOwned>(
 
 /// Fresh bytes from the operating system, passed in.
 pub type Entropy = fn() -> std::io::Result<[u8; 16]>;
+
+/// Fisher–Yates.
+fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last + 1));
+    }
+}
 
 fn draw(entropy: Entropy) -> Result<[u8; 16]> {
     entropy().map_err(|error| PipelineError::File {

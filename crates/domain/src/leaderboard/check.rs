@@ -103,7 +103,7 @@ impl Check {
     fn under(&self, row: &Row) -> Option<String> {
         let least = self.fail_under?;
         let mean = row.composite.mean;
-        // What is not a number reaches no threshold.
+        // NaN is below every threshold.
         let reached = mean >= least;
         (!reached).then(|| format!("{} has {mean:.2}, under {least}", row.pair()))
     }
@@ -112,16 +112,14 @@ impl Check {
 /// Whether a pair is shown to be worse than the incumbent.
 fn worse(row: &Row) -> Option<String> {
     let versus = row.vs_incumbent.as_ref()?;
-    let [low, high] = versus.ci95.filter(|_| versus.p.is_some())?;
-    (high < 0.0).then(|| {
-        format!(
-            "{} is worse than the incumbent by {:.2} [{:.2}, {:.2}]",
-            row.pair(),
-            -versus.diff,
-            -high,
-            -low
-        )
-    })
+    let [low, high] = versus.worse()?;
+    Some(format!(
+        "{} is worse than the incumbent by {:.2} [{:.2}, {:.2}]",
+        row.pair(),
+        -versus.diff,
+        -high,
+        -low
+    ))
 }
 
 #[cfg(test)]

@@ -104,13 +104,12 @@ impl Adaptive {
                 })
             })
             .collect();
-        let name = |pair: &Pair| format!("{}/{}", pair.model, pair.prompt);
         let place = match incumbent {
-            Some(wanted) => pairs.iter().position(|pair| name(pair) == wanted),
+            Some(wanted) => pairs.iter().position(|pair| pair.id() == wanted),
             None => Some(champion(collection, &pairs)?.unwrap_or(0)),
         };
         let Some(place) = place.filter(|place| *place < pairs.len()) else {
-            let known: Vec<String> = pairs.iter().map(name).collect();
+            let known: Vec<String> = pairs.iter().map(Pair::id).collect();
             return Err(PipelineError::Invalid(format!(
                 "the incumbent '{}' is not a pair of this grid: use one of {}",
                 incumbent.unwrap_or_default(),

@@ -109,21 +109,13 @@ fn why_none(family: &Family, leader: Option<&Member>, rule: DecisionRule) -> NoW
     if scenarios < MIN_TEST_BLOCKS {
         return NoWinner::TooFewScenarios { scenarios };
     }
-    if leader.is_some_and(is_worse) {
+    if leader.is_some_and(|it| it.versus.as_ref().and_then(Versus::worse).is_some()) {
         return NoWinner::LeaderIsWorse;
     }
     NoWinner::NotSignificant {
         scenarios,
         needed: leader.and_then(|it| rule.scenarios_needed(it.sd?)),
     }
-}
-
-/// Whether the pair is shown to be worse than the incumbent.
-fn is_worse(member: &Member) -> bool {
-    let tested = member.versus.as_ref().filter(|it| it.p.is_some());
-    tested
-        .and_then(|it| it.ci95)
-        .is_some_and(|[_, high]| high < 0.0)
 }
 
 impl DecisionRule {

@@ -393,11 +393,9 @@ impl Scores {
         self.first_pair
     }
 
-    /// The pair written as `MODEL/PROMPT`; a model's name may hold slashes itself.
+    /// The pair written as `MODEL/PROMPT`.
     pub fn find_pair(&self, text: &str) -> Option<usize> {
-        self.pairs()
-            .iter()
-            .position(|pair| format!("{}/{}", pair.model, pair.prompt) == text)
+        self.pairs().iter().position(|pair| pair.id() == text)
     }
 
     pub fn latency_ms(&self, pair: usize) -> Option<f64> {

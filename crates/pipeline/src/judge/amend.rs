@@ -20,7 +20,7 @@ use assize_store::{Run, RunQuery, Tracking};
 use serde_json::Value;
 
 use super::export::sitting_id;
-use super::{Entropy, draw, rubric_of};
+use super::{Entropy, artifact_parse, draw, rubric_of};
 use crate::{Now, PipelineError, Result};
 
 /// What to correct, and why.
@@ -80,7 +80,7 @@ pub fn amend(
         id: sitting_id(&now.rfc3339, entropy)?,
         experiment: run.experiment.clone(),
         tier,
-        rubric: rubric.clone(),
+        rubric,
         opened_at: now.rfc3339.clone(),
         seed: 0,
         salt: hex(&draw(entropy)?),
@@ -91,14 +91,8 @@ pub fn amend(
         inclusion: Vec::new(),
     };
     let file = VerdictFile {
-        sitting: sitting.id.clone(),
-        tier,
-        judge: judge.clone(),
-        rubric,
-        judged_at: now.rfc3339.clone(),
-        verdicts: vec![after.clone()],
-        usage: None,
         amends,
+        ..sitting.verdict_file(&judge, &now.rfc3339, vec![after.clone()])
     };
     store.sitting_open(&sitting)?;
     store.sitting_commit(&[(run.run_id.clone(), file)], &full_rubric)?;
@@ -290,11 +284,8 @@ fn corrected(
         scores.insert(name.clone(), value);
     }
     let text = store.artifact_get(run_id, artifact::CANDIDATES)?;
-    let candidates: Vec<Candidate> =
-        serde_json::from_str(&text.unwrap_or_default()).map_err(|error| PipelineError::File {
-            path: format!("{} of run {run_id}", artifact::CANDIDATES),
-            reason: error.to_string(),
-        })?;
+    let text = text.unwrap_or_default();
+    let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
     let flags = candidates
         .into_iter()
         .find(|it| it.index == before.candidate);

@@ -286,14 +286,9 @@ impl Bundle<'_> {
         let run_id = run.map_or(ANCHORS, |(run_id, _)| run_id);
         verdicts.sort_by_key(|verdict| verdict.candidate);
         let file = VerdictFile {
-            sitting: self.sitting.id.clone(),
+            // Whoever filled in the file decides the tier, whatever it was exported for.
             tier: self.judge.tier(),
-            judge: self.judge.clone(),
-            rubric: self.sitting.rubric.clone(),
-            judged_at: self.now.to_owned(),
-            verdicts,
-            usage: None,
-            amends: None,
+            ..self.sitting.verdict_file(&self.judge, self.now, verdicts)
         };
         take(run_id, file)
     }

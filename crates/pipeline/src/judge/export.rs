@@ -19,7 +19,9 @@ use assize_stats::rng::SplitMix64;
 use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
 use serde_json::{Map, Value};
 
-use super::{Entropy, anchors, artifact_parse, case_texts, draw, ratings, rubric_of, spot_check};
+use super::{
+    Entropy, anchors, artifact_parse, case_texts, draw, ratings, rubric_of, shuffle, spot_check,
+};
 use crate::{Now, PipelineError, Result};
 
 /// Scenarios that are read before they are written.
@@ -304,12 +306,6 @@ impl Export {
             })
         });
         Ok(cases.collect())
-    }
-}
-
-fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, random.below(last + 1));
     }
 }
 

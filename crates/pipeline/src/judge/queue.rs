@@ -20,13 +20,14 @@ use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Verdict, VerdictFile};
+use assize_stats::rng::SplitMix64;
 use assize_store::queue::{Handed, LeaseRequest};
 use assize_store::{StoreError, Tracking};
 
-use self::cases::{Held, shuffle};
+use self::cases::Held;
 use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
-use super::{Entropy, draw, rubric_of};
+use super::{Entropy, draw, rubric_of, shuffle};
 use crate::{Now, PipelineError, Result};
 
 mod cases;
@@ -219,7 +220,7 @@ impl Queue {
         lease_ms: i64,
     ) -> Result<Self> {
         let mut anchors_left: Vec<usize> = (0..sitting.anchors.cases.len()).collect();
-        shuffle(&mut anchors_left, sitting.seed ^ 0xa5);
+        shuffle(&mut anchors_left, &mut SplitMix64::new(sitting.seed ^ 0xa5));
         // Short sittings of one judge go round all anchors: the last of the list comes first.
         let seen = cases::anchors_seen(store.as_ref(), &sitting, &judge)?;
         anchors_left.sort_by_key(|place| {
@@ -294,15 +295,9 @@ impl Queue {
             }
             by_run.entry(run_id).or_default().push(verdict);
         }
-        let file = |verdicts: Vec<Verdict>| VerdictFile {
-            sitting: self.sitting.id.clone(),
-            tier: self.sitting.tier,
-            judge: self.judge.clone(),
-            rubric: self.sitting.rubric.clone(),
-            judged_at: now.rfc3339.clone(),
-            verdicts,
-            usage: None,
-            amends: None,
+        let file = |verdicts| {
+            self.sitting
+                .verdict_file(&self.judge, &now.rfc3339, verdicts)
         };
         let files: Vec<(String, VerdictFile)> = by_run
             .into_iter()

@@ -306,15 +306,10 @@ impl<'a> Workers<'a> {
                 continue;
             }
             run.verdicts.sort_by_key(|verdict| verdict.candidate);
+            let sitting = self.scorer.sitting;
             let file = VerdictFile {
-                sitting: self.scorer.sitting.id.clone(),
-                tier: self.scorer.sitting.tier,
-                judge: self.judge.judge(),
-                rubric: self.scorer.sitting.rubric.clone(),
-                judged_at: now.rfc3339.clone(),
-                verdicts: run.verdicts,
                 usage: Some(run.usage),
-                amends: None,
+                ..sitting.verdict_file(&self.judge.judge(), &now.rfc3339, run.verdicts)
             };
             files.insert(run_id.to_string(), file);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use assize_domain::case::{Case, blank_scores};
 use assize_domain::judge::Judge;
+use assize_domain::run::artifact;
 use assize_domain::sitting::{ANCHORS, Sitting};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;
@@ -11,8 +12,8 @@ use assize_store::{PendingRun, Tracking};
 use serde_json::Value;
 
 use super::Queue;
-use crate::judge::anchors;
-use crate::{PipelineError, Result};
+use crate::Result;
+use crate::judge::{anchors, artifact_parse, shuffle};
 
 /// An anchor comes at least every so many cases, until all have come.
 const CASES_PER_ANCHOR: usize = 10;
@@ -43,7 +44,8 @@ impl Queue {
             }
         }
         self.batches += 1;
-        shuffle(&mut fresh, self.sitting.seed.wrapping_add(self.batches));
+        let seed = self.sitting.seed.wrapping_add(self.batches);
+        shuffle(&mut fresh, &mut SplitMix64::new(seed));
         self.held.extend(fresh);
     }
 
@@ -80,11 +82,7 @@ impl Queue {
         run: &PendingRun,
         indexes: impl Iterator<Item = u32>,
     ) -> Result<Vec<Held>> {
-        let context: Value =
-            serde_json::from_str(&run.context).map_err(|error| PipelineError::File {
-                path: format!("context.json of run {}", run.run_id),
-                reason: format!("is not JSON: {error}"),
-            })?;
+        let context: Value = artifact_parse(artifact::CONTEXT, &run.run_id, &run.context)?;
         let cases = indexes.filter_map(|index| {
             let candidate = run.candidates.iter().find(|it| it.index == index)?;
             Some(Held {
@@ -128,12 +126,4 @@ pub(super) fn anchors_seen(
         }
     }
     Ok(seen)
-}
-
-/// A seeded shuffle.
-pub(in crate::judge) fn shuffle<T>(items: &mut [T], seed: u64) {
-    let mut random = SplitMix64::new(seed);
-    for last in (1..items.len()).rev() {
-        items.swap(last, random.below(last + 1));
-    }
 }
