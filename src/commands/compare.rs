@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
-use assize_domain::leaderboard::{Leaderboard, Pair};
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
 use assize_pipeline::{PipelineError, whole_file};
