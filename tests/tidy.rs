@@ -1,4 +1,5 @@
-//! Tidiness that matters is a test: sizes, the direction of crates, words that have no place.
+//! Limits that the source keeps: sizes of files, the direction of crates, where the environment and
+//! SQL may be used.
 
 use std::path::{Path, PathBuf};
 

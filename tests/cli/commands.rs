@@ -1,4 +1,4 @@
-//! The command line as people meet it: help, tasks, mistakes, formats.
+//! Commands as users type them: help, tasks, invalid input, output formats.
 
 use assize_test_support::{Scratch, collect, script, write_small_task};
 

@@ -1,4 +1,5 @@
-//! The webhook: told when a collection or a sitting ends, signed, tried again, never in the way.
+//! The webhook: called when a collection or a sitting ends, signed, retried; its failure is only a
+//! warning.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! `assize collect` with scripted models: resuming, failing, refusing, splitting.
+//! `assize collect` with scripted models: events, resuming, failed cells, rejected models, splits.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;

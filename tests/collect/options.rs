@@ -1,4 +1,4 @@
-//! How `assize collect` is told what to do: settings, shards, dry runs, mistakes.
+//! Options of `assize collect`: settings from every layer, shards, dry runs, invalid values.
 
 use std::collections::BTreeSet;
 

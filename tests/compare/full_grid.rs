@@ -1,5 +1,5 @@
-//! The seed-scale grid, end to end: 4 models × 3 prompts × 8 scenarios × 5 candidates, exported,
-//! scored by a script, applied and compared, exactly.
+//! The default grid, end to end: 4 models × 3 prompts × 8 scenarios × 5 candidates, exported,
+//! scored by a script, applied and compared; every composite is checked exactly.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const MODELS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 const COLLECT: &str = "collect --models scripted:alpha,scripted:beta,scripted:gamma,scripted:delta \
     --script script.json --experiment seed --json";
 
-/// A score that anybody can recompute from the candidate's text alone.
+/// A score that follows from the candidate's text alone.
 fn score(text: &str, salt: u32) -> i64 {
     let sum: u32 = text.bytes().map(u32::from).sum();
     i64::from((sum * 7 + salt * 13) % 5) + 1

@@ -1,4 +1,4 @@
-//! Boards of odd data, and what a build asks of a board: explained, never a panic.
+//! Leaderboards of sparse, uneven and degenerate data, and the exit codes and reports for builds.
 
 use assize_test_support::{Outcome, Scratch, score_all, script, write_small_task};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Promotion, end to end: scripted models, both tiers judged, the gate, the champion, the way
-//! back.
+//! Promotion, end to end: scripted models, both tiers judged, the gate, the champion,
+//! rollback.
 
 use std::process::Stdio;
 

@@ -1,5 +1,5 @@
-//! Nothing lost: tracking servers that go away while a collection runs, collectors that are
-//! killed, and in the end exactly the grid, every cell once.
+//! Tracking servers that become unreachable while a collection runs, and collectors that are killed:
+//! in the end the server has exactly the grid, every cell once.
 //!
 //! The server is `assize serve`, which restarts at once, and a real MLflow server.
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
+use assize_test_support::random::Random;
 use assize_test_support::{Scratch, collect, script};
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ fn a_collect_killed_anywhere_ends_with_exactly_the_grid() {
     let names = names.join(",");
     let args = collect(&names, "--n-tips 2 -j 2");
 
-    let mut random = 88_172_645_463_325_252_u64;
+    let mut random = Random::new(1);
     let mut acknowledged: BTreeMap<String, String> = BTreeMap::new();
     let mut killed = 0;
     for _ in 0..kills {
@@ -47,10 +48,7 @@ fn a_collect_killed_anywhere_ends_with_exactly_the_grid() {
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary runs");
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        std::thread::sleep(Duration::from_micros(random % 60_000));
+        std::thread::sleep(Duration::from_micros(random.number() % 60_000));
         killed += u64::from(child.try_wait().expect("a status").is_none());
         child.kill().expect("SIGKILL");
         let output = child.wait_with_output().expect("its output");

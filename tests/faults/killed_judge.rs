@@ -1,4 +1,4 @@
-//! `kill -9` of a judge: what was accepted stays, what it held goes to the next one.
+//! `kill -9` of a judge: accepted verdicts stay, and leased cases pass to the next judge.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -68,7 +68,7 @@ fn a_killed_judge_loses_at_most_the_case_in_hand() {
         "{accepted} accepted, {kept} kept"
     );
     let later = at(1000 * LEASE_MS);
-    let mut heir = open(&store, sit("heir"), &later);
-    assert_eq!(clear(&mut heir, 7, &later) + kept, 240);
+    let mut next = open(&store, sit("next"), &later);
+    assert_eq!(clear(&mut next, 7, &later) + kept, 240);
     assert!(verdicts().iter().all(|count| *count == 5), "each case once");
 }

@@ -1,4 +1,4 @@
-//! Processes that are killed and servers that go away: nothing is lost and nothing is done twice.
+//! Processes that are killed and servers that become unreachable: nothing is lost and nothing is done twice.
 
 #[cfg(unix)]
 mod journal;

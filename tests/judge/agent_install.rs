@@ -1,4 +1,4 @@
-//! `assize agent install`: every agent finds the queue, and nobody's file is lost.
+//! `assize agent install`: every agent finds the queue, and existing files are kept.
 
 use assize_test_support::Scratch;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Automatic judges behind an API: concurrent, validated, asked once more, capped, resumable.
+//! Automatic judges behind an API: concurrent, validated, retried once, with a budget, resumable.
 //!
 //! The gateway is a stand-in; `litellm.rs` talks to a real one.
 

@@ -1,5 +1,4 @@
-//! Rules of judging that are easily broken at the edges: caps, limits, amendments, files that
-//! come at the wrong moment.
+//! Edge cases of judging: budgets, limits, amendments, judge files that are applied too late.
 
 use std::collections::BTreeSet;
 

@@ -76,10 +76,10 @@ impl Proxy {
             url: format!("http://127.0.0.1:{port}/v1"),
             _slot: slot,
         };
-        let patience = Instant::now() + Duration::from_mins(3);
+        let deadline = Instant::now() + Duration::from_mins(3);
         while !is_live(port) {
             let ended = proxy.child.try_wait().ok().flatten().is_some();
-            if ended || Instant::now() > patience {
+            if ended || Instant::now() > deadline {
                 return Err(format!(
                     "it does not start:\n{}",
                     scratch.read("litellm.log")

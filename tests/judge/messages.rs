@@ -1,5 +1,5 @@
-//! What the judging commands say: commands that can be typed, numbers that agree with their
-//! nouns, and nothing wider than a terminal.
+//! Messages of the judging commands: suggested commands can be typed as they are, nouns agree with
+//! their counts, lines fit a terminal, invalid input is explained.
 
 use assize_test_support::{Outcome, Scratch};
 use serde_json::json;

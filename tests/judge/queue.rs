@@ -1,4 +1,4 @@
-//! The queue: whole scenarios to one judge, every case as often as asked, nothing lost.
+//! The queue: whole scenarios go to one judge, every case is scored as often as asked, leases expire.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-"""Sits at `assize judge desk` in a real pseudo-terminal, and is killed there.
+"""Sits at `assize judge desk` in a real pseudo-terminal, and kills it there.
 
-Usage: desk_pty.py ASSIZE FOLDER. The folder holds an experiment `e` with everything pending.
+Usage: terminal_desk.py ASSIZE FOLDER. The folder holds an experiment `e` with everything pending.
 The last line printed is OK.
 """
 

@@ -1,4 +1,4 @@
-//! The terminal desk in a real pseudo-terminal, killed and taken up again.
+//! The terminal desk in a real pseudo-terminal, killed and resumed.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Addresses of tracking servers: those that can never work are mistakes, said at once, and
-//! nothing is journaled for them; a certificate that nobody signed is taken only when told to.
+//! Addresses of tracking servers: one that can never work is bad usage, reported at once, and
+//! nothing is journaled for it. Self-signed certificates are accepted only by a setting.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, ToSocketAddrs as _};

@@ -1,6 +1,6 @@
-//! What goes wrong between two requests to a real MLflow server, and is mended: deliveries that
-//! were cut off, runs of one cell twice, a promotion without its alias; and two judges a case,
-//! and a sitting that is set aside, over the wire.
+//! Recovery on a real MLflow server from writes that were interrupted between two requests: partial
+//! deliveries, duplicate runs of a cell, a promotion without its alias; and double scoring and
+//! quarantine on such a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Searches among so many runs that they go by indexes: every page, against a plain sort.
+//! Searches among enough runs that indexes are used: every page agrees with a plain sort.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use assize_store::{Cells as _, RunQuery};
 use serde_json::{Value, json};
 
 use assize_test_support::Scratch;
+use assize_test_support::random::Random;
 use assize_test_support::server::Served;
 
 const RUNS: usize = 6_000;
@@ -24,19 +25,6 @@ struct Known {
     metric: Option<f64>,
     color: &'static str,
     rare: bool,
-}
-
-/// The same numbers every time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % bound
-    }
 }
 
 fn record(known: &Known, number: usize) -> CellRecord {
@@ -63,18 +51,18 @@ fn record(known: &Known, number: usize) -> CellRecord {
 }
 
 fn fill(scratch: &Scratch) -> Vec<Known> {
-    let mut numbers = Numbers(7);
+    let mut random = Random::new(7);
     let mut runs: Vec<Known> = (0..RUNS)
         .map(|_| Known {
-            start_time: 1_000 + i64::try_from(numbers.below(2_000)).expect("sound"),
-            metric: match numbers.below(10) {
+            start_time: 1_000 + i64::try_from(random.below(2_000)).expect("sound"),
+            metric: match random.below(10) {
                 0 => None,
                 1 => Some(f64::NAN),
                 2 => Some(f64::NEG_INFINITY),
-                _ => Some(numbers.below(40) as f64 / 10.0),
+                _ => Some(random.below(40) as f64 / 10.0),
             },
-            color: ["red", "green", "blue"][usize::try_from(numbers.below(3)).expect("sound")],
-            rare: numbers.below(300) == 0,
+            color: *random.pick(&["red", "green", "blue"]),
+            rare: random.below(300) == 0,
             ..Known::default()
         })
         .collect();

@@ -1,5 +1,5 @@
-//! Tracking on a real MLflow server: the whole flow, several judges, and servers that are set up
-//! in odd ways.
+//! Tracking on a real MLflow server: the whole flow, several judges, and servers with other
+//! configurations.
 
 mod configurations;
 
@@ -29,7 +29,7 @@ fn write_script(scratch: &Scratch) {
     );
 }
 
-/// Scores that anybody can recompute from the text and the scenario.
+/// Scores that follow from the text and the scenario alone.
 fn score(case: &mut Value) {
     let seen = format!("{}{}", case["candidate"], case["context"]);
     let sum: u32 = seen.bytes().map(u32::from).sum();
@@ -289,7 +289,7 @@ fn cells_that_fail_or_are_cut_off(server: &Mlflow) {
         (1, &json!("FINISHED"))
     );
 
-    // A run that a delivery left behind halfway counts for nobody, and the next one mends it.
+    // A run that a delivery left incomplete does not count, and the next delivery completes it.
     let key = tag(&runs[0], "cell_key").expect("a key");
     let id = &runs[0]["info"]["run_id"];
     server.post("runs/delete", &json!({ "run_id": id }));
@@ -397,7 +397,7 @@ fn two_judges_at_once(server: &Mlflow) {
         "one judge a scenario: {by_scenario:?}"
     );
 
-    // Who falls silent loses the lease, and learns it when handing in.
+    // A judge who is not heard of loses the lease, and is refused when submitting.
     scratch.ok("judge reopen --experiment queue");
     let store = store(server);
     let mut silent = sittings::open(&store, sit("ada"), &sittings::at(0));

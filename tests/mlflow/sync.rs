@@ -1,4 +1,4 @@
-//! `assize sync`: an experiment copied between stores, again and again and cut off anywhere.
+//! `assize sync`: an experiment copied between stores, repeatedly and interrupted anywhere.
 
 mod foreign_runs;
 

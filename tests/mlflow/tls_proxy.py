@@ -1,4 +1,4 @@
-"""TLS with a certificate that nobody signed, before a plain server. Takes HOST:PORT of that."""
+"""A TLS proxy with a self-signed certificate. Takes HOST:PORT of the plain server behind it."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-//! The bench's API over HTTP: roles, jobs, and what becomes of jobs when processes die.
+//! The bench API over HTTP: roles, jobs, and the state of jobs after processes die.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a request for a job may say, and what a job says of itself when it is over.
+//! Requests for jobs: invalid fields, the allow-list, and the report of a finished job.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The OpenAPI document against the server: schemathesis sends what the document allows and
-//! what it does not, and nothing may come back that the document does not know.
+//! The OpenAPI document against the server: schemathesis sends valid and invalid requests, and every
+//! answer must be one that the document describes.
 
 use std::process::Command;
 

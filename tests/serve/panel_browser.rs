@@ -3,7 +3,7 @@
 #![allow(
     clippy::panic,
     clippy::print_stderr,
-    reason = "tests fail by panicking, and say loudly what they skip"
+    reason = "tests fail by panicking, and print what they skip"
 )]
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const BROWSERS: [&str; 4] = [
     "/usr/bin/google-chrome-stable",
 ];
 
-/// A browser, and a folder with what drives it; `None`, loudly, where one cannot be had.
+/// A browser and the folder of its driver; `None`, with a message, where they cannot be had.
 fn browser() -> Option<(&'static str, String)> {
     let Some(chromium) = BROWSERS.into_iter().find(|it| Path::new(it).exists()) else {
         eprintln!("SKIPPED: there is no Chromium here (apt-get install chromium)");
@@ -46,7 +46,7 @@ const LONG: &str =
     "a-name-that-goes-on-and-on-without-an-end-in-sight-and-with-its-quantisation_q4_K_M";
 
 /// A small task whose gate asks experts only, two scripted models, and `fair` as champion.
-fn shop() -> Scratch {
+fn panel_scratch() -> Scratch {
     let scratch = Scratch::new();
     write_small_task(&scratch, 8);
     scratch.write("assize.toml", "[gate]\nrequire = [\"expert\"]\n");
@@ -108,7 +108,7 @@ fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
 
 #[test]
 fn the_whole_flow_works_by_keyboard_and_without_javascript() {
-    let scratch = shop();
+    let scratch = panel_scratch();
     let served = serve(&scratch);
     drive("tests/serve/panel_browser/flow.mjs", &served, &[]);
     drive(
@@ -120,7 +120,7 @@ fn the_whole_flow_works_by_keyboard_and_without_javascript() {
 
 #[test]
 fn a_slow_job_updates_its_grid_live_and_can_be_cancelled() {
-    let scratch = shop();
+    let scratch = panel_scratch();
     let response = json!({"prompt": "*", "scenario": "*", "texts": ["A tip."], "latency_ms": 800});
     let failure = json!({"prompt": "*", "scenario": "*", "error": "malformed", "latency_ms": 800});
     let model = |it| json!({"parameter_count": 500_000_000, "responses": [it]});
@@ -133,14 +133,14 @@ fn a_slow_job_updates_its_grid_live_and_can_be_cancelled() {
 
 #[test]
 fn every_page_is_accessible_and_free_of_errors() {
-    let scratch = shop();
+    let scratch = panel_scratch();
     let served = serve(&scratch);
     drive("tests/serve/panel_browser/pages.mjs", &served, &[]);
 }
 
 #[test]
 fn pages_forbid_inline_code_and_escape_model_output() {
-    let scratch = shop();
+    let scratch = panel_scratch();
     let served = serve(&scratch);
     let listed = served.get("/experiments/before/runs");
     let text = String::from_utf8_lossy(&listed.body).into_owned();

@@ -28,13 +28,13 @@ pub fn job(served: &Served, id: &str) -> Value {
 
 /// Waits until a job is as it should be.
 pub fn wait(served: &Served, id: &str, what: impl Fn(&Value) -> bool) -> Value {
-    let patience = Instant::now();
+    let started = Instant::now();
     loop {
         let job = job(served, id);
         if what(&job) {
             return job;
         }
-        assert!(patience.elapsed() < Duration::from_mins(1), "{job}");
+        assert!(started.elapsed() < Duration::from_mins(1), "{job}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -28,6 +28,7 @@ pub mod mlflow;
 pub mod ollama_stand_in;
 pub mod openai_stand_in;
 pub mod promotion_task;
+pub mod random;
 pub mod running;
 pub mod server;
 
@@ -309,7 +310,7 @@ pub fn set_up(script: &str, words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// A Python with MLflow, its client and its server; `None`, loudly, where it cannot be had.
+/// A Python with MLflow, its client and its server; `None`, with a message, where it cannot be had.
 pub fn mlflow_python() -> Option<String> {
     let packages = ["mlflow", "mlflow", "scikit-learn", "Flask-WTF"];
     match set_up("scripts/python-env.sh", &packages) {
@@ -321,7 +322,7 @@ pub fn mlflow_python() -> Option<String> {
     }
 }
 
-/// Runs a Python program of ours, whose last word is OK where all went well.
+/// Runs a Python program of ours, which prints OK at its end where everything passed.
 pub fn drive(python: &str, program: &str, words: &[&str]) {
     let output = Command::new(python)
         .arg(root().join(program))

@@ -25,7 +25,7 @@ mod memory;
 mod wire;
 
 /// How long a test waits for something that must happen, and how often it looks.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A model that the stand-in has.
@@ -160,7 +160,7 @@ impl OllamaStandIn {
 
     /// Waits until so many completions have been asked for since the start.
     pub fn wait_for_completions(&self, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.completions().len() < count {
             assert!(Instant::now() < deadline, "{:#?}", self.calls());
             thread::sleep(POLL);

@@ -1,4 +1,4 @@
-//! Several at once: requests in flight, hosts, processes. And which models where none is named.
+//! Concurrent requests, hosts and processes; and the default models where none is named.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a host can answer instead of a tip, and what becomes of the cell.
+//! Errors of a host, and the state of the cell after each of them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Ended in the middle: by Ctrl-C, by `kill -9`, by a host that goes away.
+//! Collections that end early: by Ctrl-C, by `kill -9`, by an unreachable host.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is in the host's memory: one model at a time, one load each, and whose it is.
+//! What is in the host's memory: one model at a time, one load each, and which client loaded it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

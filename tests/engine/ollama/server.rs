@@ -80,7 +80,7 @@ impl Server {
         );
     }
 
-    /// Loads a model as somebody would who knows nothing of us.
+    /// Loads a model as another client would.
     pub fn load_as_another_client(&self, model: &str) {
         let body = json!({"model": model, "prompt": "", "stream": false});
         let loaded = self.ask("POST", "/api/generate", Some(&body));

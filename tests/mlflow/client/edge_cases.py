@@ -1,4 +1,4 @@
-"""Odd keys and values, limits, large and oddly named files, and writers at the same time."""
+"""Unusual keys and values, limits, large files, unusual file names, and concurrent writers."""
 
 import math
 import os

@@ -1,7 +1,7 @@
 """Every line of filters.txt: the answers of a real MLflow server, asked of ours.
 
-Where a real server takes what is wrong without a word, or fails with a 500, ours refuses with a
-400; STRICTER lists those lines, and docs/mlflow.md tells about them.
+Where a real server silently accepts an invalid filter, or fails with a 500, ours refuses with a
+400; STRICTER lists those lines, and docs/mlflow.md describes them.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Logs batches to a run until the server is gone, and says after each that it was taken."""
+"""Logs batches to a run until the server is unreachable, and prints each accepted number."""
 
 import sys
 

@@ -1,4 +1,4 @@
-//! Servers that are set up in odd ways, ours among them.
+//! MLflow servers with a path prefix, without artifacts, with passwords; and `assize serve` as one.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use assize_test_support::server::Served;
 use assize_test_support::{Outcome, Scratch, cells, mlflow_python};
 
 /// Collects, judges and compares a small grid; answers the board.
-fn small_story(scratch: &Scratch, experiment: &str) -> Value {
+fn collect_and_judge(scratch: &Scratch, experiment: &str) -> Value {
     write_script(scratch);
     let line = format!(
         "collect --models scripted:alpha,scripted:beta --prompts v1 --n-scenarios 2 --n-tips 2 \
@@ -39,7 +39,7 @@ fn a_server_behind_a_prefix_that_serves_no_artifacts() {
         server.url
     );
     scratch.write(".env", &uri);
-    let by_upload = small_story(&scratch, "small");
+    let by_upload = collect_and_judge(&scratch, "small");
 
     // Where the server cannot write files either, they are tags.
     let body = json!({"name": "tagged", "artifact_location": "s3://no-such-bucket/x"});
@@ -47,7 +47,7 @@ fn a_server_behind_a_prefix_that_serves_no_artifacts() {
         .header("Host", "tracking.test:1")
         .send_json(&body)
         .expect("made");
-    let by_tags = small_story(&scratch, "tagged");
+    let by_tags = collect_and_judge(&scratch, "tagged");
     assert_eq!(
         by_tags["rows"][0]["composite"],
         by_upload["rows"][0]["composite"]
@@ -83,7 +83,7 @@ fn a_server_that_asks_for_a_password_and_keeps_files_on_its_own_disk() {
     let address = server.url.trim_start_matches("http://");
     let uri = format!("MLFLOW_TRACKING_URI=http://admin:a-long-pass-phrase@{address}\n");
     scratch.write(".env", &uri);
-    small_story(&scratch, "small");
+    collect_and_judge(&scratch, "small");
     let list = scratch.ok("runs list --experiment small --json");
     assert!(!list.stdout.contains("a-long-pass-phrase"), "{list}");
     let named = format!(
@@ -105,7 +105,7 @@ fn assize_serve_is_a_tracking_server_too() {
         served.url, served.token
     );
     scratch.write(".env", &env);
-    let board = small_story(&scratch, "small");
+    let board = collect_and_judge(&scratch, "small");
     // What came over the wire is what the store beneath it holds.
     let beneath = kept.ok("runs list --experiment small --json").json();
     assert_eq!(

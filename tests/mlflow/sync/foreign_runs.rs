@@ -1,4 +1,4 @@
-//! Runs that other programs logged: copied by way of some store, and compared at the other end.
+//! Runs that other programs logged: copied through another store, then compared.
 
 use std::collections::{BTreeMap, HashMap};
 

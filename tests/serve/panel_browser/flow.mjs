@@ -1,4 +1,4 @@
-// One person's day at the panel: sign in, collect, judge by keyboard, decide, promote, roll back.
+// The whole flow in the panel: sign in, collect, judge by keyboard, compare, promote, roll back.
 // With `JAVASCRIPT=off` the same without scripts, by clicks alone.
 import { base, must, open, run, signIn } from "./browser.mjs";
 

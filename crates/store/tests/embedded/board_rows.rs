@@ -1,4 +1,4 @@
-//! The rows of `board` repeat what is said elsewhere: whatever happens to a run, both say the same.
+//! The rows of `board` repeat other tables: after every kind of change to a run they still agree.
 
 use std::io::Write as _;
 

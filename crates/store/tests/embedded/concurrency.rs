@@ -1,4 +1,4 @@
-//! Many threads, many stores and sudden death.
+//! Concurrent threads and stores, and processes that are killed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
