@@ -13,10 +13,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_pipeline::estimate::seconds_left;
 use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::{broadcast, watch as watch_channel};
@@ -53,6 +54,8 @@ struct Watched {
     hosts: Vec<String>,
     news: broadcast::Sender<events::News>,
     is_cancelled: Arc<AtomicBool>,
+    /// Cells that were there already, so far.
+    skipped: Arc<AtomicU32>,
 }
 
 impl Jobs {
@@ -189,6 +192,21 @@ impl Jobs {
         self.watched().get(id).map(|it| it.news.subscribe())
     }
 
+    /// Seconds until a running job is done, at its pace so far.
+    pub fn eta_seconds(&self, job: &JobRecord, now_ms: i64) -> Option<f64> {
+        let started_ms = job
+            .started_ms
+            .filter(|_| job.status == JobStatus::Running)?;
+        let skipped = self.watched().get(&job.id)?.skipped.load(Ordering::Relaxed);
+        let elapsed_s = (now_ms - started_ms) as f64 / 1000.0;
+        let left = job.total.checked_sub(job.done)?;
+        seconds_left(
+            job.done.saturating_sub(skipped).into(),
+            left.into(),
+            elapsed_s,
+        )
+    }
+
     /// The end of what a job logged.
     pub fn log_tail(&self, id: &str) -> String {
         watch::log_tail(&self.folder(id)).unwrap_or_default()
@@ -295,19 +313,21 @@ impl Jobs {
     ) -> Result<(), ServerError> {
         let (news, _) = broadcast::channel(BACKLOG);
         let is_cancelled = Arc::new(AtomicBool::new(false));
+        let skipped = Arc::new(AtomicU32::new(0));
         self.watched().insert(
             job.id.clone(),
             Watched {
                 hosts: job.hosts.clone(),
                 news: news.clone(),
                 is_cancelled: Arc::clone(&is_cancelled),
+                skipped: Arc::clone(&skipped),
             },
         );
         let (jobs, job) = (Arc::clone(self), job.clone());
         std::thread::Builder::new()
             .name(format!("job {}", job.id))
             .spawn(move || {
-                watch::follow(&jobs, &job, child, &news, &is_cancelled);
+                watch::follow(&jobs, &job, child, &news, (&is_cancelled, &skipped));
                 jobs.watched().remove(&job.id);
             })?;
         Ok(())

@@ -136,7 +136,7 @@ async fn status(app: &App, job_id: &str, events: &mpsc::Sender<Event>) -> Result
     let asked = job_id.to_owned();
     let job = blocking(app, move |app| {
         let job = app.jobs.get(&asked)?;
-        Ok(shown(&job, (app.config.clock)().ms))
+        Ok(shown(app, &job))
     });
     match job.await {
         Ok(job) => {

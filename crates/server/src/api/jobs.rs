@@ -1,8 +1,7 @@
 //! Starting, listing and stopping jobs.
 
 use assize_domain::job::JobKind;
-use assize_pipeline::estimate::seconds_left;
-use assize_store::state::jobs::{JobRecord, JobStatus};
+use assize_store::state::jobs::JobRecord;
 use assize_store::{RunQuery, Runs as _};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -85,15 +84,14 @@ pub(crate) struct ById {
 }
 
 pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
-    let now_ms = (app.config.clock)().ms;
     let jobs = app.jobs.list(LISTED)?;
-    let jobs: Vec<Value> = jobs.iter().map(|job| shown(job, now_ms)).collect();
+    let jobs: Vec<Value> = jobs.iter().map(|job| shown(app, job)).collect();
     Ok(json!({"jobs": jobs}).into())
 }
 
 pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<Reply> {
     let job = app.jobs.get(&ask.job_id)?;
-    let mut body = shown(&job, (app.config.clock)().ms);
+    let mut body = shown(app, &job);
     body["log"] = app.jobs.log_tail(&job.id).into();
     Ok(body.into())
 }
@@ -113,20 +111,15 @@ pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
     ))
 }
 
-/// Seconds until a job is done, at its pace so far.
-pub(crate) fn eta_seconds(job: &JobRecord, now_ms: i64) -> Option<i64> {
-    let started = job
-        .started_ms
-        .filter(|_| job.status == JobStatus::Running)?;
-    let left = job.total.checked_sub(job.done)?;
-    let elapsed_s = (now_ms - started) as f64 / 1000.0;
-    let seconds = seconds_left(job.done.into(), left.into(), elapsed_s)?;
-    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
-    Some(seconds as i64)
+#[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+fn whole_seconds(seconds: f64) -> i64 {
+    seconds as i64
 }
 
 /// A job as programs see it.
-pub(crate) fn shown(job: &JobRecord, now_ms: i64) -> Value {
+pub(crate) fn shown(app: &App, job: &JobRecord) -> Value {
+    let now_ms = (app.config.clock)().ms;
+    let eta_s = app.jobs.eta_seconds(job, now_ms);
     let time = |ms: Option<i64>| {
         let time = ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.map(|it| format!("{it:.3}"))
@@ -140,7 +133,7 @@ pub(crate) fn shown(job: &JobRecord, now_ms: i64) -> Value {
         "by": job.by,
         "request": request,
         "cells": {"done": job.done, "failed": job.failed, "total": job.total},
-        "eta_seconds": eta_seconds(job, now_ms),
+        "eta_seconds": eta_s.map(whole_seconds),
         "created_at": time(Some(job.created_ms)),
         "started_at": time(job.started_ms),
         "finished_at": time(job.finished_ms),

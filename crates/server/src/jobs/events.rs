@@ -25,6 +25,8 @@ pub(crate) enum News {
 pub(crate) struct Progress {
     pub done: u32,
     pub failed: u32,
+    /// Cells that were there already: they are done, but they say nothing about the pace.
+    pub skipped: u32,
     pub total: u32,
     /// The process said how it all came out.
     pub has_summary: bool,
@@ -43,6 +45,7 @@ impl Progress {
             JobEvent::Cell(cell) => {
                 self.done += 1;
                 self.failed += u32::from(cell.status == CellStatus::Failed);
+                self.skipped += u32::from(cell.status == CellStatus::Skipped);
             }
             JobEvent::Progress(progress) => {
                 self.done = count(progress.done);

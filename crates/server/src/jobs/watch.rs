@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use assize_store::state::jobs::{JobRecord, JobStatus};
@@ -26,7 +26,7 @@ pub(super) fn follow(
     job: &JobRecord,
     mut child: Option<Child>,
     news: &broadcast::Sender<News>,
-    is_cancelled: &AtomicBool,
+    (is_cancelled, skipped): (&AtomicBool, &AtomicU32),
 ) {
     let folder = jobs.folder(&job.id);
     let mut tail = Tail::new(&folder);
@@ -47,6 +47,7 @@ pub(super) fn follow(
                 text: Arc::from(line),
             });
         });
+        skipped.store(progress.skipped, Ordering::Relaxed);
         if let Err(error) = read {
             tracing::warn!(job = job.id, "its events cannot be read: {error}");
         }

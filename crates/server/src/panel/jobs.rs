@@ -19,7 +19,6 @@ use super::fields::Path;
 use super::page::{Frame, Paged, Visit, blocking, show};
 use super::when::{When, span};
 use crate::App;
-use crate::api::jobs::eta_seconds;
 use crate::boards::Boards;
 use crate::jobs::EVENTS;
 
@@ -122,7 +121,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             has_runs: experiments.iter().any(|it| it.name == job.experiment),
             headline: headline(&job, job.status),
             running: headline(&job, JobStatus::Running),
-            pace: pace(&job, visit.now_ms),
+            pace: pace(app, &job, visit.now_ms),
             noun: job.kind.unit(),
             created: When::of_ms(job.created_ms, visit.now_ms),
             rows: grid(&job, &cells),
@@ -157,8 +156,8 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
 }
 
 /// How fast it goes, and how long the rest takes; as the script writes it.
-fn pace(job: &JobRecord, now_ms: i64) -> String {
-    let (Some(seconds), Some(started)) = (eta_seconds(job, now_ms), job.started_ms) else {
+fn pace(app: &App, job: &JobRecord, now_ms: i64) -> String {
+    let (Some(seconds), Some(started)) = (app.jobs.eta_seconds(job, now_ms), job.started_ms) else {
         return String::new();
     };
     let per_second = f64::from(job.done) * 1000.0 / (now_ms - started).max(1) as f64;
@@ -167,7 +166,7 @@ fn pace(job: &JobRecord, now_ms: i64) -> String {
     } else {
         format!("{per_second:.1} {} a second", job.kind.unit())
     };
-    format!("{rate}, about {} left", span(seconds as f64))
+    format!("{rate}, about {} left", span(seconds))
 }
 
 /// The cells that the job has printed so far.

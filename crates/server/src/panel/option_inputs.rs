@@ -14,7 +14,7 @@ pub(crate) struct OptionInput {
     pub key: &'static str,
     pub label: &'static str,
     pub kind: Kind,
-    /// The least and the most that it takes; empty where there is no such bound.
+    /// The least and the most that a whole number may be; empty where there is no such bound.
     pub min: String,
     pub max: String,
     /// What the user filled in.
@@ -73,8 +73,8 @@ fn input(
     fields: &Fields,
 ) -> OptionInput {
     let bound = |value: f64| match value {
-        it if it > f64::MIN_POSITIVE && it < f64::MAX || it == 0.0 => it.to_string(),
-        _ => String::new(),
+        f64::MAX => String::new(),
+        value => value.to_string(),
     };
     let range = spec.range;
     let set = defaults.text(spec.key).unwrap_or_default();
