@@ -109,14 +109,11 @@ impl MlflowStore {
     ) -> Result<()> {
         let run = self.sitting_run_need(&file.sitting)?;
         let kept = counting(self.verdicts_read(&run, marks)?, &[]);
-        let fresh = rules::fresh(&kept, file, changed, "its anchors")?;
-        if fresh.is_empty() {
+        let mut part = file.clone();
+        rules::keep_new(&kept, &mut part, changed, || "its anchors".to_owned())?;
+        if part.verdicts.is_empty() {
             return Ok(());
         }
-        let part = VerdictFile {
-            verdicts: fresh,
-            ..file.clone()
-        };
         let (name, hash) = self.file_write(&run, &part, commit)?;
         let entries = Entries {
             params: hash.map(|hash| (name, hash)).into_iter().collect(),
@@ -136,21 +133,17 @@ impl MlflowStore {
         commit: Option<&str>,
         marks: &Marks<'_>,
     ) -> Result<Judged> {
-        let candidates = self.candidates_read(run)?;
+        let judgeable = rules::judgeable(&self.candidates_read(run)?);
         let aside = set_aside(run);
         let current = run.tag(tag::RUBRIC_SHA256);
-        rules::verdicts_check(&run.run_id, file, rubric, current, &aside, &candidates)?;
-        let kept = counting(self.verdicts_read(run, marks)?, &[]);
-        let fresh = rules::fresh(&kept, file, changed, &format!("run {}", run.run_id))?;
-        let written = !fresh.is_empty();
-        let mut files = kept;
+        rules::verdicts_check(&run.run_id, file, rubric, current, &aside, &judgeable)?;
+        let mut files = counting(self.verdicts_read(run, marks)?, &[]);
+        let mut part = file.clone();
+        rules::keep_new(&files, &mut part, changed, || format!("run {}", run.run_id))?;
+        let written = !part.verdicts.is_empty();
         let mut params = verdict_params(run);
         let mut entries = Entries::default();
         if written {
-            let part = VerdictFile {
-                verdicts: fresh,
-                ..file.clone()
-            };
             let (name, hash) = self.file_write(run, &part, commit)?;
             params.push(name.clone());
             params.sort();
@@ -158,7 +151,7 @@ impl MlflowStore {
             files.push(part);
         }
         files.retain(|file| !aside.contains(&file.sitting));
-        let summary = summarise(&files, rubric, rules::judgeable(&candidates));
+        let summary = summarise(&files, rubric, judgeable.len());
         if commit.is_none() {
             put_summary(&mut entries, run, &summary);
         }
@@ -194,7 +187,7 @@ impl MlflowStore {
             // Somebody else has judged it meanwhile.
             let files = counting(self.verdicts_read(&run, marks)?, &set_aside(&run));
             let candidates = self.candidates_read(&run)?;
-            anew = summarise(&files, rubric, rules::judgeable(&candidates));
+            anew = summarise(&files, rubric, rules::judgeable(&candidates).len());
             &anew
         };
         let mut entries = Entries::default();

@@ -71,7 +71,7 @@ impl MlflowStore {
         let rubric = self.rubric_read(run)?;
         let candidates = self.candidates_read(run)?;
         let files = counting(self.verdicts_read(run, marks)?, aside);
-        let judgeable = rules::judgeable(&candidates);
+        let judgeable = rules::judgeable(&candidates).len();
         let has_metric = |name: &str| Ok(run.metrics.contains_key(name));
         let (summary, mut gone) = rules::derive_anew(&files, &rubric, judgeable, has_metric)?;
         if aside.is_empty() {

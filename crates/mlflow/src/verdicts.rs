@@ -50,6 +50,11 @@ pub(crate) fn is_named(run: &Tracked, path: &str) -> bool {
     run.params.contains_key(&param_of(path))
 }
 
+/// The paths of all verdict files that a run names, whether they count or not.
+pub(crate) fn named_paths(run: &Tracked) -> Vec<String> {
+    named(run).into_iter().map(|it| it.path).collect()
+}
+
 /// Whether a run names a verdict file of this sitting.
 pub(crate) fn has_judged(run: &Tracked, sitting: &str) -> bool {
     named(run).iter().any(|it| it.sitting == sitting)

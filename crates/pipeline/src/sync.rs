@@ -17,12 +17,12 @@ use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking, is_for_judges};
 use serde::Serialize;
 
-use self::lacking::Lacking;
+use self::missing::{Missing, compare_entries};
 use self::pair::{Pair, verdicts};
 use crate::journal::Journal;
 use crate::{PipelineError, Result};
 
-mod lacking;
+mod missing;
 mod pair;
 mod records;
 
@@ -53,7 +53,7 @@ pub struct Synced {
     pub runs: u64,
     /// Runs that were not there, or had failed there.
     pub copied: u64,
-    /// Runs that were there and got what they lacked, or lost verdicts to being set aside.
+    /// Runs that were there and got what was missing, or whose verdicts were set aside.
     pub merged: u64,
     pub unchanged: u64,
     /// Cells that both sides have generated, with different outputs.
@@ -96,7 +96,7 @@ fn identity(run: &Run) -> String {
     key.unwrap_or(&run.run_id).to_owned()
 }
 
-/// Copies what the target lacks. `stopped` ends it early; the same call again goes on.
+/// Copies what the target does not have. `stopped` ends it early; the same call again goes on.
 pub fn run(sync: &Sync<'_>, stopped: &dyn Fn() -> bool, progress: Progress<'_>) -> Result<Synced> {
     let mut synced = Synced::default();
     if !sync.dry_run {
@@ -294,20 +294,20 @@ impl Copying<'_> {
         Ok(Pair { here, there })
     }
 
-    /// Copies what the target lacks of these runs.
+    /// Copies what the target does not have of these runs.
     fn copy(&mut self, runs: &[Run]) -> Result<()> {
         let pairs = read(runs, |run| self.pair(run))?;
         let mut imported = Vec::new();
         for pair in pairs {
             self.synced.other_rubric += u64::from(pair.is_under_another_rubric());
-            let lacking = pair.lacking();
-            self.synced.other_values += u64::from(lacking.is_different);
-            self.add(&pair, &lacking)?;
+            let missing = pair.missing();
+            self.synced.other_values += u64::from(missing.is_different);
+            self.add(&pair, &missing)?;
             if pair.is_imported() {
-                imported.push((pair, !lacking.is_empty()));
+                imported.push((pair, !missing.is_empty()));
                 continue;
             }
-            if lacking.is_empty() {
+            if missing.is_empty() {
                 self.synced.unchanged += 1;
             } else {
                 self.synced.merged += 1;
@@ -320,16 +320,16 @@ impl Copying<'_> {
         self.import(imported)
     }
 
-    /// Gives a run that is there what it lacks, its verdicts aside.
-    fn add(&mut self, pair: &Pair, lacking: &Lacking) -> Result<()> {
+    /// Adds what is missing to a run that is there, its verdicts aside.
+    fn add(&mut self, pair: &Pair, missing: &Missing) -> Result<()> {
         let to = self.sync.to.filter(|_| !self.sync.dry_run);
         let (Some(to), Some(there)) = (to, &pair.there) else {
             return Ok(());
         };
-        if !lacking.additions.is_empty() {
-            to.run_add(&there.run.run_id, &lacking.additions)?;
+        if !missing.additions.is_empty() {
+            to.run_add(&there.run.run_id, &missing.additions)?;
         }
-        let files = lacking.files.iter().map(String::as_str);
+        let files = missing.files.iter().map(String::as_str);
         self.files_copy(to, &pair.here.run.run_id, &there.run.run_id, files)
     }
 
@@ -362,7 +362,7 @@ impl Copying<'_> {
         }
         let Some(to) = self.sync.to.filter(|_| !self.sync.dry_run) else {
             for (pair, _) in pairs {
-                if pair.there.is_some() && !pair.is_renewed() {
+                if pair.there.is_some() && !pair.is_replaced() {
                     self.synced.merged += 1;
                 } else {
                     self.synced.copied += 1;
@@ -400,26 +400,22 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Adds tags of the experiment that the target's lacks.
+    /// Adds tags of the experiment that the target does not have.
     fn experiment_tags(&mut self) -> Result<()> {
         let Sync {
             from, experiment, ..
         } = *self.sync;
-        let mut lacking = from.experiment_tags(experiment)?;
+        let here = from.experiment_tags(experiment)?;
         let there = self.sync.to.map(|to| to.experiment_tags(experiment));
         let there = there.transpose()?.unwrap_or_default();
-        for (key, value) in &there {
-            lacking.retain(|(known, ours)| {
-                if known == key && ours != value {
-                    self.synced.different_tags.push(key.clone());
-                }
-                known != key
-            });
-        }
-        self.synced.experiment_tags = lacking.len() as u64;
+        let (missing, different) = compare_entries(here.iter(), &there);
+        let different = different.into_iter().map(str::to_owned);
+        self.synced.different_tags = different.collect();
+        self.synced.experiment_tags = missing.len() as u64;
         match self.sync.to {
-            Some(to) if !self.sync.dry_run && !lacking.is_empty() => {
-                Ok(to.experiment_tags_add(experiment, &lacking)?)
+            Some(to) if !self.sync.dry_run && !missing.is_empty() => {
+                let missing: Vec<_> = missing.into_iter().cloned().collect();
+                Ok(to.experiment_tags_add(experiment, &missing)?)
             }
             _ => Ok(()),
         }

@@ -17,6 +17,8 @@ use crate::mlflow::{DatasetInput, Entry, Point, RUN_NAME_TAG};
 use crate::rules::free_path;
 use crate::{Result, Run, Runs, StoreError};
 
+pub mod plan;
+
 /// Params by which runs are held and verdict files are named over MLflow.
 const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
 

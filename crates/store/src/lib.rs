@@ -15,7 +15,7 @@ mod cells;
 mod copying;
 pub mod embedded;
 mod error;
-mod import;
+pub mod import;
 pub mod mlflow;
 mod promotions;
 pub mod queue;

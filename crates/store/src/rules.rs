@@ -25,22 +25,8 @@ pub enum Changed {
 }
 
 /// Refuses verdicts that could never count: of another rubric than the run is under, of a
-/// sitting that is set aside, about a candidate that has no text.
+/// sitting that is set aside, about a candidate that has no text and so is not `judgeable`.
 pub fn verdicts_check(
-    run_id: &str,
-    file: &VerdictFile,
-    rubric: &Rubric,
-    run_rubric_sha256: Option<&str>,
-    aside: &[String],
-    candidates: &[Candidate],
-) -> Result<()> {
-    let with_text = candidates.iter().filter(|it| it.text.is_some());
-    let judgeable: Vec<u32> = with_text.map(|it| it.index).collect();
-    verdicts_fit(run_id, file, rubric, run_rubric_sha256, aside, &judgeable)
-}
-
-/// [`verdicts_check`] where only the indexes of the candidates that have a text are at hand.
-pub fn verdicts_fit(
     run_id: &str,
     file: &VerdictFile,
     rubric: &Rubric,
@@ -72,20 +58,8 @@ pub fn verdicts_fit(
     }
 }
 
-/// The verdicts of a file that its sitting has not given yet, word for word.
-pub fn fresh(
-    kept: &[VerdictFile],
-    file: &VerdictFile,
-    changed: Changed,
-    what: &str,
-) -> Result<Vec<Verdict>> {
-    let mut file = file.clone();
-    keep_fresh(kept, &mut file, changed, || what.to_owned())?;
-    Ok(file.verdicts)
-}
-
-/// [`fresh`] in place: leaves only those in the file.
-pub fn keep_fresh(
+/// Leaves only the verdicts in a file that its sitting has not given yet, word for word.
+pub fn keep_new(
     kept: &[VerdictFile],
     file: &mut VerdictFile,
     changed: Changed,
@@ -136,9 +110,10 @@ pub fn free_path(is_taken: impl Fn(&str) -> bool, sitting: &str) -> String {
     path
 }
 
-/// How many candidates there are to judge.
-pub fn judgeable(candidates: &[Candidate]) -> usize {
-    candidates.iter().filter(|it| it.text.is_some()).count()
+/// The indexes of the candidates that have a text to judge.
+pub fn judgeable(candidates: &[Candidate]) -> Vec<u32> {
+    let with_text = candidates.iter().filter(|it| it.text.is_some());
+    with_text.map(|it| it.index).collect()
 }
 
 /// The cases of a run that are still to be scored.

@@ -1,11 +1,12 @@
-//! A run on both sides: whether the target's has to be made, and what it lacks.
+//! A run on both sides: whether the target has to import it, and what else is missing there.
 
 use std::collections::BTreeSet;
 
 use assize_domain::run::{RunStatus, artifact, tag};
+use assize_store::import::plan::is_replaced;
 use assize_store::{Run, WholeRun};
 
-use super::lacking::Lacking;
+use super::missing::Missing;
 use super::value;
 
 /// A run on both sides.
@@ -16,32 +17,34 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Whether the target's run failed, and is made anew with what was generated since.
-    pub fn is_renewed(&self) -> bool {
-        let failed = |run: &WholeRun| run.run.status == RunStatus::Failed;
+    /// Whether the target's run gives way to this one.
+    pub fn is_replaced(&self) -> bool {
         let is_cell = value(&self.here.run, tag::CELL_KEY).is_some();
-        is_cell && !failed(&self.here) && self.there.as_ref().is_some_and(failed)
+        let gives_way =
+            |there: &WholeRun| is_replaced(is_cell, there.run.status, self.here.run.status);
+        self.there.as_ref().is_some_and(gives_way)
     }
 
-    /// What the target's run lacks, verdicts aside. A cell that both sides have generated is
-    /// complete on both; they were not begun in the same millisecond.
-    pub fn lacking(&self) -> Lacking {
+    /// What the target's run does not have, verdicts aside. A cell that both sides have generated
+    /// is complete on both; they were not begun in the same millisecond.
+    pub fn missing(&self) -> Missing {
         let is_copy = |there: &WholeRun| {
             value(&self.here.run, tag::CELL_KEY).is_none()
                 || there.run.start_time_ms == self.here.run.start_time_ms
         };
         match &self.there {
-            Some(there) if is_copy(there) && !self.is_renewed() => Lacking::of(&self.here, there),
-            _ => Lacking::default(),
+            Some(there) if is_copy(there) && !self.is_replaced() => Missing::of(&self.here, there),
+            _ => Missing::default(),
         }
     }
 
-    /// Whether the run has to be made, or to get verdicts.
+    /// Whether the target has to look at the run: it may have to create or replace it, or to add
+    /// verdicts. Names suffice here; the target compares contents.
     pub fn is_imported(&self) -> bool {
         let Some(there) = &self.there else {
             return true;
         };
-        self.is_renewed()
+        self.is_replaced()
             || !verdicts(&self.here.run).is_subset(&verdicts(&there.run))
             || !aside(&self.here.run).is_subset(&aside(&there.run))
     }

@@ -2,6 +2,7 @@
 
 use assize_domain::promotion::Promotion;
 use assize_domain::sitting::Sitting;
+use assize_store::import::plan::SittingPlan;
 use assize_store::queue::SittingRecord;
 
 use super::Copying;
@@ -9,14 +10,22 @@ use crate::{PipelineError, Result};
 
 impl Copying<'_> {
     pub(super) fn sittings(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        for record in self.sync.from.sitting_list(self.sync.experiment)? {
+        let experiment = self.sync.experiment;
+        let there = match self.sync.to {
+            Some(to) if self.sync.dry_run => to.sitting_list(experiment)?,
+            _ => Vec::new(),
+        };
+        for record in self.sync.from.sitting_list(experiment)? {
             if stopped() {
                 return Err(PipelineError::Interrupted);
             }
             let changed = match self.sync.to {
                 Some(to) if !self.sync.dry_run => to.sitting_import(&self.translated(record))?,
-                Some(to) => to.sitting_get(&record.sitting.id)?.is_none(),
-                None => true,
+                _ => {
+                    let mut there = there.iter();
+                    let existing = there.find(|it| it.sitting.id == record.sitting.id);
+                    !SittingPlan::new(existing, &record).is_empty()
+                }
             };
             self.synced.sittings += u64::from(changed);
         }

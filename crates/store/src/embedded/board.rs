@@ -10,13 +10,13 @@ use assize_domain::hash::hex;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanFile, RubricRef};
 
-use self::gather::{Batch, Facts, gather};
-pub(crate) use self::line::{line_add, line_outdate, line_write};
+use self::gather::{Batch, BatchRun, TextNumber, gather};
+pub(crate) use self::row::{row_append, row_outdate, row_write};
 use super::EmbeddedStore;
 use crate::{BoardRun, Boards, Result, StoreError};
 
 mod gather;
-mod line;
+mod row;
 
 /// Batches that wait for the visitor at most.
 const AHEAD: usize = 16;
@@ -48,9 +48,9 @@ impl Boards for EmbeddedStore {
     }
 }
 
-/// The experiment that was collected last, if its runs have lines.
+/// The experiment that was collected last, if its runs have rows.
 pub(crate) fn board_latest(store: &EmbeddedStore) -> Result<Option<String>> {
-    store.read(line::latest)
+    store.read(row::latest)
 }
 
 fn visit_all(
@@ -68,24 +68,25 @@ fn visit_all(
 }
 
 fn shown<'a>(
-    run: &Facts,
+    run: &BatchRun,
     texts: &'a [Box<str>],
     batch: &'a Batch,
     run_id: &'a str,
 ) -> Result<BoardRun<'a>> {
-    let tag = |position: usize| run.tags[position].map_or("", |it| &*texts[it]);
+    let text = |number: Option<TextNumber>| number.map_or("", |it| &*texts[it]);
+    let tags = &run.tags;
     Ok(BoardRun {
         model: &texts[run.model],
         prompt: &texts[run.prompt],
-        prompt_sha256: tag(2),
+        prompt_sha256: text(tags.prompt_sha256),
         scenario: &texts[run.scenario],
-        scenario_sha256: tag(3),
-        model_digest: tag(4),
-        settings: tag(5),
+        scenario_sha256: text(tags.scenario_sha256),
+        model_digest: text(tags.model_digest),
+        settings: text(tags.settings),
         status: run.status,
         rubric: RubricRef {
-            id: tag(0),
-            sha256: tag(1),
+            id: text(tags.rubric),
+            sha256: text(tags.rubric_sha256),
         },
         n_candidates: run.n_candidates,
         latency_ms: run.latency_ms,
@@ -95,9 +96,9 @@ fn shown<'a>(
     })
 }
 
-fn decode<'a>(run: &Facts, batch: &'a Batch, run_id: &str) -> Result<Vec<LeanFile<'a>>> {
-    let decoded = line::decode(&batch.files[run.files.clone()]);
-    let mut files = decoded.map_err(|error| line::unreadable(run_id, &error))?;
+fn decode<'a>(run: &BatchRun, batch: &'a Batch, run_id: &str) -> Result<Vec<LeanFile<'a>>> {
+    let decoded = row::decode(&batch.files[run.files.clone()]);
+    let mut files = decoded.map_err(|error| row::unreadable(run_id, &error))?;
     if let Some(aside) = &run.set_aside {
         files.retain(|file| !aside.split_whitespace().any(|id| id == file.sitting));
     }

@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement};
 use sha2::{Digest, Sha256};
 
 use super::EmbeddedStore;
-use super::board::line_write;
+use super::board::row_write;
 use super::experiments::{experiment_find, experiment_touch};
-use super::rows::status_number;
+use super::rows::{RunKey, status_number, status_of};
 use super::write_session::{Stored, WriteSession};
 use crate::sqlite::Attempt;
 use crate::{Cells, KnownCell, Recorded, Result};
@@ -71,26 +71,37 @@ pub(crate) fn is_shareable(path: &str) -> bool {
 }
 
 /// A run that is tracked already.
-pub(crate) struct Found {
+pub(crate) struct RunRow {
     pub id: i64,
     pub run_id: [u8; 16],
-    pub failed: bool,
+    pub status: RunStatus,
 }
 
-impl Found {
+impl RunRow {
     /// From the columns `id`, `run_id` and `status`.
     pub fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: row.get(0)?,
             run_id: row.get(1)?,
-            failed: row.get::<_, i64>(2)? == status_number(RunStatus::Failed),
+            status: status_of(row.get(2)?),
         })
+    }
+
+    pub fn failed(&self) -> bool {
+        self.status == RunStatus::Failed
+    }
+
+    pub fn key(&self) -> RunKey {
+        RunKey {
+            id: self.id,
+            run_id: hex(&self.run_id),
+        }
     }
 }
 
-pub(crate) fn find(conn: &Connection, experiment: i64, cell_key: &str) -> Attempt<Option<Found>> {
+pub(crate) fn find(conn: &Connection, experiment: i64, cell_key: &str) -> Attempt<Option<RunRow>> {
     let mut find = conn.prepare_cached(FIND)?;
-    let found = find.query_row((experiment, cell_key), Found::read);
+    let found = find.query_row((experiment, cell_key), RunRow::read);
     Ok(found.optional()?)
 }
 
@@ -107,7 +118,7 @@ pub(crate) fn cells_known(
         let found = find(conn, experiment, cell_key)?;
         Ok(found.map(|it| KnownCell {
             run_id: Some(hex(&it.run_id)),
-            failed: it.failed,
+            failed: it.failed(),
         }))
     });
     known.collect()
@@ -122,7 +133,7 @@ pub(crate) fn cells_record(
     let experiment = experiment_touch(session, experiment)?;
     let recorded = cells.iter().map(|cell| {
         let (run_id, written) = match find(&session.conn, experiment, &cell.record.cell_key)? {
-            Some(found) if !found.failed => (found.run_id, false),
+            Some(found) if !found.failed() => (found.run_id, false),
             Some(found) => {
                 replace(session, found.id, cell)?;
                 (found.run_id, true)
@@ -234,7 +245,7 @@ fn fill(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
         it.raw_bind_parameter(at + 1, path)?;
         it.raw_bind_parameter(at + 2, blob)
     })?;
-    line_write(&session.conn, run)
+    row_write(&session.conn, run)
 }
 
 /// SQLite has no NaN: it is a zero with a mark.

@@ -10,13 +10,13 @@ use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use rusqlite::Connection;
 
-use super::board::{line_add, line_outdate};
+use super::board::{row_append, row_outdate};
 use super::cells::metric_columns;
 use super::rows::{RunKey, corrupt, judgeable_read, run_find, set_aside, verdicts_read};
 use super::schema::known;
 use super::sittings::anchor_verdicts;
 use super::write_session::{Stored, WriteSession};
-use crate::rules::{self, Changed, free_path, keep_fresh};
+use crate::rules::{self, Changed, free_path, keep_new};
 use crate::sqlite::Attempt;
 use crate::{Committed, StoreError};
 
@@ -112,7 +112,7 @@ impl<'a> Commit<'a> {
 fn anchors_commit(session: &WriteSession, mut file: VerdictFile, changed: Changed) -> Attempt<()> {
     let kept = anchor_verdicts(&session.conn, &file.sitting)?;
     let parts = kept.len();
-    keep_fresh(&kept, &mut file, changed, || "its anchors".to_owned())?;
+    keep_new(&kept, &mut file, changed, || "its anchors".to_owned())?;
     if file.verdicts.is_empty() {
         return Ok(());
     }
@@ -158,8 +158,8 @@ fn file_commit(
     let (paths, mut kept): (Vec<String>, Vec<VerdictFile>) =
         verdicts_read(&session.conn, run)?.into_iter().unzip();
     let judgeable = judgeable_read(&session.conn, run)?;
-    rules::verdicts_fit(&run.run_id, &file, rubric, current, &aside, &judgeable)?;
-    keep_fresh(&kept, &mut file, changed, || format!("run {}", run.run_id))?;
+    rules::verdicts_check(&run.run_id, &file, rubric, current, &aside, &judgeable)?;
+    keep_new(&kept, &mut file, changed, || format!("run {}", run.run_id))?;
     if file.verdicts.is_empty() {
         return Ok(false);
     }
@@ -185,7 +185,7 @@ pub(crate) fn file_keep(
         .conn
         .prepare_cached("INSERT INTO artifacts (run, path, blob) VALUES (?1, ?2, ?3)")?
         .execute((run.id, path, blob))?;
-    line_add(&session.conn, run, file)
+    row_append(&session.conn, run, file)
 }
 
 /// The tags of a run: the numbers of their keys and values; [`IN_PLACE`] for a value that no
@@ -215,10 +215,10 @@ pub(crate) fn summary_keep(
     let mut fresh = Vec::with_capacity(summary.metrics.len());
     for (name, value) in &summary.metrics {
         let key = session.text(name)?;
-        line_outdate(&session.conn, run, key)?;
         if known.contains(&key) {
             metric_log(&session.conn, run, key, *value, now_ms)?;
         } else {
+            row_outdate(&session.conn, run, key)?;
             fresh.push((key, metric_columns(*value)));
         }
     }
@@ -274,6 +274,7 @@ pub(crate) fn tag_keep(
     value: &str,
 ) -> Attempt<()> {
     let key = session.text(name)?;
+    row_outdate(&session.conn, run, key)?;
     let value = session.value(key, value)?;
     session
         .conn

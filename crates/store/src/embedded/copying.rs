@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::board::line_write;
+use super::board::row_write;
 use super::experiments::{count, experiment_find, experiment_touch};
 use super::mlflow::{entries, experiments, runs};
 use super::rows::{metric_value, run_find, run_read};
@@ -147,7 +147,7 @@ pub(crate) fn run_complete(
             .prepare_cached("UPDATE runs SET end_time = NULL WHERE id = ?1")?
             .execute([run])?;
     }
-    line_write(&session.conn, run)
+    row_write(&session.conn, run)
 }
 
 /// The tags of an experiment; none where there is no such experiment.

@@ -24,23 +24,23 @@ mod artifacts;
 mod conditions;
 pub(super) mod entries;
 pub(super) mod experiments;
+mod indexed_conditions;
 mod indexes;
 mod logged_model_search;
 mod logged_models;
 mod model_verbs;
 mod names;
 mod orders;
-mod place;
-mod ranked;
+mod page_token;
 pub(super) mod read;
 mod registry;
 pub(super) mod runs;
+mod runs_by_metric;
 mod schema;
 mod search;
 mod traces;
 mod verbs;
 mod versions;
-mod ways;
 
 use orders::Ties;
 
@@ -210,9 +210,9 @@ impl Mlflow<'_> {
     ) -> Result<Option<String>> {
         self.make_indexes(search)?;
         self.store.read(|conn| {
-            let found = search::runs(conn, search, Ties::Later)?;
-            read::runs_each(conn, &found.ids, visit)?;
-            Ok(found.next)
+            let page = search::runs(conn, search, Ties::Later)?;
+            read::runs_each(conn, &page.ids, visit)?;
+            Ok(page.next)
         })
     }
 

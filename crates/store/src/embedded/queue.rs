@@ -87,10 +87,11 @@ fn waiting(conn: &Connection, experiment: i64, tier: Tier, after: i64) -> Attemp
     let sql = match tier {
         Tier::Expert => format!(
             "SELECT r.id, r.run_id FROM tags t CROSS JOIN runs r ON r.id = t.run
-             WHERE t.key = {key} AND t.value = {yes} AND t.key < 22
+             WHERE t.key = {key} AND t.value = {yes} AND t.key < {awaited_end}
                AND t.run > ?2 AND r.experiment = ?1 AND r.lifecycle_stage = 'active'
                AND r.status = {finished} ORDER BY t.run LIMIT {PAGE}",
             key = known::JUDGE_PENDING,
+            awaited_end = known::AWAITED_END,
             yes = known::TRUE,
             finished = status_number(RunStatus::Finished),
         ),

@@ -5,7 +5,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use sha2::{Digest, Sha256};
 
-use super::board::line_write;
+use super::board::row_write;
 use super::commit::tag_keep;
 use super::rows::{RunKey, entry, run_find, set_aside, verdicts_counting};
 use super::schema::known;
@@ -63,5 +63,5 @@ fn rubric_change(session: &mut WriteSession, run: &RunKey, rubric: &Rubric) -> A
              ON CONFLICT (run, path) DO UPDATE SET blob = excluded.blob",
         )?
         .execute((run.id, path, blob))?;
-    line_write(&session.conn, run.id)
+    row_write(&session.conn, run.id)
 }

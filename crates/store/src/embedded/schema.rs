@@ -30,7 +30,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4, V5, V6],
+    migrations: &[V1, V2, V3, V4, V5, V6, V7],
 };
 
 /// Numbers of texts that every database holds.
@@ -38,25 +38,29 @@ pub(crate) mod known {
     pub const TRUE: i64 = 1;
     pub const FALSE: i64 = 2;
 
+    // From here to `SPLIT` are the params that a board row repeats.
     pub const MODEL: i64 = 10;
     pub const PROMPT: i64 = 11;
     pub const SCENARIO: i64 = 12;
     pub const SPLIT: i64 = 13;
 
-    /// Low enough to be found by `tags_awaited`, because very few runs have it.
+    /// Below [`AWAITED_END`], because very few runs have it and it must be found quickly.
     pub const SET_ASIDE: i64 = 19;
     pub const JUDGE_PENDING: i64 = 20;
     pub const AUTO_PENDING: i64 = 21;
+    /// The index `tags_awaited` holds the tags with lower numbers. A query that is to use it says
+    /// `key < AWAITED_END` besides its own condition on `key`.
+    pub const AWAITED_END: i64 = 22;
     pub const JUDGE_KIND: i64 = 22;
+    // From here to `SETTINGS` are the tags that a board row repeats; 25 to 27 are
+    // `prompt_sha256`, `scenario_sha256` and `model_digest`.
     pub const RUBRIC: i64 = 23;
     pub const RUBRIC_SHA256: i64 = 24;
-    // 25 to 27 are `prompt_sha256`, `scenario_sha256` and `model_digest`, which the board reads
-    // with their neighbours.
     pub const SETTINGS: i64 = 28;
     pub const CELL_KEY: i64 = 29;
 
+    // From here to `TOKENS_PER_S` are the metrics that a board row repeats; 31 is `latency_ms`.
     pub const N_CANDIDATES: i64 = 30;
-    // 31 is `latency_ms`, between the two that bound the board's metrics.
     pub const TOKENS_PER_S: i64 = 32;
 
     pub const ARTIFACT_CONTEXT: i64 = 40;
@@ -273,14 +277,48 @@ CREATE TRIGGER promotions_remain BEFORE DELETE ON promotions
 BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never deleted'); END;
 ";
 
-/// What boards need of a run, in one row ([`board::line`](super::board)). Everything in it is
-/// said elsewhere too; a run may lack it.
+/// What boards need of a run, in one row ([`board::row`](super::board)). Everything in it is also
+/// in other tables; a run may have none.
 const V6: &str = "
 CREATE TABLE board (
     run INTEGER PRIMARY KEY,
     experiment INTEGER NOT NULL,
     line BLOB NOT NULL
 );
+";
+
+/// Whatever changes or deletes something that a board row repeats deletes the row. Inserting does
+/// not: such triggers would make recording a third slower.
+const V7: &str = "
+CREATE TRIGGER board_runs_update AFTER UPDATE OF run_id, experiment, status ON runs
+WHEN (old.run_id, old.experiment, old.status) IS NOT (new.run_id, new.experiment, new.status)
+BEGIN DELETE FROM board WHERE run = old.id; END;
+CREATE TRIGGER board_runs_delete AFTER DELETE ON runs
+BEGIN DELETE FROM board WHERE run = old.id; END;
+
+CREATE TRIGGER board_params_update AFTER UPDATE ON params WHEN old.key BETWEEN 10 AND 13
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_params_delete AFTER DELETE ON params WHEN old.key BETWEEN 10 AND 13
+BEGIN DELETE FROM board WHERE run = old.run; END;
+
+CREATE TRIGGER board_tags_update AFTER UPDATE ON tags WHEN old.key BETWEEN 23 AND 28
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_tags_delete AFTER DELETE ON tags WHEN old.key BETWEEN 23 AND 28
+BEGIN DELETE FROM board WHERE run = old.run; END;
+
+CREATE TRIGGER board_metrics_update AFTER UPDATE ON latest_metrics
+WHEN old.key BETWEEN 30 AND 32
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_metrics_delete AFTER DELETE ON latest_metrics
+WHEN old.key BETWEEN 30 AND 32
+BEGIN DELETE FROM board WHERE run = old.run; END;
+
+CREATE TRIGGER board_artifacts_update AFTER UPDATE ON artifacts
+WHEN old.path > 99 AND (SELECT text FROM texts WHERE id = old.path) GLOB 'verdicts/*'
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_artifacts_delete AFTER DELETE ON artifacts
+WHEN old.path > 99 AND (SELECT text FROM texts WHERE id = old.path) GLOB 'verdicts/*'
+BEGIN DELETE FROM board WHERE run = old.run; END;
 ";
 
 #[cfg(test)]
@@ -322,6 +360,77 @@ mod tests {
         ];
         for (number, name) in expected {
             assert_eq!(text(number), name);
+        }
+    }
+
+    #[test]
+    fn scripts_and_readers_mean_the_same_numbers() {
+        assert!(V1.contains(&format!("WHERE key < {};", known::AWAITED_END)));
+        let between = |first: i64, last: i64| format!("old.key BETWEEN {first} AND {last}");
+        for keys in [
+            between(known::MODEL, known::SPLIT),
+            between(known::RUBRIC, known::SETTINGS),
+            between(known::N_CANDIDATES, known::TOKENS_PER_S),
+            format!("old.path > {} AND", known::LAST),
+        ] {
+            assert_eq!(V7.matches(&keys).count(), 2, "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_board_rows_gets_their_triggers() {
+        const BEFORE: Layout = Layout {
+            migrations: &[V1, V2, V3, V4, V5, V6],
+            ..LAYOUT
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("assize.db");
+        let conn = sqlite::open(&path, &BEFORE).unwrap();
+        conn.execute_batch(
+            "INSERT INTO runs (id, run_id, experiment, name, status, start_time)
+             VALUES (1, x'01', 0, 'a', 3, 1);
+             INSERT INTO texts (id, text) VALUES (100, 'verdicts/s.json'), (101, 'other.json');
+             INSERT INTO params VALUES (1, 10, 1), (1, 200, 1);
+             INSERT INTO tags VALUES (1, 20, 1), (1, 23, 1);
+             INSERT INTO latest_metrics VALUES (1, 32, 1.5, 0, 1, 0), (1, 33, 1.5, 0, 1, 0);
+             INSERT INTO artifacts VALUES (1, 41, 1), (1, 100, 1), (1, 101, 1);
+             INSERT INTO board VALUES (1, 0, x'00');",
+        )
+        .unwrap();
+        drop(conn);
+        let conn = sqlite::open(&path, &LAYOUT).unwrap();
+        let rows = || -> i64 {
+            let sql = "SELECT count(*) FROM board";
+            conn.query_row(sql, [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(rows(), 1);
+        for unrelated in [
+            "UPDATE runs SET name = 'b', status = 3, lifecycle_stage = 'deleted'",
+            "UPDATE params SET value = 2 WHERE key = 200",
+            "UPDATE tags SET value = 2 WHERE key = 20",
+            "UPDATE latest_metrics SET value = 2 WHERE key = 33",
+            "UPDATE artifacts SET blob = 2 WHERE path <> 100",
+            "DELETE FROM artifacts WHERE path <> 100",
+        ] {
+            conn.execute_batch(unrelated).unwrap();
+            assert_eq!(rows(), 1, "{unrelated}");
+        }
+        for related in [
+            "UPDATE runs SET status = 4",
+            "UPDATE params SET value = 2 WHERE key = 10",
+            "UPDATE tags SET value = 2 WHERE key = 23",
+            "UPDATE latest_metrics SET is_nan = 1 WHERE key = 32",
+            "UPDATE artifacts SET blob = 2 WHERE path = 100",
+            "DELETE FROM params WHERE key = 10",
+            "DELETE FROM tags WHERE key = 23",
+            "DELETE FROM latest_metrics WHERE key = 32",
+            "DELETE FROM artifacts WHERE path = 100",
+            "DELETE FROM runs",
+        ] {
+            conn.execute_batch(related).unwrap();
+            assert_eq!(rows(), 0, "{related}");
+            conn.execute_batch("INSERT INTO board VALUES (1, 0, x'00')")
+                .unwrap();
         }
     }
 

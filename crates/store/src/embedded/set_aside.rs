@@ -88,7 +88,7 @@ pub(crate) fn aside_keep(
     let files = verdicts_counting(&session.conn, run)?;
     let has_metric =
         |name: &str| has_metric(session, run.id, name).map_err(|fault| fault.at(&session.path));
-    let (summary, gone) = derive_anew(&files, &rubric, judgeable(&candidates), has_metric)?;
+    let (summary, gone) = derive_anew(&files, &rubric, judgeable(&candidates).len(), has_metric)?;
     for name in gone {
         tag_drop(session, run.id, name)?;
     }

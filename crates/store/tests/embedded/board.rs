@@ -110,7 +110,7 @@ fn a_verdict_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_named() {
+fn a_row_that_cannot_be_read_is_named() {
     let desk = desk();
     let path = desk.store.uri().strip_prefix("sqlite:").unwrap();
     let conn = rusqlite::Connection::open(path).unwrap();

@@ -34,9 +34,9 @@ fn path_of(store: &EmbeddedStore) -> &str {
     store.uri().strip_prefix("sqlite:").unwrap()
 }
 
-/// Checks a copy of the database without lines against the original; answers how many lines
+/// Checks a copy of the database without board rows against the original; answers how many rows
 /// the original has.
-fn lines_checked(store: &EmbeddedStore) -> i64 {
+fn rows_checked(store: &EmbeddedStore) -> i64 {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy.db");
     let original = rusqlite::Connection::open(path_of(store)).unwrap();
@@ -82,13 +82,13 @@ fn judged() -> Desk {
 }
 
 #[test]
-fn recorded_and_judged_runs_have_true_lines() {
+fn recorded_and_judged_runs_have_true_rows() {
     let desk = judged();
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
     desk.store
         .cells_record("e", &[cell("k3", "m3", "s1"), cell("k4", "m4", "s1")])
         .unwrap();
-    assert_eq!(lines_checked(&desk.store), 4);
+    assert_eq!(rows_checked(&desk.store), 4);
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn what_is_set_aside_reopened_or_deleted_shows_on_boards() {
     let before = seen(&desk.store);
     desk.store.runs_reopen(&reopening(None, 0)).unwrap();
     assert_ne!(before, seen(&desk.store));
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
     let text = rubric().text.replace("Prose.", "Other prose.");
     let other = Rubric::parse("rubric.md", &text).unwrap();
     desk.store.runs_reopen(&reopening(Some(other), 1)).unwrap();
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
     desk.store.run_delete(&desk.runs[..1]).unwrap();
     assert_eq!(seen(&desk.store).len(), 2);
-    lines_checked(&desk.store);
+    rows_checked(&desk.store);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_other_tools_change_shows_on_boards() {
     let mlflow = desk.store.mlflow();
     let run = &desk.runs[0];
     mlflow.run_log(run, tag("note", "kept")).unwrap();
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
     let changes: [&dyn Fn(); 4] = [
         &|| mlflow.run_log(run, tag("settings", "other")).unwrap(),
         &|| mlflow.run_log(run, latency(1, 41.5)).unwrap(),
@@ -129,16 +129,16 @@ fn what_other_tools_change_shows_on_boards() {
         let before = seen(&desk.store);
         change();
         assert_ne!(before, seen(&desk.store));
-        assert_eq!(lines_checked(&desk.store), 2);
+        assert_eq!(rows_checked(&desk.store), 2);
     }
-    // The end of a run is when its line is written anew.
+    // The end of a run is when its row is written again.
     let mut file = tempfile::tempfile().unwrap();
     let status = |status| RunChange {
         status: Some(status),
         ..RunChange::default()
     };
     mlflow.run_update(run, status(RunStatus::Failed)).unwrap();
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
     mlflow.run_update(run, status(RunStatus::Finished)).unwrap();
     let verdicts = verdicts("s-2", "human", &[(0, 3)]);
     file.write_all(&serde_json::to_vec(&verdicts).unwrap())
@@ -148,11 +148,11 @@ fn what_other_tools_change_shows_on_boards() {
         .artifact_write(run, "verdicts/s-2.json", file)
         .unwrap();
     assert_ne!(before, seen(&desk.store));
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
 }
 
 #[test]
-fn copied_runs_have_true_lines() {
+fn copied_runs_have_true_rows() {
     let desk = judged();
     let dir = tempfile::tempdir().unwrap();
     let there = open(&dir.path().join("there.db"));
@@ -167,15 +167,15 @@ fn copied_runs_have_true_lines() {
         there.runs_import("e", &runs).unwrap();
     };
     copy();
-    assert_eq!(lines_checked(&there), 3);
+    assert_eq!(rows_checked(&there), 3);
     desk.commit(&[(1, verdicts("s-3", "human", &[(0, 1)]))])
         .unwrap();
     copy();
-    assert_eq!(lines_checked(&there), 3);
+    assert_eq!(rows_checked(&there), 3);
 }
 
 #[test]
-fn lines_of_another_form_are_as_good_as_none_and_verdicts_bring_them_back() {
+fn rows_of_another_format_count_as_missing_and_verdicts_bring_them_back() {
     let desk = judged();
     let before = seen(&desk.store);
     let conn = rusqlite::Connection::open(path_of(&desk.store)).unwrap();
@@ -185,7 +185,7 @@ fn lines_of_another_form_are_as_good_as_none_and_verdicts_bring_them_back() {
     desk.commit(&[(1, verdicts("s-4", "human", &[(0, 2)]))])
         .unwrap();
     assert_ne!(before, seen(&desk.store));
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn the_order_of_sittings_does_not_depend_on_who_came_first() {
                 .unwrap();
         }
     }
-    assert_eq!(lines_checked(&desk.store), 3);
+    assert_eq!(rows_checked(&desk.store), 3);
 }
 
 #[test]

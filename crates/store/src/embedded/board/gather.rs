@@ -1,7 +1,7 @@
 //! Gathering what a board needs of the runs of a split, in batches.
 //!
-//! Two statements walk side by side: the ids of the experiment's runs, and their lines
-//! ([`line`](super::line)). For a run without one it is made.
+//! Two statements advance together: the ids of the experiment's runs, and their board rows
+//! ([`row`](super::row)). The row of a run without one is computed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use assize_domain::scenario::Split;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, Rows};
 
-use super::line::{Line, Text, line_anew};
+use super::row::{BoardRow, RowTags, Text, row_compute};
 use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::{RunKey, candidates_read, status_of};
 use crate::embedded::schema::known;
@@ -27,25 +27,24 @@ const RECENT: usize = 64;
 /// Some runs with their verdict files, in order.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub runs: Vec<Facts>,
+    pub runs: Vec<BatchRun>,
     pub files: Vec<u8>,
     /// The texts that no batch before it had.
     pub texts: Vec<Box<str>>,
 }
 
-/// A text, counted from the first of the first batch. Numbers travel between threads with less
-/// ado than shared texts.
+/// A text, counted from the first of the first batch. Numbers are cheaper to send between threads
+/// than shared texts.
 pub(super) type TextNumber = usize;
 
-/// What is known of a run.
-pub(super) struct Facts {
+/// A run of a batch; its texts are numbers.
+pub(super) struct BatchRun {
     pub run_id: [u8; 16],
     pub status: RunStatus,
     pub model: TextNumber,
     pub prompt: TextNumber,
     pub scenario: TextNumber,
-    /// From `rubric` to `settings`, in the order of [`known`].
-    pub tags: [Option<TextNumber>; 6],
+    pub tags: BatchTags,
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
@@ -53,6 +52,15 @@ pub(super) struct Facts {
     pub files: Range<usize>,
     /// The sittings that do not count, separated by spaces.
     pub set_aside: Option<Box<str>>,
+}
+
+pub(super) struct BatchTags {
+    pub rubric: Option<TextNumber>,
+    pub rubric_sha256: Option<TextNumber>,
+    pub prompt_sha256: Option<TextNumber>,
+    pub scenario_sha256: Option<TextNumber>,
+    pub model_digest: Option<TextNumber>,
+    pub settings: Option<TextNumber>,
 }
 
 /// Hands on the runs of a split, oldest first, until `take` wants no more. What is not a run
@@ -69,14 +77,14 @@ pub(super) fn gather(
     )?;
     // Ids grow with time and an experiment's are mostly together, so a range finds them faster
     // than an index would.
-    let mut lines = conn.prepare_cached(
+    let mut rows = conn.prepare_cached(
         "SELECT run, line FROM board
          WHERE run >= (SELECT min(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
              AND run <= (SELECT max(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
              AND experiment = ?1
          ORDER BY run",
     )?;
-    let mut lines = Lines::start(lines.query([experiment])?)?;
+    let mut rows = RowCursor::start(rows.query([experiment])?)?;
     let mut reader = Reader {
         conn,
         set_aside: set_aside(conn)?,
@@ -87,14 +95,14 @@ pub(super) fn gather(
     let mut batch = Batch::default();
     while let Some(row) = ids.next()? {
         let run: i64 = row.get(0)?;
-        if let Some((line, files)) = lines.of(run)?.and_then(Line::read) {
-            if line.is_of(split, split_id) {
-                reader.add(run, &line, files, &mut batch)?;
+        if let Some((row, files)) = rows.of(run)?.and_then(BoardRow::read) {
+            if row.is_of(split, split_id) {
+                reader.add(run, &row, files, &mut batch)?;
             }
-        } else if let Some((_, line)) = line_anew(conn, run, |it| it.is_of(split, split_id))?
-            && let Some((line, files)) = Line::read(&line)
+        } else if let Some((_, row)) = row_compute(conn, run, |it| it.is_of(split, split_id))?
+            && let Some((row, files)) = BoardRow::read(&row)
         {
-            reader.add(run, &line, files, &mut batch)?;
+            reader.add(run, &row, files, &mut batch)?;
         }
         if batch.runs.len() == BATCH && !take(std::mem::take(&mut batch)) {
             return Ok(());
@@ -109,46 +117,47 @@ fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Box<str>>> {
     let sql = format!(
         "SELECT run, CASE typeof(value) WHEN 'integer'
                 THEN (SELECT text FROM texts WHERE id = value) ELSE value END
-         FROM tags WHERE key = {} AND key < 22",
-        known::SET_ASIDE
+         FROM tags WHERE key = {} AND key < {}",
+        known::SET_ASIDE,
+        known::AWAITED_END
     );
     let mut list = conn.prepare_cached(&sql)?;
     let rows = list.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The lines of an experiment, in the order of its runs.
-struct Lines<'a> {
+/// The board rows of an experiment, in the order of its runs.
+struct RowCursor<'a> {
     rows: Rows<'a>,
-    /// The run that the next line is about; none is left after the last.
-    next_run: i64,
+    /// The run of the current row; after the last row the highest number.
+    run: i64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> RowCursor<'a> {
     fn start(rows: Rows<'a>) -> Attempt<Self> {
-        let mut lines = Self { rows, next_run: 0 };
-        lines.advance()?;
-        Ok(lines)
+        let mut cursor = Self { rows, run: 0 };
+        cursor.advance()?;
+        Ok(cursor)
     }
 
     fn advance(&mut self) -> Attempt<()> {
-        self.next_run = match self.rows.next()? {
+        self.run = match self.rows.next()? {
             Some(row) => row.get(0)?,
             None => i64::MAX,
         };
         Ok(())
     }
 
-    /// The line of a run, if it has one; lines of runs before it are passed over.
+    /// The row of a run, if it has one; rows of runs before it are skipped.
     fn of(&mut self, run: i64) -> Attempt<Option<&[u8]>> {
-        while self.next_run < run {
+        while self.run < run {
             self.advance()?;
         }
-        let Some(row) = self.rows.get().filter(|_| self.next_run == run) else {
+        let Some(row) = self.rows.get().filter(|_| self.run == run) else {
             return Ok(None);
         };
-        let line = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
-        Ok(Some(line))
+        let row = row.get_ref(1)?.as_bytes().map_err(rusqlite::Error::from)?;
+        Ok(Some(row))
     }
 }
 
@@ -160,39 +169,58 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Adds a run to the batch, if it is a cell.
-    fn add(&mut self, run: i64, line: &Line<'_>, files: &[u8], batch: &mut Batch) -> Attempt<()> {
+    fn add(
+        &mut self,
+        run: i64,
+        row: &BoardRow<'_>,
+        files: &[u8],
+        batch: &mut Batch,
+    ) -> Attempt<()> {
         let texts = &mut self.texts;
         let mut number = |text: Text<'_>| texts.number(text, &mut batch.texts);
-        let [model, prompt, scenario, _] = line.params;
-        let (Some(model), Some(prompt), Some(scenario)) =
-            (number(model)?, number(prompt)?, number(scenario)?)
-        else {
+        let params = &row.params;
+        let (Some(model), Some(prompt), Some(scenario)) = (
+            number(params.model)?,
+            number(params.prompt)?,
+            number(params.scenario)?,
+        ) else {
             return Ok(());
         };
-        let mut tags = [None; 6];
-        for (known, text) in tags.iter_mut().zip(line.tags) {
-            *known = number(text)?;
-        }
+        let tags = numbered(&row.tags, number)?;
         let start = batch.files.len();
         batch.files.extend_from_slice(files);
-        batch.runs.push(Facts {
-            status: status_of(line.status),
+        batch.runs.push(BatchRun {
+            status: status_of(row.status),
             model,
             prompt,
             scenario,
             tags,
-            n_candidates: match line.n_candidates {
+            n_candidates: match row.n_candidates {
                 Some(count) => whole(count),
-                None => candidates_count(self.conn, run, &line.run_id)?,
+                None => candidates_count(self.conn, run, &row.run_id)?,
             },
-            latency_ms: line.latency_ms,
-            tokens_per_s: line.tokens_per_s,
+            latency_ms: row.latency_ms,
+            tokens_per_s: row.tokens_per_s,
             files: start..batch.files.len(),
             set_aside: self.set_aside.get(&run).cloned(),
-            run_id: line.run_id,
+            run_id: row.run_id,
         });
         Ok(())
     }
+}
+
+fn numbered(
+    tags: &RowTags<'_>,
+    mut number: impl FnMut(Text<'_>) -> Attempt<Option<TextNumber>>,
+) -> Attempt<BatchTags> {
+    Ok(BatchTags {
+        rubric: number(tags.rubric)?,
+        rubric_sha256: number(tags.rubric_sha256)?,
+        prompt_sha256: number(tags.prompt_sha256)?,
+        scenario_sha256: number(tags.scenario_sha256)?,
+        model_digest: number(tags.model_digest)?,
+        settings: number(tags.settings)?,
+    })
 }
 
 /// The texts that have been met, each read once; the latest are at hand without hashing.

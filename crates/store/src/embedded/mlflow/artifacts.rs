@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::logged_models;
 use super::runs::{find, living_run};
 use crate::StoreError;
-use crate::embedded::board::line_add;
+use crate::embedded::board::row_append;
 use crate::embedded::experiments::count;
 use crate::embedded::rows::RunKey;
 use crate::embedded::write_session::{WriteSession, text_find};
@@ -225,7 +225,7 @@ pub(super) fn write(
             id: home.id,
             run_id: owner.to_owned(),
         };
-        line_add(&session.conn, &run, &file)?;
+        row_append(&session.conn, &run, &file)?;
     }
     forget_blob(session, old)
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use assize_domain::run::tag::CELL_KEY;
+
 use super::logged_models;
 use super::runs::living_run;
 use crate::StoreError;
-use crate::embedded::board::line_outdate;
+use crate::embedded::board::row_outdate;
 use crate::embedded::cells::metric_columns;
+use crate::embedded::commit::tag_keep;
 use crate::embedded::rows::entry;
-use crate::embedded::schema::known;
 use crate::embedded::write_session::{WriteSession, text_find};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{
@@ -51,7 +53,6 @@ fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt
             None => {}
         }
         let key = session.text(&param.key)?;
-        line_outdate(&session.conn, run, key)?;
         let value = session.value(key, &param.value)?;
         let written = session
             .conn
@@ -60,6 +61,7 @@ fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt
             )?
             .execute((run, key, value))?;
         if written > 0 {
+            row_outdate(&session.conn, run, key)?;
             continue;
         }
         let kept = entry(&session.conn, "params", run, key)?.unwrap_or_default();
@@ -87,17 +89,8 @@ pub(super) fn tags_set(session: &mut WriteSession, run: i64, tags: &[&Entry]) ->
                 .execute((run, &tag.value))?;
             continue;
         }
-        let key = session.text(&tag.key)?;
-        line_outdate(&session.conn, run, key)?;
-        let value = session.value(key, &tag.value)?;
-        session
-            .conn
-            .prepare_cached(
-                "INSERT INTO tags (run, key, value) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (run, key) DO UPDATE SET value = excluded.value",
-            )?
-            .execute((run, key, value))?;
-        if key == known::CELL_KEY {
+        tag_keep(session, run, &tag.key, &tag.value)?;
+        if tag.key == CELL_KEY {
             session
                 .conn
                 .prepare_cached("UPDATE OR IGNORE runs SET cell_key = ?2 WHERE id = ?1")?
@@ -135,13 +128,10 @@ pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Att
         return Err(StoreError::Invalid(message).into());
     }
     let deleted = match text_find(&session.conn, key)? {
-        Some(number) => {
-            line_outdate(&session.conn, run, number)?;
-            session
-                .conn
-                .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
-                .execute((run, number))?
-        }
+        Some(number) => session
+            .conn
+            .prepare_cached("DELETE FROM tags WHERE run = ?1 AND key = ?2")?
+            .execute((run, number))?,
         None => 0,
     };
     if deleted == 0 {
@@ -149,7 +139,7 @@ pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Att
             StoreError::NotFound(format!("the run {run_id} has no tag '{}'", shown(key))).into(),
         );
     }
-    if text_find(&session.conn, key)? == Some(known::CELL_KEY) {
+    if key == CELL_KEY {
         session
             .conn
             .prepare_cached("UPDATE runs SET cell_key = NULL WHERE id = ?1")?
@@ -162,7 +152,6 @@ pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Att
 /// history. A point that is there already changes nothing.
 fn point_log(session: &mut WriteSession, run: i64, point: &Point) -> Attempt<()> {
     let key = session.text(&point.key)?;
-    line_outdate(&session.conn, run, key)?;
     let (value, is_nan) = metric_columns(point.value);
     let conn = &session.conn;
     let row = (run, key, value, is_nan, point.timestamp, point.step);
@@ -173,7 +162,7 @@ fn point_log(session: &mut WriteSession, run: i64, point: &Point) -> Attempt<()>
         )?
         .execute(row)?;
     if first > 0 {
-        return Ok(());
+        return row_outdate(conn, run, key);
     }
     let superseded = conn
         .prepare_cached(

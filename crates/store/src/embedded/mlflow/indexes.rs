@@ -2,9 +2,9 @@
 //!
 //! Recording is what this store does most, and indexes over every metric and tag would make it
 //! slower by half and the file larger by as much. So there are none until somebody orders or
-//! filters many runs by a key; then that key gets its own, which costs one pass over the table
-//! and, from then on, a row for each run that has the key. Short values only: they are kept as
-//! numbers of texts.
+//! filters many runs by a key. Then that key gets an index of its own, which costs one pass over
+//! the table and, from then on, a row for each run that has the key. Tags and params are indexed
+//! by short values only, which are kept as numbers of texts.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ use rusqlite::Connection;
 use crate::embedded::write_session::WriteSession;
 use crate::sqlite::Attempt;
 
-/// With fewer runs, looking at all of them is as fast.
+/// With fewer runs, reading all of them is as fast.
 pub(super) const MANY_RUNS: i64 = 5_000;
 /// Every index makes writing a little slower; further keys are searched without.
-const MOST: usize = 64;
+const MAX_INDEXES: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Index {
@@ -53,10 +53,10 @@ impl Index {
     }
 }
 
-/// The indexes that there are.
-pub(super) struct Made(HashSet<String>);
+/// The names of the indexes that the database has.
+pub(super) struct ExistingIndexes(HashSet<String>);
 
-impl Made {
+impl ExistingIndexes {
     pub fn read(conn: &Connection) -> Attempt<Self> {
         let mut list = conn.prepare_cached(
             "SELECT name FROM sqlite_schema WHERE type = 'index' AND name GLOB 'search_*'",
@@ -70,13 +70,13 @@ impl Made {
     }
 
     pub fn has_room(&self) -> bool {
-        self.0.len() < MOST
+        self.0.len() < MAX_INDEXES
     }
 }
 
 pub(super) fn make(session: &WriteSession, wanted: &[Index]) -> Attempt<()> {
     for index in wanted {
-        if Made::read(&session.conn)?.has_room() {
+        if ExistingIndexes::read(&session.conn)?.has_room() {
             session.conn.execute_batch(&format!(
                 "CREATE INDEX IF NOT EXISTS {} ON {}",
                 index.name(),

@@ -1,7 +1,7 @@
 //! Orders of a search as SQL: numbers, then NaN, then runs without the key, in both directions.
 //!
-//! The values of all terms for a run say where it stands, so that a page can start behind it
-//! ([`Orders::after`]) instead of counting from the start again.
+//! The values of all terms for a run are its position in the order, so that a page can start after
+//! it ([`Orders::after`]) instead of counting from the first run again.
 
 use std::collections::HashSet;
 
@@ -164,8 +164,8 @@ impl Orders {
         self.terms.len() == 2 && self.terms[0].sql == "r.start_time"
     }
 
-    /// Where a run stands.
-    pub fn place(&self, conn: &Connection, run: i64) -> Attempt<Vec<Value>> {
+    /// The values of all terms for a run.
+    pub fn position(&self, conn: &Connection, run: i64) -> Attempt<Vec<Value>> {
         let expressions: Vec<&str> = self.terms.iter().map(|it| it.sql.as_str()).collect();
         let sql = format!(
             "SELECT {} FROM runs r{} WHERE r.id = ?",
@@ -179,32 +179,32 @@ impl Orders {
         Ok(values)
     }
 
-    /// The condition that a run comes behind a place, by the terms from this one on.
-    pub fn after(&self, place: &[Value], from: usize) -> Attempt<(String, Vec<Value>)> {
-        if place.len() != self.terms.len() {
+    /// The condition that a run comes after a position, by the terms from this one on.
+    pub fn after(&self, position: &[Value], from: usize) -> Attempt<(String, Vec<Value>)> {
+        if position.len() != self.terms.len() {
             return Err(StoreError::Invalid(
                 "the page token belongs to another search: leave it out to start anew".to_owned(),
             )
             .into());
         }
         let terms = &self.terms[from..];
-        let place = &place[from..];
+        let position = &position[from..];
         let mut values = Vec::new();
-        let mut ways = Vec::new();
-        for (position, term) in terms.iter().enumerate() {
-            let mut way = String::new();
-            for (same, value) in terms.iter().zip(place).take(position) {
-                way.push_str(&format!("{} IS ? AND ", same.sql));
+        let mut alternatives = Vec::new();
+        for (number, term) in terms.iter().enumerate() {
+            let mut alternative = String::new();
+            for (same, value) in terms.iter().zip(position).take(number) {
+                alternative.push_str(&format!("{} IS ? AND ", same.sql));
                 values.push(value.clone());
             }
             let sign = if term.descending { "<" } else { ">" };
-            way.push_str(&format!("{} {sign} ?", term.sql));
-            values.push(place[position].clone());
-            ways.push(format!("({way})"));
+            alternative.push_str(&format!("{} {sign} ?", term.sql));
+            values.push(position[number].clone());
+            alternatives.push(format!("({alternative})"));
         }
-        let mut condition = format!("({})", ways.join(" OR "));
+        let mut condition = format!("({})", alternatives.join(" OR "));
         // Says to an index over the first term where to start.
-        if let (Some(first), Some(value)) = (terms.first(), place.first())
+        if let (Some(first), Some(value)) = (terms.first(), position.first())
             && !matches!(value, Value::Null)
         {
             let sign = if first.descending { "<=" } else { ">=" };

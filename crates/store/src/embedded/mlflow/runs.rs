@@ -7,7 +7,7 @@ use super::experiments::living;
 use super::names::name_of;
 use super::{entries, read};
 use crate::StoreError;
-use crate::embedded::board::line_write;
+use crate::embedded::board::row_write;
 use crate::embedded::rows::status_number;
 use crate::embedded::write_session::WriteSession;
 use crate::mlflow::limits::shown;
@@ -15,7 +15,7 @@ use crate::mlflow::{Entry, LoggedRun, NewRun, RUN_NAME_TAG, RunChange, RunInfo};
 use crate::sqlite::Attempt;
 
 /// A run as the other tables know it.
-pub(super) struct Found {
+pub(super) struct RunState {
     pub id: i64,
     pub experiment: i64,
     pub active: bool,
@@ -38,14 +38,14 @@ pub(super) fn id_bytes(run_id: &str) -> Option<[u8; 16]> {
 }
 
 /// Any run, deleted ones too.
-pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<Found> {
+pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let found = match id_bytes(run_id) {
         Some(bytes) => conn
             .prepare_cached(
                 "SELECT id, experiment, lifecycle_stage = 'active' FROM runs WHERE run_id = ?1",
             )?
             .query_row([bytes], |row| {
-                Ok(Found {
+                Ok(RunState {
                     id: row.get(0)?,
                     experiment: row.get(1)?,
                     active: row.get(2)?,
@@ -60,7 +60,7 @@ pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<Found> {
 }
 
 /// A run that can be written to.
-pub(super) fn living_run(conn: &Connection, run_id: &str) -> Attempt<Found> {
+pub(super) fn living_run(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let run = find(conn, run_id)?;
     if !run.active {
         return Err(StoreError::Invalid(format!(
@@ -137,7 +137,7 @@ pub(in crate::embedded) fn update(
             change.end_time,
         ))?;
     if change.status.is_some() {
-        line_write(&session.conn, run.id)?;
+        row_write(&session.conn, run.id)?;
     }
     touch(session, run.experiment)?;
     read::info(&session.conn, run.id)

@@ -1,32 +1,34 @@
 //! Searching runs: which runs, in which order, from where on.
 //!
-//! There are two ways to a page. One follows an index in the order that was asked for and
-//! tests each run until the page is full; the other takes the few runs that an index finds for
-//! one of the conditions, and sorts them. With `n` runs in all and `m` behind the index, a
-//! page of `l` costs about `l·n/m` steps the one way and `m` the other, so the second is
-//! taken where `m² < l·n`. Counting stops there.
+//! SQLite cannot plan this by itself: its planner knows neither how many runs a tag's value has
+//! nor that an order by metric with NaN and missing values can follow an index in three parts.
+//! So a search of many runs chooses its [`Access`] here. It either follows an index in the order
+//! that was asked for and tests each run until the page is full, or takes the few runs that an
+//! index finds for one of the conditions, and sorts them. With `n` runs in all and `m` runs in
+//! the index for the condition, a page of `l` costs about `l·n/m` steps the first way and `m`
+//! the second, so the second is chosen where `m² < l·n`. Counting stops at that bound.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::conditions::{Sql, run_condition};
 use super::experiments::number;
-use super::indexes::{Index, MANY_RUNS, Made};
+use super::indexed_conditions::{IndexedCondition, indexed_conditions};
+use super::indexes::{ExistingIndexes, Index, MANY_RUNS};
 use super::orders::{Orders, Ties};
-use super::place::{self, Place};
-use super::ways::{Way, ways};
+use super::page_token::{self, PageStart};
 use crate::mlflow::filter::{Compared, Condition, Field, Operator, Subject, parse};
 use crate::mlflow::{RunSearch, View};
 use crate::sqlite::Attempt;
 
-/// The numbers of the runs on a page, and the place that the next page starts behind.
-pub(super) struct Found {
+/// The numbers of the runs on a page, and the token of the next page.
+pub(super) struct SearchPage {
     pub ids: Vec<i64>,
     pub next: Option<String>,
 }
 
 /// A search that has been understood.
-struct Asked {
+struct ParsedSearch {
     experiments: Vec<i64>,
     view: View,
     conditions: Vec<Condition>,
@@ -37,7 +39,7 @@ struct Asked {
     limit: i64,
 }
 
-fn read(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<Asked> {
+fn read(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<ParsedSearch> {
     let mut experiments = search
         .experiment_ids
         .iter()
@@ -49,12 +51,12 @@ fn read(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<Asked> {
     for comparison in parse(&search.filter)? {
         conditions.push(Subject::Runs.condition(comparison)?);
     }
-    let (after, offset) = match search.after.as_deref().map(place::read).transpose()? {
-        Some(Place::Behind(values)) => (Some(values), 0),
-        Some(Place::Offset(offset)) => (None, offset),
+    let (after, offset) = match search.after.as_deref().map(page_token::read).transpose()? {
+        Some(PageStart::After(values)) => (Some(values), 0),
+        Some(PageStart::Offset(offset)) => (None, offset),
         None => (None, 0),
     };
-    Ok(Asked {
+    Ok(ParsedSearch {
         experiments,
         view: search.view,
         conditions,
@@ -78,10 +80,10 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
         return Ok(Vec::new());
     }
     let asked = read(conn, search, Ties::Later)?;
-    let made = Made::read(conn)?;
-    let mut wanted = ways(conn, &asked.conditions)?
+    let indexes = ExistingIndexes::read(conn)?;
+    let mut wanted = indexed_conditions(conn, &asked.conditions)?
         .into_iter()
-        .map(|way| way.index)
+        .map(|it| it.index)
         .collect::<Vec<_>>();
     if let Some((key, _)) = asked.orders.first_metric {
         wanted.push(Index::Metric(key));
@@ -89,9 +91,9 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
     if asked.orders.is_by_start() || asked.orders.first_metric.is_some() {
         wanted.push(Index::Start);
     }
-    wanted.retain(|it| !made.has(*it));
+    wanted.retain(|it| !indexes.has(*it));
     wanted.dedup();
-    if !made.has_room() {
+    if !indexes.has_room() {
         wanted.clear();
     }
     Ok(wanted)
@@ -101,7 +103,7 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
 const MAPPED: i64 = 1 << 30;
 
 /// The runs of these experiments that a filter lets pass.
-pub(super) fn runs(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<Found> {
+pub(super) fn runs(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<SearchPage> {
     // Searches touch pages all over the file; a map of it saves a call and a copy for each.
     // Other readers go through the file once, and a map would only make them look large.
     conn.pragma_update(None, "mmap_size", MAPPED)?;
@@ -113,61 +115,86 @@ pub(super) fn runs(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt
     let is_cut = ids.len() > limit;
     ids.truncate(limit);
     let next = match ids.last() {
-        Some(last) if is_cut => Some(place::write(&asked.orders.place(conn, *last)?)),
+        Some(last) if is_cut => Some(page_token::write(&asked.orders.position(conn, *last)?)),
         _ => None,
     };
-    Ok(Found { ids, next })
+    Ok(SearchPage { ids, next })
 }
 
-impl Asked {
+/// How the runs of a page are found.
+enum Access {
+    /// Reads the runs of the experiments and sorts them.
+    Scan,
+    /// Takes the runs that satisfy one condition, by its index, and sorts them.
+    Condition(IndexedCondition),
+    /// Follows the index over starts.
+    Start,
+    /// Follows the index over a metric. A condition on a tag or param is tested by its own index
+    /// before the run is read, because that index is small.
+    Metric {
+        key: i64,
+        descending: bool,
+        condition: Option<IndexedCondition>,
+    },
+}
+
+impl ParsedSearch {
     fn find(&self, conn: &Connection) -> Attempt<Vec<i64>> {
-        let in_all = runs_in_all(conn)?;
-        if in_all < MANY_RUNS {
+        let runs = runs_in_all(conn)?;
+        if runs < MANY_RUNS {
             return self.sorted(conn, None, "");
         }
-        let made = Made::read(conn)?;
-        let metric = self.orders.first_metric;
-        let metric = metric.filter(|(key, _)| made.has(Index::Metric(*key)));
-        let by_start = self.orders.is_by_start() && self.can_start(&made);
-        // Where no index has the order, sorting anything is better than sorting everything.
-        let most = if metric.is_some() || by_start {
-            (self.limit.saturating_mul(in_all)).isqrt()
-        } else {
-            in_all / 2
-        };
-        let mut fewest: Option<(i64, Way)> = None;
-        for way in ways(conn, &self.conditions)? {
-            if made.has(way.index) {
-                let bound = fewest.as_ref().map_or(most, |(count, _)| *count);
-                let count = way.count(conn, bound)?;
-                if count < bound {
-                    fewest = Some((count, way));
-                }
-            }
-        }
-        let bound = fewest.as_ref().map_or(most, |(count, _)| *count);
-        if self.experiment_runs(conn, bound)? < bound {
-            return self.sorted(conn, None, "");
-        }
-        if let Some((_, way)) = fewest {
-            return self.sorted(conn, Some(&way), "");
-        }
-        match metric {
-            Some((key, descending)) => {
-                let also = ways(conn, &self.conditions)?;
-                let also = also
-                    .into_iter()
-                    .find(|it| it.is_entry && made.has(it.index));
-                self.by_metric(conn, (key, descending), also.as_ref(), &made)
-            }
-            None if by_start => self.sorted(conn, None, " INDEXED BY search_start"),
-            None => self.sorted(conn, None, ""),
+        let indexes = ExistingIndexes::read(conn)?;
+        match self.access(conn, runs, &indexes)? {
+            Access::Scan => self.sorted(conn, None, ""),
+            Access::Condition(condition) => self.sorted(conn, Some(&condition), ""),
+            Access::Start => self.sorted(conn, None, " INDEXED BY search_start"),
+            Access::Metric {
+                key,
+                descending,
+                condition,
+            } => self.by_metric(conn, (key, descending), condition.as_ref(), &indexes),
         }
     }
 
+    fn access(&self, conn: &Connection, runs: i64, indexes: &ExistingIndexes) -> Attempt<Access> {
+        let metric = self.orders.first_metric;
+        let metric = metric.filter(|(key, _)| indexes.has(Index::Metric(*key)));
+        let by_start = self.orders.is_by_start() && self.can_start(indexes);
+        let mut conditions = indexed_conditions(conn, &self.conditions)?;
+        conditions.retain(|it| indexes.has(it.index));
+        // Where no index has the order, sorting a part is better than sorting everything.
+        let mut bound = if metric.is_some() || by_start {
+            (self.limit.saturating_mul(runs)).isqrt()
+        } else {
+            runs / 2
+        };
+        let mut fewest = None;
+        for (position, condition) in conditions.iter().enumerate() {
+            let count = condition.count(conn, bound)?;
+            if count < bound {
+                bound = count;
+                fewest = Some(position);
+            }
+        }
+        if self.experiment_runs(conn, bound)? < bound {
+            return Ok(Access::Scan);
+        }
+        Ok(match (fewest, metric) {
+            (Some(position), _) => Access::Condition(conditions.swap_remove(position)),
+            (None, Some((key, descending))) => Access::Metric {
+                key,
+                descending,
+                condition: conditions.into_iter().find(|it| it.is_entry),
+            },
+            (None, None) if by_start => Access::Start,
+            (None, None) => Access::Scan,
+        })
+    }
+
     /// Whether the index over starts has these runs in order.
-    fn can_start(&self, made: &Made) -> bool {
-        self.experiments.len() == 1 && made.has(Index::Start)
+    fn can_start(&self, indexes: &ExistingIndexes) -> bool {
+        self.experiments.len() == 1 && indexes.has(Index::Start)
     }
 
     fn experiment_runs(&self, conn: &Connection, bound: i64) -> Attempt<i64> {
@@ -212,17 +239,22 @@ impl Asked {
     }
 
     /// Takes runs by an index and sorts them, unless the index has them in order.
-    fn sorted(&self, conn: &Connection, way: Option<&Way>, indexed: &str) -> Attempt<Vec<i64>> {
+    fn sorted(
+        &self,
+        conn: &Connection,
+        condition: Option<&IndexedCondition>,
+        indexed_by: &str,
+    ) -> Attempt<Vec<i64>> {
         let mut sql = Sql::new("1");
-        let mut from = format!("runs r{indexed}");
-        if let Some(way) = way {
-            from = format!("{} CROSS JOIN runs r", way.from);
-            sql.push(way.condition.clone(), way.values.clone());
+        let mut from = format!("runs r{indexed_by}");
+        if let Some(condition) = condition {
+            from = format!("{} CROSS JOIN runs r", condition.from);
+            sql.push(condition.sql.clone(), condition.values.clone());
             sql.push("r.id = d.run".to_owned(), []);
         }
-        sql.append(self.conditions(conn, way.map(|it| it.position))?);
-        if let Some(place) = &self.after {
-            let (condition, values) = self.orders.after(place, 0)?;
+        sql.append(self.conditions(conn, condition.map(|it| it.position))?);
+        if let Some(position) = &self.after {
+            let (condition, values) = self.orders.after(position, 0)?;
             sql.push(condition, values);
         }
         let joins = self.orders.joins(0);
@@ -235,21 +267,20 @@ impl Asked {
         )
     }
 
-    /// Follows the index over a metric: numbers, NaN, and then the runs without it. `also` is
-    /// looked up on the way, before the run itself: its index is small.
+    /// Follows the index over a metric: numbers, NaN, and then the runs without it.
     fn by_metric(
         &self,
         conn: &Connection,
         (key, descending): (i64, bool),
-        also: Option<&Way>,
-        made: &Made,
+        condition: Option<&IndexedCondition>,
+        indexes: &ExistingIndexes,
     ) -> Attempt<Vec<i64>> {
         let rank = match self.after.as_deref() {
             Some([Value::Integer(rank), ..]) => *rank,
             _ => 0,
         };
         let mut ids = Vec::new();
-        let between = also.map_or_else(String::new, |it| format!("{} CROSS JOIN ", it.from));
+        let between = condition.map_or_else(String::new, |it| format!("{} CROSS JOIN ", it.from));
         let from =
             format!("latest_metrics o0 INDEXED BY search_metric_{key} CROSS JOIN {between}runs r");
         let joins = self.orders.joins(1);
@@ -260,16 +291,17 @@ impl Asked {
             }
             let mut sql = Sql::new(&format!("o0.key = {key} AND o0.is_nan = {is_nan}"));
             sql.push("r.id = o0.run".to_owned(), []);
-            if let Some(way) = also {
+            if let Some(condition) = condition {
                 sql.push("d.run = o0.run".to_owned(), []);
-                sql.push(way.condition.clone(), way.values.clone());
+                sql.push(condition.sql.clone(), condition.values.clone());
             }
             if phase == 0 {
                 self.bound_metric(conn, &mut sql, key)?;
             }
-            sql.append(self.conditions(conn, also.map(|it| it.position))?);
-            if let Some(place) = self.after.as_ref().filter(|_| rank == phase) {
-                let (condition, values) = self.orders.after(place, 1 + usize::from(phase == 1))?;
+            sql.append(self.conditions(conn, condition.map(|it| it.position))?);
+            if let Some(position) = self.after.as_ref().filter(|_| rank == phase) {
+                let (condition, values) =
+                    self.orders.after(position, 1 + usize::from(phase == 1))?;
                 sql.push(condition, values);
             }
             let order = self.orders.terms_along(descending);
@@ -281,11 +313,11 @@ impl Asked {
                 "NOT EXISTS (SELECT 1 FROM latest_metrics x WHERE x.run = r.id AND x.key = {key})"
             ));
             sql.append(self.conditions(conn, None)?);
-            if let Some(place) = self.after.as_ref().filter(|_| rank == 2) {
-                let (condition, values) = self.orders.after(place, 2)?;
+            if let Some(position) = self.after.as_ref().filter(|_| rank == 2) {
+                let (condition, values) = self.orders.after(position, 2)?;
                 sql.push(condition, values);
             }
-            let by_start = self.can_start(made) && self.orders.terms(2).starts_with("r.start");
+            let by_start = self.can_start(indexes) && self.orders.terms(2).starts_with("r.start");
             let from = if by_start {
                 "runs r INDEXED BY search_start"
             } else {

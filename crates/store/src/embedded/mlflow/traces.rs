@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::experiments::living;
 use super::registry::entry;
+use super::runs::id_bytes;
 use crate::StoreError;
 use crate::embedded::schema::known::ARTIFACT_CANDIDATES;
 use crate::embedded::write_session::WriteSession;
@@ -117,7 +118,9 @@ pub(super) fn list(conn: &Connection, ask: &TraceList<'_>) -> Attempt<Vec<(i64, 
                            WHERE t.trace_id = 'tr-' || lower(hex(r.run_id)))
          ORDER BY r.start_time {direction}, r.run_id {direction} LIMIT ?2"
     ))?;
-    let run_id = ask.run_id.map(|it| unhex(it).unwrap_or_default());
+    let run_id = ask
+        .run_id
+        .map(|it| id_bytes(it).map_or_else(Vec::new, Vec::from));
     let mut found: Vec<(i64, String)> = Vec::new();
     for id in ask.experiment_ids {
         let experiment = super::experiments::number(id)?;
@@ -133,14 +136,6 @@ pub(super) fn list(conn: &Connection, ask: &TraceList<'_>) -> Attempt<Vec<(i64, 
     }
     found.truncate(usize::try_from(ask.most).unwrap_or(usize::MAX));
     Ok(found)
-}
-
-/// The bytes of 32 hex digits.
-fn unhex(run_id: &str) -> Option<Vec<u8>> {
-    let number = u128::from_str_radix(run_id, 16).ok();
-    number
-        .filter(|_| run_id.len() == 32)
-        .map(|it| it.to_be_bytes().to_vec())
 }
 
 pub(super) fn assessment_put(

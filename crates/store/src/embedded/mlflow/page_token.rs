@@ -1,11 +1,13 @@
-//! The place of a run in an order, as the text inside a page token.
+//! Page tokens of a search: the values by which the last run of a page is ordered.
 //!
-//! It is opaque to clients, and whatever comes back is only ever a parameter of a comparison.
+//! A token is opaque to clients, and what comes back in one is only used as parameters of a
+//! comparison.
 
 use assize_domain::hash::hex;
 use rusqlite::types::Value;
 use serde_json::{Value as Json, json};
 
+use super::runs::id_bytes;
 use crate::StoreError;
 use crate::sqlite::Attempt;
 
@@ -18,7 +20,8 @@ pub(super) fn write(values: &[Value]) -> String {
             // By their bits: the next page must start at this very number.
             Value::Real(number) => json!({"real": number.to_bits()}),
             Value::Text(text) => json!(text),
-            Value::Blob(bytes) => json!({"bytes": hex(bytes)}),
+            // The only bytes that runs are ordered by are ids.
+            Value::Blob(id) => json!({"bytes": hex(id)}),
         })
         .collect();
     json!({"after": values}).to_string()
@@ -26,19 +29,20 @@ pub(super) fn write(values: &[Value]) -> String {
 
 /// Where a page starts.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Place {
-    Behind(Vec<Value>),
-    /// MLflow's own tokens count from the start.
+pub(super) enum PageStart {
+    /// After the run with these values.
+    After(Vec<Value>),
+    /// MLflow's own tokens count from the first run.
     Offset(i64),
 }
 
-pub(super) fn read(text: &str) -> Attempt<Place> {
+pub(super) fn read(text: &str) -> Attempt<PageStart> {
     let parsed: Option<Json> = serde_json::from_str(text).ok();
     let values = parsed.as_ref().and_then(|it| it["after"].as_array());
     let values = values.and_then(|it| it.iter().map(value).collect::<Option<Vec<_>>>());
     let offset = parsed.as_ref().and_then(|it| it["offset"].as_i64());
-    let offset = offset.filter(|it| *it > 0).map(Place::Offset);
-    values.map(Place::Behind).or(offset).ok_or_else(|| {
+    let offset = offset.filter(|it| *it > 0).map(PageStart::Offset);
+    values.map(PageStart::After).or(offset).ok_or_else(|| {
         StoreError::Invalid(
             "Invalid page token: take it from the page before, or leave it out".to_owned(),
         )
@@ -53,23 +57,11 @@ fn value(json: &Json) -> Option<Value> {
         Json::Number(number) => number.as_i64().map(Value::Integer),
         Json::Object(fields) => match (fields.get("real"), fields.get("bytes")) {
             (Some(bits), _) => bits.as_u64().map(|it| Value::Real(f64::from_bits(it))),
-            (None, Some(bytes)) => unhex(bytes.as_str()?).map(Value::Blob),
+            (None, Some(id)) => id_bytes(id.as_str()?).map(|it| Value::Blob(it.to_vec())),
             _ => None,
         },
         _ => None,
     }
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if digits.len() % 2 == 1 {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    digits
-        .chunks(2)
-        .map(|pair| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok())
-        .collect()
 }
 
 #[cfg(test)]
@@ -77,17 +69,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
+    fn a_token_is_read_as_it_was_written() {
         let values = vec![
             Value::Null,
             Value::Integer(i64::MIN),
             Value::Real(0.1 + 0.2),
             Value::Real(f64::NEG_INFINITY),
             Value::Text("é'".to_owned()),
-            Value::Blob(vec![0, 255]),
+            Value::Blob((0..16).map(|it| it * 17).collect()),
         ];
-        assert_eq!(read(&write(&values)).unwrap(), Place::Behind(values));
-        assert_eq!(read(r#"{"offset": 2}"#).unwrap(), Place::Offset(2));
+        assert_eq!(read(&write(&values)).unwrap(), PageStart::After(values));
+        assert_eq!(read(r#"{"offset": 2}"#).unwrap(), PageStart::Offset(2));
         for bad in [
             "",
             "{}",

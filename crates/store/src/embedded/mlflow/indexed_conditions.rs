@@ -1,4 +1,4 @@
-//! Conditions that an index can answer, and how many runs each leaves.
+//! Conditions that an index can answer, and how many runs each of them finds.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -10,24 +10,24 @@ use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Compared, Condition, Field, Operator};
 use crate::sqlite::Attempt;
 
-/// A way to the runs that one condition lets pass; `d` is the table with the index.
-pub(super) struct Way {
+/// A condition with the index that finds its runs; `d` is the table with the index.
+pub(super) struct IndexedCondition {
     pub index: Index,
     /// Which of the conditions this is.
     pub position: usize,
-    /// Whether a run is behind it once at most, by a tag or param.
+    /// Whether it is about a tag or param, so that the index has a run at most once.
     pub is_entry: bool,
     pub from: String,
-    pub condition: String,
+    pub sql: String,
     pub values: Vec<Value>,
 }
 
-impl Way {
-    /// How many runs it leads to, counted up to a bound.
+impl IndexedCondition {
+    /// How many runs the index finds, counted up to a bound.
     pub fn count(&self, conn: &Connection, bound: i64) -> Attempt<i64> {
         let sql = format!(
             "SELECT count(*) FROM (SELECT 1 FROM {} WHERE {} LIMIT ?)",
-            self.from, self.condition
+            self.from, self.sql
         );
         let values = self.values.iter().cloned().chain([Value::Integer(bound)]);
         let mut count = conn.prepare_cached(&sql)?;
@@ -35,10 +35,13 @@ impl Way {
     }
 }
 
-pub(super) fn ways(conn: &Connection, conditions: &[Condition]) -> Attempt<Vec<Way>> {
-    let mut ways = Vec::new();
+pub(super) fn indexed_conditions(
+    conn: &Connection,
+    conditions: &[Condition],
+) -> Attempt<Vec<IndexedCondition>> {
+    let mut found = Vec::new();
     for (position, condition) in conditions.iter().enumerate() {
-        let way = match (&condition.field, &condition.test.with) {
+        let indexed = match (&condition.field, &condition.test.with) {
             (Field::Metric(key), Compared::Number(number)) => {
                 metric(conn, position, condition, (key, *number))?
             }
@@ -50,9 +53,9 @@ pub(super) fn ways(conn: &Connection, conditions: &[Condition]) -> Attempt<Vec<W
             }
             _ => None,
         };
-        ways.extend(way);
+        found.extend(indexed);
     }
-    Ok(ways)
+    Ok(found)
 }
 
 fn metric(
@@ -60,7 +63,7 @@ fn metric(
     position: usize,
     condition: &Condition,
     (key, number): (&str, f64),
-) -> Attempt<Option<Way>> {
+) -> Attempt<Option<IndexedCondition>> {
     let key = key_number(conn, key)?;
     let operator = condition.test.operator;
     let Some(sign) = operator.sign().filter(|_| operator != Operator::NotEqual) else {
@@ -68,12 +71,12 @@ fn metric(
     };
     Ok((key >= 0).then(|| {
         let index = Index::Metric(key);
-        Way {
+        IndexedCondition {
             index,
             position,
             is_entry: false,
             from: format!("latest_metrics d INDEXED BY {}", index.name()),
-            condition: format!("d.key = {key} AND d.is_nan = 0 AND d.value {sign} ?"),
+            sql: format!("d.key = {key} AND d.is_nan = 0 AND d.value {sign} ?"),
             values: vec![Value::Real(number)],
         }
     }))
@@ -86,7 +89,7 @@ fn entry(
     condition: &Condition,
     (key, text): (&str, &str),
     index: fn(i64) -> Index,
-) -> Attempt<Option<Way>> {
+) -> Attempt<Option<IndexedCondition>> {
     let key = key_number(conn, key)?;
     if key < 0 || condition.test.operator != Operator::Equal {
         return Ok(None);
@@ -100,12 +103,12 @@ fn entry(
     } else {
         "params"
     };
-    Ok(Some(Way {
+    Ok(Some(IndexedCondition {
         index,
         position,
         is_entry: true,
         from: format!("{table} d INDEXED BY {}", index.name()),
-        condition: format!("d.key = {key} AND typeof(d.value) = 'integer' AND d.value = ?"),
+        sql: format!("d.key = {key} AND typeof(d.value) = 'integer' AND d.value = ?"),
         values: vec![Value::Integer(number)],
     }))
 }

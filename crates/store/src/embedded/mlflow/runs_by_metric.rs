@@ -1,9 +1,9 @@
 //! Runs of an experiment by one of their metrics, a page at a time.
 //!
-//! This is MLflow's search ([`super::search`]) in our own words: it makes the index over the
-//! metric when it is first needed, and a page starts behind the one before. Equal runs follow
-//! each other as in that index, because scores are often equal and sorting thousands of them for
-//! a page of fifty would be felt. Runs without the metric come last, whichever way.
+//! This uses MLflow's search ([`super::search`]): it makes the index over the metric when it is
+//! first needed, and a page starts after the last run of the page before. Equal runs are in the
+//! order of that index, because scores are often equal and sorting thousands of them for a page
+//! of fifty would be slow. Runs without the metric come last in both directions.
 
 use assize_domain::run::{RunStatus, param, tag};
 
@@ -36,11 +36,11 @@ impl Mlflow<'_> {
         };
         self.make_indexes(&wanted)?;
         self.store.read(|conn| {
-            let found = search::runs(conn, &wanted, Ties::Number)?;
-            let runs = found.ids.iter().map(|id| run_read(conn, *id));
+            let page = search::runs(conn, &wanted, Ties::Number)?;
+            let runs = page.ids.iter().map(|id| run_read(conn, *id));
             Ok(RunPage {
                 runs: runs.collect::<Attempt<_>>()?,
-                next_page_token: found.next,
+                next_page_token: page.next,
             })
         })
     }

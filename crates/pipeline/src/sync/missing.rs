@@ -1,7 +1,7 @@
-//! What a run has that its copy lacks.
+//! What a run has and its copy does not.
 //!
 //! What both have stays as the copy has it, because neither side knows which of two values is
-//! the newer one; that they differ is told. What follows from verdicts (who judged, scores as
+//! the newer one; that they differ is reported. What follows from verdicts (who judged, scores as
 //! metrics) is derived by each store from the verdicts that it has, and is not compared.
 
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ const JUDGED: [&str; 10] = [
 ];
 
 #[derive(Debug, Default)]
-pub(super) struct Lacking {
+pub(super) struct Missing {
     pub additions: Additions,
     /// Paths of files.
     pub files: Vec<String>,
@@ -36,15 +36,15 @@ pub(super) struct Lacking {
     pub is_different: bool,
 }
 
-impl Lacking {
+impl Missing {
     pub fn of(here: &WholeRun, there: &WholeRun) -> Self {
         let is_judged = is_for_judges(&here.run) || is_for_judges(&there.run);
-        let mut lacking = Self {
+        let mut missing = Self {
             is_different: !here.run.name.is_empty() && here.run.name != there.run.name,
             ..Self::default()
         };
         let params = here.run.params.iter();
-        lacking.additions.params = lacking.entries(
+        missing.additions.params = missing.entries(
             params.filter(|(key, _)| !(is_judged && is_bookkeeping(key))),
             &there.run.params,
         );
@@ -53,17 +53,17 @@ impl Lacking {
             let follows = is_judged && JUDGED.contains(&key.as_str());
             !follows && !is_stand_in(key) && !identity.contains(&key.as_str())
         });
-        lacking.additions.tags = lacking.entries(tags, &there.run.tags);
-        lacking.additions.points = points(here, there, is_judged);
+        missing.additions.tags = missing.entries(tags, &there.run.tags);
+        missing.additions.points = points(here, there, is_judged);
         let datasets = here.datasets.iter().filter(|input| {
             let id = (&input.dataset.name, &input.dataset.digest);
             let mut known = there.datasets.iter();
             !known.any(|it| (&it.dataset.name, &it.dataset.digest) == id)
         });
-        lacking.additions.datasets = datasets.cloned().collect();
-        lacking.additions.end = end(&here.run, &there.run);
-        lacking.files(here, there, is_judged);
-        lacking
+        missing.additions.datasets = datasets.cloned().collect();
+        missing.additions.end = end(&here.run, &there.run);
+        missing.files(here, there, is_judged);
+        missing
     }
 
     pub fn is_empty(&self) -> bool {
@@ -76,24 +76,17 @@ impl Lacking {
         here: impl Iterator<Item = &'a (String, String)>,
         there: &[(String, String)],
     ) -> Vec<Entry> {
-        let there: HashMap<&str, &str> = there
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
-        let mut lacking = Vec::new();
-        for (key, value) in here {
-            match there.get(key.as_str()) {
-                Some(known) => self.is_different |= known != value,
-                None => lacking.push(Entry {
-                    key: key.clone(),
-                    value: value.clone(),
-                }),
-            }
-        }
-        lacking
+        let (missing, different) = compare_entries(here, there);
+        self.is_different |= !different.is_empty();
+        let entry = |(key, value): &(String, String)| Entry {
+            key: key.clone(),
+            value: value.clone(),
+        };
+        missing.into_iter().map(entry).collect()
     }
 
-    /// Verdict files go another way, and what a cell was made with is all there.
+    /// Verdict files are imported with the run, and the files that a cell was recorded with are
+    /// all there.
     fn files(&mut self, here: &WholeRun, there: &WholeRun, is_judged: bool) {
         let is_cell = value(&here.run, tag::CELL_KEY).is_some();
         let there: HashMap<&str, u64> = there
@@ -113,6 +106,26 @@ impl Lacking {
             }
         }
     }
+}
+
+/// The entries whose key is not there, and the keys that have another value there.
+pub(super) fn compare_entries<'a>(
+    here: impl Iterator<Item = &'a (String, String)>,
+    there: &[(String, String)],
+) -> (Vec<&'a (String, String)>, Vec<&'a str>) {
+    let there: HashMap<&str, &str> = there
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    let (mut missing, mut different) = (Vec::new(), Vec::new());
+    for entry in here {
+        match there.get(entry.0.as_str()) {
+            None => missing.push(entry),
+            Some(known) if *known != entry.1 => different.push(entry.0.as_str()),
+            Some(_) => {}
+        }
+    }
+    (missing, different)
 }
 
 fn points(here: &WholeRun, there: &WholeRun, is_judged: bool) -> Vec<Point> {
@@ -191,7 +204,7 @@ mod tests {
         let running = run(RunStatus::Running, None);
         let failed = run(RunStatus::Failed, Some(5));
         let finished = run(RunStatus::Finished, Some(6));
-        let end = |here, there| Lacking::of(here, there).additions.end;
+        let end = |here, there| Missing::of(here, there).additions.end;
         assert_eq!(end(&failed, &running), Some((RunStatus::Failed, Some(5))));
         assert_eq!(
             end(&finished, &failed),
@@ -199,7 +212,7 @@ mod tests {
         );
         assert_eq!(end(&failed, &finished), None);
         assert_eq!(end(&running, &failed), None);
-        assert!(Lacking::of(&failed, &failed).is_empty());
+        assert!(Missing::of(&failed, &failed).is_empty());
     }
 
     #[test]
@@ -210,8 +223,8 @@ mod tests {
         here.points = values.map(|value| point("m", value)).to_vec();
         let kept = [f64::NAN, f64::MAX, 0.0];
         there.points = kept.map(|value| point("m", value)).to_vec();
-        let lacking = Lacking::of(&here, &there);
-        assert_eq!(lacking.additions.points, [point("m", 0.5)]);
+        let missing = Missing::of(&here, &there);
+        assert_eq!(missing.additions.points, [point("m", 0.5)]);
     }
 
     #[test]
@@ -229,18 +242,18 @@ mod tests {
             point("worth", 1.0),
             point("loss", 1.0),
         ];
-        let lacking = Lacking::of(&here, &there);
-        assert_eq!(lacking.additions.points, [point("loss", 1.0)]);
-        assert!(lacking.additions.tags.is_empty());
+        let missing = Missing::of(&here, &there);
+        assert_eq!(missing.additions.points, [point("loss", 1.0)]);
+        assert!(missing.additions.tags.is_empty());
     }
 
     #[test]
-    fn what_both_have_stays_and_is_told() {
+    fn values_that_differ_stay_and_are_reported() {
         let here = run(RunStatus::Finished, Some(6));
         let mut there = here.clone();
-        assert!(!Lacking::of(&here, &there).is_different);
+        assert!(!Missing::of(&here, &there).is_different);
         there.run.params[0].1 = "2".to_owned();
-        let lacking = Lacking::of(&here, &there);
-        assert!(lacking.is_different && lacking.is_empty());
+        let missing = Missing::of(&here, &there);
+        assert!(missing.is_different && missing.is_empty());
     }
 }

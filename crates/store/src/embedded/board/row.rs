@@ -1,0 +1,431 @@
+//! Board rows: what boards need of a run, in one row of the table `board`.
+//!
+//! Everything in a row is also in five other tables. Reading it there takes several times as
+//! long, and a board reads every run of an experiment. A row is a cache and may be missing: then
+//! it is computed while reading, so what is in a row must be true, but nothing depends on there
+//! being one.
+//!
+//! - Whoever records a run writes its row ([`row_write`]); whoever adds a verdict file appends to
+//!   it ([`row_append`]). Forgetting the first makes boards slower, nothing else.
+//! - Changing or deleting anything that a row repeats deletes the row. Triggers of the database
+//!   do that, so nobody can forget it.
+//! - Inserting does not fire a trigger, because recording a run inserts about fifty rows and a
+//!   trigger would be run for each of them. Whoever inserts a param, tag or metric into a run
+//!   that is recorded calls [`row_outdate`].
+//!
+//! Layout of the column `line`: a [`BoardRow`], then a [`RowFile`] for each verdict file, in the
+//! order in which they were added; postcard, without separators. What is set aside and what is
+//! deleted is not in a row.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use assize_domain::hash::hex;
+use assize_domain::judge::{Judge, Tier};
+use assize_domain::scenario::Split;
+use assize_domain::verdict::{
+    Amends, LeanFile, LeanScores, RubricRef, Verdict, VerdictFile, as_number,
+};
+use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use serde::{Deserialize, Serialize};
+
+use crate::StoreError;
+use crate::embedded::rows::{RunKey, verdicts_read};
+use crate::embedded::schema::known;
+use crate::sqlite::{Attempt, Fault};
+
+/// The format of rows. Whoever changes [`BoardRow`] or [`RowFile`] increases it: a row of another
+/// format counts as missing.
+const FORMAT: u8 = 1;
+
+/// What a row says about a run before its verdict files.
+#[derive(Serialize, Deserialize)]
+pub(super) struct BoardRow<'a> {
+    format: u8,
+    pub run_id: [u8; 16],
+    pub status: i64,
+    #[serde(borrow)]
+    pub params: RowParams<'a>,
+    #[serde(borrow)]
+    pub tags: RowTags<'a>,
+    pub n_candidates: Option<f64>,
+    pub latency_ms: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+}
+
+/// In the order of [`keys::PARAMS`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct RowParams<'a> {
+    #[serde(borrow)]
+    pub model: Text<'a>,
+    pub prompt: Text<'a>,
+    pub scenario: Text<'a>,
+    pub split: Text<'a>,
+}
+
+/// In the order of [`keys::TAGS`].
+#[derive(Serialize, Deserialize)]
+pub(super) struct RowTags<'a> {
+    #[serde(borrow)]
+    pub rubric: Text<'a>,
+    pub rubric_sha256: Text<'a>,
+    pub prompt_sha256: Text<'a>,
+    pub scenario_sha256: Text<'a>,
+    pub model_digest: Text<'a>,
+    pub settings: Text<'a>,
+}
+
+/// The keys of what a row repeats.
+mod keys {
+    use std::ops::RangeInclusive;
+
+    use crate::embedded::schema::known;
+
+    pub const PARAMS: RangeInclusive<i64> = known::MODEL..=known::SPLIT;
+    pub const TAGS: RangeInclusive<i64> = known::RUBRIC..=known::SETTINGS;
+    pub const METRICS: RangeInclusive<i64> = known::N_CANDIDATES..=known::TOKENS_PER_S;
+}
+
+/// A value of a param or tag, as its column keeps it.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) enum Text<'a> {
+    #[default]
+    None,
+    /// The id of a text.
+    Id(i64),
+    Own(&'a str),
+}
+
+impl<'a> BoardRow<'a> {
+    /// A row and its verdict files, still encoded; `None` where it cannot be read.
+    pub fn read(row: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let read: Option<(Self, _)> = postcard::take_from_bytes(row).ok();
+        read.filter(|(row, _)| row.format == FORMAT)
+    }
+
+    /// The id of a split's name is `split_id`, if the name is known at all.
+    pub fn is_of(&self, split: Split, split_id: Option<i64>) -> bool {
+        match self.params.split {
+            Text::None => split == Split::Selection,
+            Text::Id(id) => Some(id) == split_id,
+            Text::Own(name) => name == split.as_str(),
+        }
+    }
+}
+
+/// What a row is computed from: the columns for the run `?1` in the order of [`BoardRow`], then
+/// its experiment. No row where the run has no model, and so is not a cell.
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    let value = |table: &str, key: i64| {
+        format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
+    };
+    let number = |key: i64| {
+        format!(
+            "(SELECT CASE WHEN is_nan THEN NULL ELSE value END
+              FROM latest_metrics WHERE run = r.id AND key = {key})"
+        )
+    };
+    let params = keys::PARAMS.map(|key| value("params", key));
+    let tags = keys::TAGS.map(|key| value("tags", key));
+    let metrics = keys::METRICS.map(number);
+    let columns: Vec<String> = params.chain(tags).chain(metrics).collect();
+    format!(
+        "SELECT r.run_id, r.status, {}, r.experiment FROM runs r
+         WHERE r.id = ?1 AND EXISTS (SELECT 1 FROM params WHERE run = r.id AND key = {})",
+        columns.join(", "),
+        known::MODEL
+    )
+});
+
+/// Reads columns one after the other.
+struct Columns<'a> {
+    row: &'a Row<'a>,
+    next: usize,
+}
+
+impl<'a> Columns<'a> {
+    fn get<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn text(&mut self) -> rusqlite::Result<Text<'a>> {
+        self.next += 1;
+        Ok(match self.row.get_ref(self.next - 1)? {
+            ValueRef::Null => Text::None,
+            ValueRef::Integer(id) => Text::Id(id),
+            other => Text::Own(other.as_str()?),
+        })
+    }
+
+    fn board_row(&mut self) -> rusqlite::Result<BoardRow<'a>> {
+        Ok(BoardRow {
+            format: FORMAT,
+            run_id: self.get()?,
+            status: self.get()?,
+            params: RowParams {
+                model: self.text()?,
+                prompt: self.text()?,
+                scenario: self.text()?,
+                split: self.text()?,
+            },
+            tags: RowTags {
+                rubric: self.text()?,
+                rubric_sha256: self.text()?,
+                prompt_sha256: self.text()?,
+                scenario_sha256: self.text()?,
+                model_digest: self.text()?,
+                settings: self.text()?,
+            },
+            n_candidates: self.get()?,
+            latency_ms: self.get()?,
+            tokens_per_s: self.get()?,
+        })
+    }
+}
+
+/// The experiment of a run and its row with its verdict files, from the tables that hold them;
+/// `None` where the run is not a cell, or not wanted.
+pub(super) fn row_compute(
+    conn: &Connection,
+    run: i64,
+    is_wanted: impl FnOnce(&BoardRow<'_>) -> bool,
+) -> Attempt<Option<(i64, Vec<u8>)>> {
+    let mut find = conn.prepare_cached(&COLUMNS)?;
+    let mut rows = find.query([run])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let mut columns = Columns { row, next: 0 };
+    let row = columns.board_row()?;
+    if !is_wanted(&row) {
+        return Ok(None);
+    }
+    let key = RunKey {
+        id: run,
+        run_id: hex(&row.run_id),
+    };
+    let unreadable = |error: postcard::Error| unreadable(&key.run_id, &error);
+    let mut written = postcard::to_allocvec(&row).map_err(unreadable)?;
+    for (_, file) in verdicts_read(conn, &key)? {
+        written = encode(&file, written).map_err(unreadable)?;
+    }
+    Ok(Some((columns.get()?, written)))
+}
+
+/// The experiment of the latest row.
+pub(super) fn latest(conn: &Connection) -> Attempt<Option<String>> {
+    let mut find = conn.prepare_cached(
+        "SELECT e.name FROM board b JOIN experiments e ON e.experiment_id = b.experiment
+         WHERE e.lifecycle_stage = 'active' ORDER BY b.run DESC LIMIT 1",
+    )?;
+    Ok(find.query_row([], |row| row.get(0)).optional()?)
+}
+
+/// Writes the row of a run, in place of an earlier one.
+pub(crate) fn row_write(conn: &Connection, run: i64) -> Attempt<()> {
+    let row = match row_compute(conn, run, |_| true) {
+        // Boards report it when they come to it; it is not a reason to refuse the write.
+        Err(Fault::Store(StoreError::Corrupt { .. })) => None,
+        row => row?,
+    };
+    let Some((experiment, row)) = row else {
+        return row_delete(conn, run);
+    };
+    conn.prepare_cached(
+        "INSERT OR REPLACE INTO board (run, experiment, line) VALUES (?1, ?2, ?3)",
+    )?
+    .execute((run, experiment, row))?;
+    Ok(())
+}
+
+/// A param, tag or metric has been inserted into a recorded run: deletes the run's row where it
+/// repeats that key. Triggers do this for changes and deletions.
+pub(crate) fn row_outdate(conn: &Connection, run: i64, key: i64) -> Attempt<()> {
+    let keys = [keys::PARAMS, keys::TAGS, keys::METRICS];
+    if keys.iter().any(|keys| keys.contains(&key)) {
+        row_delete(conn, run)?;
+    }
+    Ok(())
+}
+
+fn row_delete(conn: &Connection, run: i64) -> Attempt<()> {
+    conn.prepare_cached("DELETE FROM board WHERE run = ?1")?
+        .execute([run])?;
+    Ok(())
+}
+
+/// A verdict file has been added to a run: appends it to the run's row, or writes the row.
+pub(crate) fn row_append(conn: &Connection, run: &RunKey, file: &VerdictFile) -> Attempt<()> {
+    let more = encode(file, Vec::new()).map_err(|error| unreadable(&run.run_id, &error))?;
+    // The result of `||` is a text in SQLite, whatever its operands are.
+    let added = conn
+        .prepare_cached("UPDATE board SET line = CAST(line || ?2 AS BLOB) WHERE run = ?1")?
+        .execute((run.id, more))?;
+    if added == 0 {
+        row_write(conn, run.id)?;
+    }
+    Ok(())
+}
+
+pub(super) fn unreadable(run_id: &str, error: &postcard::Error) -> StoreError {
+    StoreError::Corrupt {
+        run_id: run_id.to_owned(),
+        what: "its row of the board".to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// A verdict file in a row: without rationales, and without what it cost.
+#[derive(Serialize, Deserialize)]
+struct RowFile<'a> {
+    sitting: &'a str,
+    tier: Tier,
+    judge: RowJudge<'a>,
+    rubric_id: &'a str,
+    rubric_sha256: &'a str,
+    judged_at: &'a str,
+    /// The sitting and the judge whose verdict these correct.
+    #[serde(borrow)]
+    amends: Option<(&'a str, RowJudge<'a>)>,
+    #[serde(borrow)]
+    verdicts: Vec<RowVerdict<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RowJudge<'a> {
+    kind: &'a str,
+    name: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RowVerdict<'a> {
+    candidate: u32,
+    composite: f64,
+    #[serde(borrow)]
+    scores: Vec<(&'a str, f64)>,
+}
+
+impl<'a> From<&'a Judge> for RowJudge<'a> {
+    fn from(judge: &'a Judge) -> Self {
+        Self {
+            kind: &judge.kind,
+            name: &judge.name,
+        }
+    }
+}
+
+impl<'a> From<RowJudge<'a>> for Judge<Cow<'a, str>> {
+    fn from(judge: RowJudge<'a>) -> Self {
+        Self {
+            kind: judge.kind.into(),
+            name: judge.name.into(),
+        }
+    }
+}
+
+/// Appends a verdict file to a row.
+fn encode(file: &VerdictFile, row: Vec<u8>) -> postcard::Result<Vec<u8>> {
+    let verdicts = file.verdicts.iter().map(|verdict| RowVerdict {
+        candidate: verdict.candidate,
+        composite: verdict.composite,
+        scores: (verdict.scores.iter())
+            .filter_map(|(name, value)| Some((name.as_str(), as_number(value)?)))
+            .collect(),
+    });
+    let file = RowFile {
+        sitting: &file.sitting,
+        tier: file.tier,
+        judge: RowJudge::from(&file.judge),
+        rubric_id: &file.rubric.id,
+        rubric_sha256: &file.rubric.sha256,
+        judged_at: &file.judged_at,
+        amends: (file.amends.as_ref()).map(|it| (it.sitting.as_str(), (&it.judge).into())),
+        verdicts: verdicts.collect(),
+    };
+    postcard::to_extend(&file, row)
+}
+
+/// The verdict files of a row, in the order in which they were judged.
+pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
+    let mut decoded = Vec::new();
+    while !files.is_empty() {
+        let (file, rest): (RowFile<'_>, _) = postcard::take_from_bytes(files)?;
+        files = rest;
+        let verdicts = file.verdicts.into_iter().map(|verdict| Verdict {
+            candidate: verdict.candidate,
+            scores: LeanScores(verdict.scores),
+            composite: verdict.composite,
+            rationale: None,
+        });
+        decoded.push(LeanFile {
+            sitting: file.sitting.into(),
+            tier: file.tier,
+            judge: file.judge.into(),
+            rubric: RubricRef {
+                id: file.rubric_id.into(),
+                sha256: file.rubric_sha256.into(),
+            },
+            judged_at: file.judged_at.into(),
+            verdicts: verdicts.collect(),
+            usage: None,
+            amends: file.amends.map(|(sitting, judge)| Amends {
+                sitting: sitting.into(),
+                judge: judge.into(),
+            }),
+        });
+    }
+    // Copying between stores adds them in any order.
+    decoded.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Databases hold rows of this format: other bytes need another [`FORMAT`].
+    #[test]
+    fn the_layout_of_a_row_is_pinned() {
+        let row = BoardRow {
+            format: FORMAT,
+            run_id: [7; 16],
+            status: 3,
+            params: RowParams {
+                model: Text::Id(100),
+                prompt: Text::Own("v1"),
+                scenario: Text::Id(102),
+                split: Text::None,
+            },
+            tags: RowTags {
+                rubric: Text::Id(1),
+                rubric_sha256: Text::Own("ab"),
+                prompt_sha256: Text::None,
+                scenario_sha256: Text::None,
+                model_digest: Text::None,
+                settings: Text::Id(2),
+            },
+            n_candidates: Some(5.0),
+            latency_ms: None,
+            tokens_per_s: None,
+        };
+        let written = hex(&postcard::to_allocvec(&row).unwrap());
+        let expected = [
+            "01",
+            &"07".repeat(16),
+            "06",
+            "01c801",
+            "02027631",
+            "01cc01",
+            "00",
+            "0102",
+            "02026162",
+            "000000",
+            "0104",
+            "010000000000001440",
+            "0000",
+        ];
+        assert_eq!(written, expected.concat());
+    }
+}
