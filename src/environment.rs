@@ -114,3 +114,10 @@ pub fn entropy() -> std::io::Result<[u8; 16]> {
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(bytes)
 }
+
+/// Where the random waits of HTTP clients start. Without randomness they are only less spread.
+pub fn jitter_seed() -> u64 {
+    entropy().map_or(0, |[a, b, c, d, ..]| {
+        u64::from(u32::from_le_bytes([a, b, c, d]))
+    })
+}

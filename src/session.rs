@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::{Task, TaskDefaults};
+use assize_http::{LocalMachine, redacted};
 use assize_mlflow::MlflowStore;
 use assize_pipeline::guard::Guard;
 use assize_pipeline::size_gate::{self, SizedModel};
@@ -64,7 +65,7 @@ impl Session {
             output: Output::new(global, &environment),
             environment,
             task_name: global.task.clone(),
-            tracking_uri: tracking::shown(&full_uri),
+            tracking_uri: redacted(&full_uri),
             full_uri,
             config: global.config.clone(),
             globals: globals(global),
@@ -167,6 +168,7 @@ impl Session {
             evict,
             keep_alive_ms: i64::try_from(KEEP_ALIVE.as_millis())?,
             clock: environment::now_ms,
+            machine: LocalMachine::system(),
         })
     }
 
@@ -198,8 +200,7 @@ impl Session {
 fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
     let Some(path) = store_path(uri) else {
         let remedy = "use --tracking-uri sqlite:PATH or http://HOST:PORT";
-        // Whatever it is meant to be, what stands before an @ may be a password.
-        let shown = uri.rsplit_once('@').map_or(uri, |(_, host)| host);
+        let shown = redacted(uri);
         bail!(PipelineError::Invalid(format!(
             "the tracking URI '{shown}' cannot be used: {remedy}"
         )));
@@ -232,7 +233,7 @@ fn globals(global: &Global) -> Vec<(&'static str, String)> {
     let task = Some(global.task.clone()).filter(|it| it != assize_domain::builtin::DEFAULT);
     let config = global.config.as_ref().map(|it| it.display().to_string());
     // Lines to type next are shown, so what opens doors stays out of them.
-    let uri = global.tracking_uri.as_deref().map(tracking::shown);
+    let uri = global.tracking_uri.as_deref().map(redacted);
     let given = [
         ("--task", task),
         ("--tracking-uri", uri),
@@ -318,21 +319,20 @@ impl Providers {
                     keep_alive: KEEP_ALIVE,
                     ..OllamaConfig::default()
                 };
-                let hosts = self.ollama_urls.iter();
+                let mut hosts: Vec<Arc<dyn Provider>> = Vec::new();
+                for url in &self.ollama_urls {
+                    let host = OllamaProvider::new(url, &config);
+                    hosts.push(Arc::new(host.map_err(PipelineError::Provider)?));
+                }
                 hosts
-                    .map(|url| Arc::new(OllamaProvider::new(url, &config)) as Arc<dyn Provider>)
-                    .collect()
             }
             ProviderKind::OpenAi => {
                 let Some(url) = &self.base_url else {
                     let message = "openai: models need an endpoint: use --base-url URL or set OPENAI_BASE_URL";
                     bail!(PipelineError::Invalid(message.to_owned()));
                 };
-                vec![Arc::new(OpenAiProvider::new(
-                    url,
-                    self.api_key.as_deref(),
-                    &self.http,
-                ))]
+                let endpoint = OpenAiProvider::new(url, self.api_key.as_deref(), &self.http);
+                vec![Arc::new(endpoint.map_err(PipelineError::Provider)?)]
             }
             ProviderKind::Scripted => {
                 let Some(script) = &self.script else {
@@ -387,8 +387,7 @@ fn http_config(settings: &Settings, retries: u32) -> HttpConfig {
     HttpConfig {
         timeout: Duration::from_secs(settings.options.timeout),
         retries,
-        jitter_seed: environment::entropy()
-            .map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
+        jitter_seed: environment::jitter_seed(),
         ..HttpConfig::default()
     }
 }
@@ -407,5 +406,5 @@ fn ollama_answers(settings: &Settings) -> bool {
         .options
         .ollama_url
         .iter()
-        .any(|url| OllamaProvider::new(url, &config).version().is_ok())
+        .any(|url| OllamaProvider::new(url, &config).is_ok_and(|host| host.version().is_ok()))
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use assize_domain::model::ModelId;
 use assize_domain::options::{Options, documented_defaults};
+use assize_http::{Address, redacted};
 use assize_pipeline::promote::Thresholds;
 use serde::Deserialize;
 
@@ -115,14 +116,14 @@ impl Settings {
         if self.options.ollama_url.is_empty() {
             problems.push(("ollama_url", "is empty: name at least one host".to_owned()));
         }
-        let bad_url = |url: &String| format!("is '{url}': use http://HOST:PORT");
+        let bad_url = |url: &String| format!("is '{}': use http://HOST:PORT", redacted(url));
         let hosts = self
             .options
             .ollama_url
             .iter()
-            .filter(|url| !is_http_url(url));
+            .filter(|url| Address::parse(url).is_err());
         problems.extend(hosts.map(|url| ("ollama_url", bad_url(url))));
-        if !self.options.base_url.is_empty() && !is_http_url(&self.options.base_url) {
+        if !self.options.base_url.is_empty() && Address::parse(&self.options.base_url).is_err() {
             problems.push(("base_url", bad_url(&self.options.base_url)));
         }
         if self.serve_log.parse::<tracing::Level>().is_err() {
@@ -170,15 +171,6 @@ fn parse_size(text: &str) -> Option<(String, f64)> {
     let billions: f64 = billions.trim().trim_end_matches(['b', 'B']).parse().ok()?;
     let model: ModelId = model.parse().ok()?;
     (billions > 0.0 && billions < 1e6).then(|| (model.to_string(), billions))
-}
-
-fn is_http_url(text: &str) -> bool {
-    let rest = text
-        .strip_prefix("http://")
-        .or_else(|| text.strip_prefix("https://"));
-    rest.is_some_and(|rest| {
-        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace)
-    })
 }
 
 #[cfg(test)]

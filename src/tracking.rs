@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use assize_http::{HttpConfig, is_http};
 use assize_mlflow::Config;
 use assize_pipeline::journal::Journal;
 use assize_store::{Cells, Tracking};
@@ -30,18 +31,13 @@ impl OpenStore {
 
 /// Whether a tracking URI names a server.
 pub fn is_server(uri: &str) -> bool {
-    let scheme = uri.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|it| it.eq_ignore_ascii_case("http") || it.eq_ignore_ascii_case("https"))
-}
-
-/// A URI without credentials.
-pub fn shown(uri: &str) -> String {
-    assize_mlflow::shown_uri(uri)
+    is_http(uri)
 }
 
 /// How to reach the server, with what MLflow's own client reads from the environment.
 pub fn config(uri: &str, environment: &Environment) -> Config {
     let text = |key: &str| environment.get(key).map(str::to_owned);
+    let defaults = Config::new(uri);
     let insecure = environment.get("MLFLOW_TRACKING_INSECURE_TLS");
     Config {
         username: text("MLFLOW_TRACKING_USERNAME"),
@@ -49,8 +45,10 @@ pub fn config(uri: &str, environment: &Environment) -> Config {
         token: text("MLFLOW_TRACKING_TOKEN"),
         insecure_tls: insecure.is_some_and(|it| matches!(it, "true" | "True" | "TRUE" | "1")),
         host: text("MLFLOW_HOST_HEADER"),
-        jitter_seed: environment::entropy()
-            .map_or(0, |bytes| u64::from(bytes[0]) << 8 | u64::from(bytes[1])),
-        ..Config::new(uri)
+        http: HttpConfig {
+            jitter_seed: environment::jitter_seed(),
+            ..defaults.http
+        },
+        ..defaults
     }
 }

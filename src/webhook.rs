@@ -10,8 +10,8 @@ use assize_domain::hash::hex;
 use assize_domain::judge::Judge;
 use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
+use assize_http::{Address, HttpConfig, Webhook};
 use assize_pipeline::collect::Summary;
-use assize_providers::{HttpConfig, Webhook};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,15 +40,11 @@ impl WebhookSettings {
         if self.url.is_empty() {
             return None;
         }
-        let parts = self.url.split_once("://");
-        let host = parts.map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-        let host = host.filter(|host| !host.is_empty());
-        let scheme = parts.map(|(scheme, _)| scheme);
-        let (Some("http" | "https"), Some(host)) = (scheme, host) else {
+        let Ok((receiver, _)) = Address::with_path(&self.url) else {
             let message = "must start with http:// or https:// and a host";
             return Some(("webhook.url", message.to_owned()));
         };
-        if host.contains('@') {
+        if receiver.credentials().is_some() {
             let message = "holds a user or password: sign with webhook.secret_env instead";
             return Some(("webhook.url", message.to_owned()));
         }
@@ -149,10 +145,11 @@ fn try_notify(session: &Session, event: &Event<'_>) -> Result<(), String> {
         timeout: TIMEOUT,
         retries: RETRIES,
         max_wait: LONGEST_WAIT,
-        jitter_seed: u64::from(bytes[0]),
+        jitter_seed: environment::jitter_seed(),
         ..HttpConfig::default()
     };
     let webhook = Webhook::new(&settings.url, secret, &config);
+    let webhook = webhook.map_err(|error| format!("the webhook was not told: {}", error.reason))?;
     let body = event.body(&id, &environment::now_rfc3339()).to_string();
     let now_s = || environment::now_ms() / 1000;
     webhook

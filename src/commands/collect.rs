@@ -8,6 +8,7 @@ use anyhow::bail;
 use assize_domain::job::JobKind;
 use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
+use assize_http::redacted;
 use assize_pipeline::PipelineError;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
@@ -24,7 +25,7 @@ use crate::output::progress::{CollectProgress, billions, duration};
 use crate::output::{Output, complain};
 use crate::session::{self, Session};
 use crate::settings::Settings;
-use crate::tracking::{OpenStore, shown};
+use crate::tracking::OpenStore;
 use crate::webhook;
 
 mod adaptive;
@@ -137,7 +138,7 @@ fn params(
         .filter(|(spec, text)| JobKind::Collect.is_in(spec.flags) && !text.is_empty())
         .map(|(spec, text)| match spec.place {
             Place::Url => {
-                let urls: Vec<String> = text.split(',').map(shown).collect();
+                let urls: Vec<String> = text.split(',').map(redacted).collect();
                 (spec.key, urls.join(","))
             }
             Place::No | Place::File => (spec.key, text),

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::bail;
+use assize_http::place_of;
 use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
 use assize_pipeline::{PipelineError, count, lock};
 use assize_store::state::State;
-use assize_store::state::journal::place_of;
 use serde_json::json;
 
 use crate::Exit;

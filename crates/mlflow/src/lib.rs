@@ -49,11 +49,6 @@ pub use rest::Config;
 /// The experiment whose runs are sittings and promotion histories.
 pub const SITTINGS: &str = "assize-sittings";
 
-/// A tracking URI without what opens doors.
-pub fn shown_uri(uri: &str) -> String {
-    address::Address::shown(uri)
-}
-
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// Runs, verdicts, sittings and promotions on an MLflow server.

@@ -1,7 +1,7 @@
 //! A few things at once, with plain threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use assize_store::Result;
 
@@ -39,41 +39,4 @@ pub(crate) fn each<T: Sync, R: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(place, _)| *place);
     done.into_iter().map(|(_, outcome)| outcome).collect()
-}
-
-/// Permission for a few at once.
-pub(crate) struct Slots {
-    free: Mutex<usize>,
-    freed: Condvar,
-}
-
-impl Slots {
-    pub fn new(free: usize) -> Self {
-        Self {
-            free: Mutex::new(free),
-            freed: Condvar::new(),
-        }
-    }
-
-    /// Waits for a slot, which is free again when it is dropped.
-    pub fn take(&self) -> Slot<'_> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
-            free = self
-                .freed
-                .wait(free)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        *free -= 1;
-        Slot(self)
-    }
-}
-
-pub(crate) struct Slot<'a>(&'a Slots);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.freed.notify_one();
-    }
 }

@@ -1,73 +1,67 @@
-//! The connection to an MLflow server: who we are, what is tried again, what errors mean.
+//! The connection to an MLflow server: what its answers mean, and when it counts as unreachable.
 //!
-//! One agent keeps connections open, and a few requests at most are in flight at once. What
-//! passes by itself (a server that restarts, a full queue) is tried again with growing waits;
-//! after that the server is *away*, which callers may tell from a refusal. While it is away
+//! The client is `assize_http`'s, with a few requests at most in flight at once. What passes by
+//! itself (a server that restarts, a full queue) is tried again with growing waits; after that
+//! the server is *unreachable*, which callers may tell from a refusal. While it is unreachable
 //! every request is tried once only, so that a long list of them does not wait for each. A
-//! server that takes a request and keeps silent is away too.
+//! server that takes a request and keeps silent is unreachable too.
 //!
-//! An address that can never work is told from a server that is away ([`wrong`]), but only until
-//! the server has answered once: after that the same signs are a network's bad day.
+//! An address that can never work is told from a server that is unreachable
+//! ([`invalid_address`]), but only until the server has answered once: after that the same signs
+//! are a network's bad day.
 //!
 //! Most of MLflow's requests can be repeated without harm. Those that cannot (making a run)
 //! use [`Rest::post_once`], and their callers look before they ask again.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use assize_http::{
+    Address, Client, FailedTry, Options, Request, Response, Retry, TransportError,
+    TransportErrorKind, Tries,
+};
 use assize_store::{Result, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::{Request, Response, header};
-use ureq::tls::TlsConfig;
-use ureq::{Agent, Body};
 
 pub use config::Config;
-pub(crate) use message::{Answer, Refusal};
-use message::{Sent, asked_wait, refusal};
+pub(crate) use refusal::{Answer, Refusal};
 
-use crate::address::Address;
-use crate::parallel::{AT_ONCE, Slots};
+use crate::parallel::AT_ONCE;
 
 mod config;
-mod message;
-mod wrong;
+mod invalid_address;
+mod refusal;
 
-/// A page of a thousand runs with long params is some megabytes; this is no page.
+/// A page of a thousand runs with long params is some megabytes; what is larger is not a page.
 const MAX_BODY_BYTES: u64 = 512 << 20;
-const MAX_CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How long a server may keep silent after it was asked, and how long while it is away.
+/// How long a server may keep silent after it was asked, and how long while it is unreachable.
 const SILENCE: Duration = Duration::from_secs(30);
-const SILENCE_WHILE_AWAY: Duration = Duration::from_secs(5);
+const SILENCE_WHILE_UNREACHABLE: Duration = Duration::from_secs(5);
 /// Searches in large experiments take minutes.
 const SEARCH_SILENCE: Duration = Duration::from_mins(2);
 /// Files of more bytes take the server a while to pass on.
 const LARGE_BODY: usize = 1 << 20;
 
-/// Why one try failed.
+/// Why a request failed.
 enum Failure {
-    /// Worth another try, but not before this.
-    Passing {
+    /// May pass by itself.
+    Transient {
         reason: String,
-        asked_wait: Option<Duration>,
-        /// The server is there and says that it cannot.
+        /// The server is there and says that it failed inside.
         is_answer: bool,
     },
-    Lasting(StoreError),
+    Permanent(StoreError),
 }
 
+/// One try of a request.
+type Try<T> = std::result::Result<T, FailedTry<Failure>>;
+
 pub(crate) struct Rest {
-    agent: Agent,
-    address: Address,
-    authorization: Option<String>,
-    host: Option<String>,
-    retries: u32,
-    backoff: Duration,
-    max_wait: Duration,
-    jitter: AtomicU64,
-    slots: Slots,
-    away: AtomicBool,
+    client: Client,
+    /// The last request was given up: others are tried once only.
+    is_unreachable: AtomicBool,
     /// It has answered as an MLflow server does.
     is_known: AtomicBool,
 }
@@ -75,48 +69,34 @@ pub(crate) struct Rest {
 impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rest")
-            .field("uri", &self.address.base)
+            .field("uri", &self.uri())
             .finish_non_exhaustive()
     }
 }
 
 impl Rest {
     pub fn new(config: &Config) -> Result<Self> {
-        let address = Address::parse(&config.uri)?;
-        let mut settings = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_global(Some(config.timeout))
-            .timeout_connect(Some(config.timeout.min(MAX_CONNECT_TIME)))
-            .max_idle_connections(AT_ONCE)
-            .max_idle_connections_per_host(AT_ONCE)
-            .no_delay(true)
-            .user_agent(concat!("assize/", env!("CARGO_PKG_VERSION")));
-        if config.insecure_tls {
-            let tls = TlsConfig::builder().disable_verification(true).build();
-            settings = settings.tls_config(tls);
-        }
-        if address.is_this_machine() {
-            settings = settings.proxy(None);
-        }
+        let address = Address::parse(&config.uri).map_err(|error| StoreError::InvalidAddress {
+            uri: error.address,
+            reason: format!("this is not a valid address of a server: {}", error.reason),
+        })?;
+        let options = Options {
+            authorization: config.authorization(&address),
+            host_header: config.host.as_deref().map(str::to_lowercase),
+            insecure_tls: config.insecure_tls,
+            max_body_bytes: MAX_BODY_BYTES,
+            max_in_flight: Some(AT_ONCE),
+        };
         Ok(Self {
-            agent: settings.build().into(),
-            authorization: address.authorization(config),
-            host: config.host.as_deref().map(str::to_lowercase),
-            address,
-            retries: config.retries,
-            backoff: config.backoff,
-            max_wait: config.max_wait,
-            jitter: AtomicU64::new(config.jitter_seed),
-            slots: Slots::new(AT_ONCE),
-            away: AtomicBool::new(false),
+            client: Client::new(address, options, &config.http),
+            is_unreachable: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
         })
     }
 
-    /// Where the server is, without what opens doors.
+    /// Where the server is, without credentials.
     pub fn uri(&self) -> &str {
-        &self.address.base
+        self.client.address().base()
     }
 
     /// `GET`, for JSON.
@@ -147,26 +127,26 @@ impl Rest {
         body: &Value,
         tried: u32,
     ) -> Result<Option<Answer<T>>> {
-        let sent = Sent::json("POST", path, Some(body));
-        match self.attempt(&sent) {
+        let request = Request::new("POST", path).json(body);
+        match self.attempt(&request) {
             Ok(answer) => {
-                self.away.store(false, Ordering::Relaxed);
-                let answer = answer.map(|bytes| self.parse(path, &bytes));
-                Ok(Some(flip(answer)?))
+                self.is_unreachable.store(false, Ordering::Relaxed);
+                Ok(Some(self.parse_answer(path, answer)?))
             }
-            Err(Failure::Lasting(error)) => Err(error),
-            Err(Failure::Passing {
-                reason, asked_wait, ..
-            }) => {
-                self.wait_or_give_up(tried, reason, asked_wait)?;
-                Ok(None)
+            Err(failed) => {
+                let mut tries = Tries::after(tried);
+                if self.client.backoff().wait(&mut tries, &failed) {
+                    Ok(None)
+                } else {
+                    Err(self.give_up(failed.error))
+                }
             }
         }
     }
 
     /// `GET`, for bytes.
     pub fn bytes_get(&self, path: &str) -> Result<Answer<Vec<u8>>> {
-        self.run(&Sent::bytes("GET", path, None))
+        self.run(&Request::get(path))
     }
 
     pub fn bytes_put(
@@ -175,33 +155,33 @@ impl Rest {
         path: &str,
         bytes: &[u8],
     ) -> Result<Answer<Vec<u8>>> {
-        self.run(&Sent::bytes(method, path, Some(bytes)))
+        self.run(&Request::new(method, path).bytes(bytes))
     }
 
     /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`] to see whether the server can do it: that
-    /// it fails inside is an answer too, that it is away is not.
+    /// it fails inside is an answer too, that it is unreachable is not.
     pub fn probe(
         &self,
         method: &'static str,
         path: &str,
         bytes: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        let mut tried = 0;
-        loop {
-            match self.attempt(&Sent::bytes(method, path, bytes)) {
-                Ok(answer) => return Ok(answer.ok()),
-                Err(Failure::Lasting(error)) => return Err(error),
-                Err(Failure::Passing {
-                    is_answer: true, ..
-                }) => return Ok(None),
-                Err(Failure::Passing {
-                    reason, asked_wait, ..
-                }) => {
-                    self.wait_or_give_up(tried, reason, asked_wait)?;
-                    tried += 1;
-                }
-            }
-        }
+        let request = match bytes {
+            Some(bytes) => Request::new(method, path).bytes(bytes),
+            None => Request::new(method, path),
+        };
+        let outcome = self.client.backoff().run(|| match self.attempt(&request) {
+            Ok(answer) => Ok(answer.ok()),
+            Err(FailedTry {
+                error:
+                    Failure::Transient {
+                        is_answer: true, ..
+                    },
+                ..
+            }) => Ok(None),
+            Err(failed) => Err(failed),
+        });
+        outcome.map_err(|failure| self.give_up(failure))
     }
 
     /// A refusal that nobody expected.
@@ -223,7 +203,7 @@ impl Rest {
 
     pub fn unusable(&self, reason: String) -> StoreError {
         StoreError::Unusable {
-            path: self.address.base.clone(),
+            path: self.uri().to_owned(),
             reason,
         }
     }
@@ -234,8 +214,23 @@ impl Rest {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answer<T>> {
-        let answer = self.run(&Sent::json(method, path, body))?;
-        flip(answer.map(|bytes| self.parse(path, &bytes)))
+        let request = match body {
+            Some(body) => Request::new(method, path).json(body),
+            None => Request::new(method, path),
+        };
+        let answer = self.run(&request)?;
+        self.parse_answer(path, answer)
+    }
+
+    fn parse_answer<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        answer: Answer<Vec<u8>>,
+    ) -> Result<Answer<T>> {
+        match answer {
+            Ok(bytes) => self.parse(path, &bytes).map(Ok),
+            Err(refusal) => Ok(Err(refusal)),
+        }
     }
 
     fn parse<T: DeserializeOwned>(&self, path: &str, bytes: &[u8]) -> Result<T> {
@@ -247,211 +242,145 @@ impl Rest {
             if self.is_known.load(Ordering::Relaxed) {
                 self.unusable(reason)
             } else {
-                self.wrong(reason)
+                self.invalid_address(reason)
             }
         })?;
         self.is_known.store(true, Ordering::Relaxed);
         Ok(parsed)
     }
 
-    fn wrong(&self, reason: String) -> StoreError {
+    fn invalid_address(&self, reason: String) -> StoreError {
         StoreError::InvalidAddress {
-            uri: self.address.base.clone(),
+            uri: self.uri().to_owned(),
             reason,
         }
     }
 
-    fn run(&self, sent: &Sent<'_>) -> Result<Answer<Vec<u8>>> {
-        let mut tried = 0;
-        loop {
-            match self.attempt(sent) {
-                Ok(answer) => {
-                    self.away.store(false, Ordering::Relaxed);
-                    return Ok(answer);
-                }
-                Err(Failure::Lasting(error)) => return Err(error),
-                Err(Failure::Passing {
-                    reason, asked_wait, ..
-                }) => {
-                    self.wait_or_give_up(tried, reason, asked_wait)?;
-                    tried += 1;
+    fn run(&self, request: &Request<'_>) -> Result<Answer<Vec<u8>>> {
+        let outcome = self.client.backoff().run(|| self.attempt(request));
+        let answer = outcome.map_err(|failure| self.give_up(failure))?;
+        self.is_unreachable.store(false, Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    /// The error of a request that is not tried again.
+    fn give_up(&self, failure: Failure) -> StoreError {
+        match failure {
+            Failure::Permanent(error) => error,
+            Failure::Transient { reason, .. } => {
+                self.is_unreachable.store(true, Ordering::Relaxed);
+                StoreError::Unreachable {
+                    uri: self.uri().to_owned(),
+                    reason,
                 }
             }
         }
     }
 
-    fn wait_or_give_up(
-        &self,
-        tried: u32,
-        reason: String,
-        asked_wait: Option<Duration>,
-    ) -> Result<()> {
-        let asked = asked_wait.unwrap_or_default();
-        if tried >= self.retries || asked > self.max_wait || self.away.load(Ordering::Relaxed) {
-            self.away.store(true, Ordering::Relaxed);
-            return Err(StoreError::Unreachable {
-                uri: self.address.base.clone(),
-                reason,
-            });
+    fn attempt(&self, request: &Request<'_>) -> Try<Answer<Vec<u8>>> {
+        let request = request.clone().silence(self.patience(request));
+        match self.client.attempt(&request) {
+            Ok(response) => self.answer(response),
+            Err(error) => Err(self.transport_failure(error)),
         }
-        let doubled = self.backoff.saturating_mul(2_u32.saturating_pow(tried));
-        let wait = doubled
-            .min(self.max_wait)
-            .mul_f64(0.5 + 0.5 * self.random());
-        std::thread::sleep(asked.max(wait));
-        Ok(())
     }
 
-    /// A number in [0, 1): `SplitMix64`, shared by threads.
-    fn random(&self) -> f64 {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut mixed = self
-            .jitter
-            .fetch_add(STEP, Ordering::Relaxed)
-            .wrapping_add(STEP);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn attempt(&self, sent: &Sent<'_>) -> std::result::Result<Answer<Vec<u8>>, Failure> {
-        let _slot = self.slots.take();
-        let mut request = Request::builder()
-            .method(sent.method)
-            .uri(format!("{}{}", self.address.base, sent.path));
-        if let Some(authorization) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, authorization);
+    fn answer(&self, response: Response) -> Try<Answer<Vec<u8>>> {
+        if response.is_success() {
+            return Ok(Ok(response.body));
         }
-        if let Some(host) = &self.host {
-            request = request.header(header::HOST, host);
+        let asked = response.retry_after();
+        if let Some(error) = response.incomplete {
+            return Err(self.transport_failure(error));
         }
-        if let Some(kind) = sent.content_type {
-            request = request.header(header::CONTENT_TYPE, kind);
-        }
-        let silence = self.patience(sent);
-        let answered = match &sent.body {
-            Some(body) => request
-                .body(body.as_ref())
-                .map_err(ureq::Error::from)
-                .and_then(|request| self.ask(request, silence)),
-            None => request
-                .body(())
-                .map_err(ureq::Error::from)
-                .and_then(|request| self.ask(request, silence)),
-        };
-        let mut response = answered.map_err(|error| self.transport(&error))?;
-        let status = response.status().as_u16();
-        let asked_wait = asked_wait(&response);
-        let limited = response.body_mut().with_config().limit(MAX_BODY_BYTES);
-        let bytes = limited
-            .read_to_vec()
-            .map_err(|error| self.transport(&error))?;
-        if (200..300).contains(&status) {
-            return Ok(Ok(bytes));
-        }
-        let refusal = refusal(status, &bytes);
+        let refusal = Refusal::read(response.status, &response.body);
         if !["", "ENDPOINT_NOT_FOUND"].contains(&refusal.code.as_str()) {
             self.is_known.store(true, Ordering::Relaxed);
         }
-        match status {
-            408 | 429 | 500 | 502..=504 | 506.. => Err(Failure::Passing {
-                reason: format!("it answers {status}: {}", refusal.message),
-                asked_wait,
-                is_answer: status == 500,
-            }),
-            _ => match self.closed_door(&refusal) {
-                Some(error) => Err(Failure::Lasting(error)),
+        match refusal.status {
+            408 | 429 | 500 | 502..=504 | 506.. => {
+                let reason = format!("it answers {}: {}", refusal.status, refusal.message);
+                Err(self
+                    .transient(reason, refusal.status == 500, Retry::Yes)
+                    .after(asked))
+            }
+            _ => match self.permanent_refusal(&refusal) {
+                Some(error) => Err(FailedTry::new(Failure::Permanent(error), Retry::No)),
                 None => Ok(Err(refusal)),
             },
         }
     }
 
+    fn transient(&self, reason: String, is_answer: bool, retry: Retry) -> FailedTry<Failure> {
+        let retry = if self.is_unreachable.load(Ordering::Relaxed) {
+            Retry::No
+        } else {
+            retry
+        };
+        FailedTry::new(Failure::Transient { reason, is_answer }, retry)
+    }
+
     /// How long the server may be silent after it was asked.
-    fn patience(&self, sent: &Sent<'_>) -> Option<Duration> {
-        let is_large = sent.body.as_ref().is_some_and(|it| it.len() > LARGE_BODY);
+    fn patience(&self, request: &Request<'_>) -> Option<Duration> {
         let is_known = self.is_known.load(Ordering::Relaxed);
-        if self.away.load(Ordering::Relaxed) {
-            Some(SILENCE_WHILE_AWAY)
-        } else if is_large {
+        if self.is_unreachable.load(Ordering::Relaxed) {
+            Some(SILENCE_WHILE_UNREACHABLE)
+        } else if request.body_len() > LARGE_BODY {
             None
-        } else if is_known && sent.path.ends_with("/search") {
+        } else if is_known && request.path().ends_with("/search") {
             Some(SEARCH_SILENCE)
         } else {
             Some(SILENCE)
         }
     }
 
-    fn ask<S: ureq::AsSendBody>(
-        &self,
-        request: Request<S>,
-        silence: Option<Duration>,
-    ) -> std::result::Result<Response<Body>, ureq::Error> {
-        let request = self.agent.configure_request(request);
-        self.agent
-            .run(request.timeout_recv_response(silence).build())
-    }
-
-    fn transport(&self, error: &ureq::Error) -> Failure {
+    fn transport_failure(&self, error: TransportError) -> FailedTry<Failure> {
+        let address = self.client.address();
         if !self.is_known.load(Ordering::Relaxed)
-            && let Some(reason) = wrong::connection(error, &self.address)
+            && let Some(reason) = invalid_address::from_transport(&error, address)
         {
-            return Failure::Lasting(self.wrong(reason));
+            let invalid = Failure::Permanent(self.invalid_address(reason));
+            return FailedTry::new(invalid, Retry::No);
         }
-        let reason = match error {
-            ureq::Error::Timeout(_) => "no answer in time".to_owned(),
-            other => other.to_string(),
-        };
-        match error {
+        match error.kind {
             // Another try would take as long again.
-            ureq::Error::Timeout(_) => Failure::Passing {
-                reason,
-                asked_wait: Some(Duration::MAX),
-                is_answer: false,
-            },
-            ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
-                Failure::Passing {
-                    reason,
-                    asked_wait: None,
-                    is_answer: false,
-                }
+            TransportErrorKind::Timeout | TransportErrorKind::ConnectTimeout => {
+                self.transient(error.reason, false, Retry::No)
             }
-            _ => Failure::Lasting(self.unusable(format!("cannot be asked: {reason}"))),
+            _ if error.is_transient => self.transient(error.reason, false, Retry::Yes),
+            _ => {
+                let error = self.unusable(format!("the request failed: {}", error.reason));
+                FailedTry::new(Failure::Permanent(error), Retry::No)
+            }
         }
     }
 
-    /// Answers that every further request would get too, with what to do about them.
-    fn closed_door(&self, refusal: &Refusal) -> Option<StoreError> {
+    /// The error for answers that every further request would get too.
+    fn permanent_refusal(&self, refusal: &Refusal) -> Option<StoreError> {
         let reason = match refusal.status {
-            401 => "the server wants to know who you are: set MLFLOW_TRACKING_USERNAME and \
+            401 => "authentication required: set MLFLOW_TRACKING_USERNAME and \
                     MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
                 .to_owned(),
             403 if refusal.message.contains("Invalid Host header") => format!(
                 "the server does not accept requests for the host '{}' (403, Invalid Host header): \
                  start it with --allowed-hosts, or set MLFLOW_HOST_HEADER to a name that it \
                  accepts, for example localhost:{}",
-                self.host.as_deref().unwrap_or(&self.address.host),
-                self.address.port
+                self.client.host_header(),
+                self.client.address().port()
             ),
-            403 => format!("you may not do this here: {}", refusal.message),
+            403 => format!("permission denied: {}", refusal.message),
             300..=399 => {
-                return Some(self.wrong(
-                    "the server sends us elsewhere: use the address that it redirects to, with \
-                     its scheme and path"
+                return Some(self.invalid_address(
+                    "the server redirects to another address: use that one, with its scheme and \
+                     path"
                         .to_owned(),
                 ));
             }
             _ if !self.is_known.load(Ordering::Relaxed) => {
-                return Some(self.wrong(wrong::answer(refusal)));
+                return Some(self.invalid_address(invalid_address::from_answer(refusal)));
             }
             _ => return None,
         };
         Some(self.unusable(reason))
-    }
-}
-
-fn flip<T>(answer: std::result::Result<Result<T>, Refusal>) -> Result<Answer<T>> {
-    match answer {
-        Ok(parsed) => parsed.map(Ok),
-        Err(refusal) => Ok(Err(refusal)),
     }
 }

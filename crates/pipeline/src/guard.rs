@@ -17,6 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use assize_http::{LocalMachine, THIS_MACHINE};
 use assize_providers::ollama::same_model;
 use assize_providers::{Provider, ProviderError, Resident};
 use assize_store::state::State;
@@ -34,6 +35,8 @@ pub struct Guard {
     pub evict: bool,
     pub keep_alive_ms: i64,
     pub clock: Clock,
+    /// Tells which hosts share this machine's memory.
+    pub machine: LocalMachine,
 }
 
 /// A model that is loaded under the guard, until [`Tenancy::leave`].
@@ -78,7 +81,7 @@ impl Guard {
         if let Some(host) = &host {
             held = Some(lock::acquire(
                 &self.locks,
-                &format!("memory of {}", memory_of(host)),
+                &format!("memory of {}", memory_of(host, &self.machine)),
                 place.stopped,
                 waiting,
             )?);
@@ -240,21 +243,13 @@ impl Drop for Heartbeat {
     }
 }
 
-/// Which machine's memory a host's weights occupy: the embedded engine and every server on
-/// loopback share this machine's.
-pub fn memory_of(host: &str) -> &str {
-    let authority = host.split("://").last().unwrap_or(host);
-    let authority = authority.split('/').next().unwrap_or(authority);
-    let name = match authority.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => authority,
-    };
-    match name.trim_matches(['[', ']']) {
-        // Nobody listens at the last two, but a client that asks there gets this machine.
-        "embedded" | "localhost" | "::1" | "0.0.0.0" | "::" => "this machine",
-        name if name.starts_with("127.") => "this machine",
-        _ => authority,
+/// Which machine's memory a host's weights occupy: the embedded engine and every server on this
+/// machine, under whatever name, share one.
+pub fn memory_of(host: &str, machine: &LocalMachine) -> String {
+    if host == "embedded" {
+        return THIS_MACHINE.to_owned();
     }
+    machine.memory_of(host)
 }
 
 #[cfg(test)]
@@ -264,21 +259,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_on_loopback_shares_one_memory() {
+    fn the_embedded_engine_and_servers_on_this_machine_share_one_memory() {
+        let machine = LocalMachine::system();
         for host in [
             "embedded",
-            "http://localhost",
             "http://localhost:11434",
-            "http://localhost:8080/ollama",
-            "http://127.0.0.1:1",
-            "http://0.0.0.0:11434",
-            "http://[::1]:2",
-            "http://[::1]",
+            "http://LOCALHOST:11434",
+            "http://u@localhost.:11434/ollama",
+            "http://127.0.0.2:1",
+            "http://[::ffff:127.0.0.1]:1",
         ] {
-            assert_eq!(memory_of(host), "this machine", "{host}");
+            assert_eq!(memory_of(host, &machine), THIS_MACHINE, "{host}");
         }
-        assert_eq!(memory_of("http://gpu-box:11434"), "gpu-box:11434");
-        assert_eq!(memory_of("https://gpu-box/ollama"), "gpu-box");
+        // Addresses that nobody has.
+        for host in ["http://203.0.113.1:11434", "http://u:p@203.0.113.1:11434/"] {
+            assert_eq!(memory_of(host, &machine), "203.0.113.1:11434");
+        }
     }
 
     #[test]

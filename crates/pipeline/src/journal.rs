@@ -19,8 +19,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use assize_domain::run::CellRecord;
+use assize_http::place_of;
 use assize_store::state::State;
-use assize_store::state::journal::{Entry, place_of};
+use assize_store::state::journal::Entry;
 use assize_store::{Cells, KnownCell, Recorded, Result, StoreError};
 
 use crate::lock::{self, Lock};

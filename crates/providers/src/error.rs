@@ -8,6 +8,8 @@ use assize_domain::error_kind::ErrorKind;
 /// [`ProviderError::is_host_down`] whether going on with other cells makes sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
+    #[error("the host's address '{address}' is not valid: {reason}")]
+    InvalidAddress { address: String, reason: String },
     #[error("{host} cannot be reached ({reason}): is it running?")]
     Unreachable { host: String, reason: String },
     #[error("{host} does not have the model '{model}': {remedy}")]
@@ -77,7 +79,7 @@ impl ProviderError {
                 ErrorKind::Unavailable
             }
             Self::Engine { .. } => ErrorKind::Internal,
-            Self::Script { .. } => ErrorKind::InvalidInput,
+            Self::InvalidAddress { .. } | Self::Script { .. } => ErrorKind::InvalidInput,
         }
     }
 

@@ -17,9 +17,8 @@ pub mod ollama;
 pub mod openai;
 pub mod scripted;
 
+pub use assize_http::{HttpConfig, Sleep};
 pub use error::ProviderError;
-pub use http::webhook::Webhook;
-pub use http::{HttpConfig, Sleep};
 
 /// Shorthand for what a provider answers.
 pub type Result<T> = std::result::Result<T, ProviderError>;

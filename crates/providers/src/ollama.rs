@@ -24,9 +24,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::http::{Client, HttpConfig, Reply, Sleep};
+use crate::http::{HostClient, Reply};
 use crate::{
-    Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result, Sampling,
+    Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Resident,
+    Result, Sampling, Sleep,
 };
 use wire::{ChatLine, ResidentList, ShownModel, TagList, TaggedModel, Version};
 
@@ -60,7 +61,7 @@ impl Default for OllamaConfig {
 /// One Ollama host.
 #[derive(Debug)]
 pub struct OllamaProvider {
-    client: Client,
+    client: HostClient,
     keep_alive_s: u64,
     unload_timeout: Duration,
     sleep: Sleep,
@@ -89,13 +90,13 @@ pub fn same_model(one: &str, other: &str) -> bool {
 
 impl OllamaProvider {
     /// The host at `url` (`http://localhost:11434`); nothing is asked of it yet.
-    pub fn new(url: &str, config: &OllamaConfig) -> Self {
-        Self {
-            client: Client::new(url, None, &config.http),
+    pub fn new(url: &str, config: &OllamaConfig) -> Result<Self> {
+        Ok(Self {
+            client: HostClient::new(url, None, &config.http)?,
             keep_alive_s: config.keep_alive.as_secs().max(1),
             unload_timeout: config.unload_timeout,
             sleep: config.http.sleep.clone(),
-        }
+        })
     }
 
     /// The host's version, which is also the quickest way to see that it answers.
@@ -139,7 +140,7 @@ impl OllamaProvider {
             text: raw_text(answer.content, &answer.thinking, schema_asked),
             prompt_tokens: answer.last.prompt_eval_count,
             completion_tokens: answer.last.eval_count,
-            latency_ms: reply.elapsed.as_secs_f64() * 1e3,
+            latency_ms: reply.elapsed().as_secs_f64() * 1e3,
             load_ms: answer.last.load_duration as f64 / 1e6,
             truncated: answer.last.done_reason.as_deref() == Some("length"),
             cost_usd: None,
@@ -176,7 +177,7 @@ impl OllamaProvider {
         let reply = self.client.get("/api/ps")?;
         let list: ResidentList = reply.json()?;
         let found = list.models.iter().any(|held| same_model(&held.name, model));
-        Ok((found, reply.elapsed))
+        Ok((found, reply.elapsed()))
     }
 }
 
@@ -232,7 +233,7 @@ impl Provider for OllamaProvider {
         if load_ns > 0 {
             Ok(load_ns as f64 / 1e6)
         } else {
-            Ok(reply.elapsed.as_secs_f64() * 1e3)
+            Ok(reply.elapsed().as_secs_f64() * 1e3)
         }
     }
 

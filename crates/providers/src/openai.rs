@@ -20,9 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::digest::sha256_hex;
-use crate::http::{Client, HttpConfig};
+use crate::http::HostClient;
 use crate::{
-    Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result, Sampling,
+    Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Resident,
+    Result, Sampling,
 };
 
 const COST_HEADER: &str = "x-litellm-response-cost";
@@ -32,7 +33,7 @@ const MAX_NAMED: usize = 10;
 /// One OpenAI-compatible endpoint.
 #[derive(Debug)]
 pub struct OpenAiProvider {
-    client: Client,
+    client: HostClient,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,10 +85,10 @@ struct Usage {
 impl OpenAiProvider {
     /// The endpoint at `base_url` (`…/v1`), with a key where it wants one; nothing is asked
     /// of it yet.
-    pub fn new(base_url: &str, key: Option<&str>, config: &HttpConfig) -> Self {
-        Self {
-            client: Client::new(base_url, key, config),
-        }
+    pub fn new(base_url: &str, key: Option<&str>, config: &HttpConfig) -> Result<Self> {
+        Ok(Self {
+            client: HostClient::new(base_url, key, config)?,
+        })
     }
 
     fn models(&self) -> Result<Vec<ListedModel>> {
@@ -115,7 +116,7 @@ impl OpenAiProvider {
             text: choice.message.content.unwrap_or_default(),
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
-            latency_ms: reply.elapsed.as_secs_f64() * 1e3,
+            latency_ms: reply.elapsed().as_secs_f64() * 1e3,
             load_ms: 0.0,
             truncated: choice.finish_reason.as_deref() == Some("length"),
             cost_usd: reply

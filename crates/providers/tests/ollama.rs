@@ -41,7 +41,7 @@ fn provider(url: &str) -> (OllamaProvider, Arc<Mutex<Vec<Duration>>>) {
         },
         ..OllamaConfig::default()
     };
-    (OllamaProvider::new(url, &config), waits)
+    (OllamaProvider::new(url, &config).unwrap(), waits)
 }
 
 fn request(candidates: u32) -> Request {
@@ -284,7 +284,7 @@ fn an_orphan_goes_by_itself_when_keep_alive_ends() {
         keep_alive: Duration::from_secs(1),
         ..OllamaConfig::default()
     };
-    let provider = OllamaProvider::new(&host.url(), &config);
+    let provider = OllamaProvider::new(&host.url(), &config).unwrap();
     provider.load(SMALL, 2048, 1).unwrap();
     drop(provider);
     assert_eq!(host.held_now(), [SMALL]);

@@ -12,11 +12,10 @@
 //!   rights.
 //! - **Blindness.** A judge reads nothing while a sitting of theirs is open.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::sha256;
 use assize_domain::role::Role;
+use assize_http::{Authority, is_same_origin, path_of};
 use assize_store::state::tokens::{Digest, Token};
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN, REFERER};
@@ -82,26 +81,10 @@ impl Right {
 
 impl Config {
     fn knows_host(&self, header: &str) -> bool {
-        let host = host_of(header).to_ascii_lowercase();
-        host == "localhost"
-            || host.parse::<IpAddr>().is_ok()
-            || host
-                .strip_prefix('[')
-                .and_then(|it| it.strip_suffix(']'))
-                .is_some_and(|it| it.parse::<Ipv6Addr>().is_ok())
-            || self.host_names.contains(&host)
-    }
-}
-
-/// The host of `host:port`.
-fn host_of(authority: &str) -> &str {
-    split_port(authority).0
-}
-
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => (host, Some(port)),
-        _ => (authority, None),
+        Authority::parse(header).is_some_and(|it| match it.name() {
+            Some(name) => name == "localhost" || self.host_names.iter().any(|own| own == name),
+            None => true,
+        })
     }
 }
 
@@ -143,8 +126,7 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
 
 fn is_own_origin(headers: &HeaderMap) -> bool {
     let host = text(headers, &HOST).unwrap_or_default();
-    let origin = text(headers, &ORIGIN).and_then(|it| it.split_once("://"));
-    origin.is_some_and(|(_, it)| it.eq_ignore_ascii_case(host))
+    text(headers, &ORIGIN).is_some_and(|it| is_same_origin(it, host))
 }
 
 /// Lets a request pass to a route that needs a right, or answers it.
@@ -180,8 +162,8 @@ pub(crate) async fn check_right(
 fn to_sign_in(headers: &HeaderMap, method: &Method, uri: &Uri) -> Response {
     let is_form = method != Method::GET;
     let came_from = text(headers, &REFERER)
-        .and_then(|it| it.split_once("://")?.1.split_once('/'))
-        .map_or_else(|| "/".to_owned(), |(_, path)| format!("/{path}"));
+        .and_then(path_of)
+        .unwrap_or_else(|| "/".to_owned());
     let next = if is_form { came_from } else { uri.to_string() };
     let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
     let why = match (cookie(headers).is_some(), is_form) {
@@ -289,7 +271,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// host do not sign each other out. It is the port that the browser sees.
 fn cookie_name(headers: &HeaderMap) -> String {
     let host = text(headers, &HOST).unwrap_or_default();
-    match split_port(host).1 {
+    match Authority::parse(host).and_then(|it| it.port) {
         Some(port) => format!("{COOKIE_NAME}_{port}"),
         None => COOKIE_NAME.to_owned(),
     }
@@ -320,18 +302,6 @@ fn forbidden(message: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_host_of_an_authority() {
-        for (authority, host) in [
-            ("localhost:4658", "localhost"),
-            ("[::1]:4658", "[::1]"),
-            ("[::1]", "[::1]"),
-            ("bench.example", "bench.example"),
-        ] {
-            assert_eq!(host_of(authority), host);
-        }
-    }
 
     #[test]
     fn roles_have_their_rights_and_no_others() {

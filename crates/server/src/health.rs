@@ -2,9 +2,10 @@
 //!
 //! It needs no token, so it says no addresses and nothing about what is tracked.
 
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
+use assize_http::Address;
 use assize_store::Runs as _;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -40,19 +41,10 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
 }
 
 fn takes_connections(url: &str) -> bool {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let port = if scheme == "https" { 443 } else { 80 };
-    let authority = if authority
-        .rsplit_once(':')
-        .is_some_and(|(_, it)| it.parse::<u16>().is_ok())
-    {
-        authority.to_owned()
-    } else {
-        format!("{authority}:{port}")
-    };
-    let Ok(mut addresses) = authority.to_socket_addrs() else {
+    let addresses = Address::parse_or_http(url).map(|it| it.socket_addresses());
+    let Ok(Ok(addresses)) = addresses else {
         return false;
     };
-    addresses.any(|it| TcpStream::connect_timeout(&it, PATIENCE).is_ok())
+    let mut addresses = addresses.iter();
+    addresses.any(|it| TcpStream::connect_timeout(it, PATIENCE).is_ok())
 }

@@ -8,6 +8,7 @@ use assize_domain::job::JobKind;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::options::{OptionSpec, Place, request_keys};
 use assize_domain::task::Task;
+use assize_http::{LocalMachine, THIS_MACHINE};
 use assize_pipeline::guard::memory_of;
 use assize_pipeline::task_files;
 use assize_server::{FieldProblem, Plan, Planner};
@@ -16,9 +17,6 @@ use serde_json::{Map, Value};
 use crate::commands::judge::auto::check_spending;
 use crate::session::Session;
 use crate::settings::Settings;
-
-/// The memory of this machine, by the name that the guard has for it.
-const HERE: &str = "http://localhost";
 
 /// Checks requests by the server's own settings.
 pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> Planner {
@@ -301,12 +299,13 @@ fn flags(fields: &Map<String, Value>) -> Vec<String> {
 
 /// Whose memory these models fill.
 fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
+    let machine = LocalMachine::system();
     let mut hosts = Vec::new();
     let ollama = settings
         .options
         .ollama_url
         .iter()
-        .map(|url| memory_of(url).to_owned());
+        .map(|url| memory_of(url, &machine));
     let kinds: Vec<ProviderKind> = models
         .iter()
         .filter_map(|it| it.parse::<ModelId>().ok())
@@ -317,7 +316,7 @@ fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
         hosts.extend(ollama);
     }
     if kinds.is_empty() || kinds.contains(&ProviderKind::Embedded) {
-        hosts.push(memory_of(HERE).to_owned());
+        hosts.push(THIS_MACHINE.to_owned());
     }
     hosts.sort_unstable();
     hosts.dedup();

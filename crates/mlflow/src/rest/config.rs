@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::address::Address;
+use assize_http::{Address, Authorization, Credentials, HttpConfig, redacted};
 
 /// How to reach a server.
 #[derive(Clone)]
@@ -14,19 +14,11 @@ pub struct Config {
     pub password: Option<String>,
     /// A bearer token, where there is no user.
     pub token: Option<String>,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure_tls: bool,
     /// What to send as `Host`, where the server does not accept its own name.
     pub host: Option<String>,
-    /// The longest that one request may take, with all that is sent and answered.
-    pub timeout: Duration,
-    pub retries: u32,
-    /// The wait before the first retry; it doubles with each further one, and a random half of
-    /// it is left out.
-    pub backoff: Duration,
-    /// The longest wait before a retry, whatever the server asks for.
-    pub max_wait: Duration,
-    pub jitter_seed: u64,
+    pub http: HttpConfig,
 }
 
 impl Config {
@@ -38,20 +30,66 @@ impl Config {
             token: None,
             insecure_tls: false,
             host: None,
-            timeout: Duration::from_mins(5),
-            retries: 5,
-            backoff: Duration::from_millis(250),
-            max_wait: Duration::from_secs(10),
-            jitter_seed: 0,
+            http: HttpConfig {
+                timeout: Duration::from_mins(5),
+                retries: 5,
+                backoff: Duration::from_millis(250),
+                max_wait: Duration::from_secs(10),
+                ..HttpConfig::default()
+            },
         }
+    }
+
+    /// The address's own credentials first, then the settings' user, then the token.
+    pub(super) fn authorization(&self, address: &Address) -> Option<Authorization> {
+        let from_settings = || {
+            Some(Credentials {
+                username: self.username.clone()?,
+                password: self.password.clone().unwrap_or_default(),
+            })
+        };
+        let user = address.credentials().cloned().or_else(from_settings);
+        let token = || self.token.clone().map(Authorization::Bearer);
+        user.map(Authorization::Basic).or_else(token)
     }
 }
 
 impl fmt::Debug for Config {
-    /// Leaves out what opens doors.
+    /// Leaves the credentials out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("uri", &Address::shown(&self.uri))
+            .field("uri", &redacted(&self.uri))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_s_user_comes_first_then_the_settings_then_the_token() {
+        let mut config = Config::new("");
+        let kind = |config: &Config, uri: &str| {
+            let address = Address::parse(uri).unwrap();
+            match config.authorization(&address) {
+                Some(Authorization::Basic(user)) => format!("{}:{}", user.username, user.password),
+                Some(Authorization::Bearer(token)) => token,
+                None => String::new(),
+            }
+        };
+        let (plain, own) = ("http://h", "http://us%40er:p:w@h");
+        assert_eq!(kind(&config, plain), "");
+        config.token = Some("token".to_owned());
+        assert_eq!(kind(&config, plain), "token");
+        config.username = Some("ada".to_owned());
+        assert_eq!(kind(&config, plain), "ada:");
+        assert_eq!(kind(&config, own), "us@er:p:w");
+    }
+
+    #[test]
+    fn credentials_are_not_in_the_debug_output() {
+        let shown = format!("{:?}", Config::new("http://ada:s3cret@h"));
+        assert!(!shown.contains("s3cret"), "{shown}");
     }
 }

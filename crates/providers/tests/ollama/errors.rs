@@ -141,7 +141,7 @@ fn a_timeout_is_tried_once_more_only() {
         },
         ..OllamaConfig::default()
     };
-    let provider = OllamaProvider::new(&host.url(), &config);
+    let provider = OllamaProvider::new(&host.url(), &config).unwrap();
     let error = one(&provider).unwrap_err();
     assert!(
         matches!(error, ProviderError::Timeout { timeout_s: 1, .. }),

@@ -52,7 +52,7 @@ impl Recorder {
             sleep: Sleep::new(move |wait| record.lock().unwrap().push(wait)),
             ..HttpConfig::default()
         };
-        (OpenAiProvider::new(&self.url, key, &config), waits)
+        (OpenAiProvider::new(&self.url, key, &config).unwrap(), waits)
     }
 
     pub fn count(&self) -> usize {

@@ -18,18 +18,6 @@ use super::State;
 use crate::Result;
 use crate::embedded::is_shareable;
 
-/// Where a tracking URI leads, without credentials.
-pub fn place_of(uri: &str) -> String {
-    let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    let place = format!("{scheme}://{}/{path}", host.to_lowercase());
-    place.trim_end_matches('/').to_owned()
-}
-
 /// A cell that waits to be delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -342,19 +330,5 @@ mod tests {
             })
         };
         assert_eq!(state.with(texts).unwrap(), 0);
-    }
-
-    #[test]
-    fn a_place_has_no_credentials() {
-        for (uri, place) in [
-            ("http://a:5000", "http://a:5000"),
-            (
-                "https://me:secret@A.example/mlflow/",
-                "https://a.example/mlflow",
-            ),
-            ("http://me@a:5000/?x=y", "http://a:5000"),
-        ] {
-            assert_eq!(place_of(uri), place);
-        }
     }
 }
