@@ -1,4 +1,4 @@
-//! Do raters agree? Two raters on an ordered scale, two raters on a flag, and any number with
+//! Agreement of raters: two raters on an ordered scale, two raters on a flag, and any number with
 //! gaps.
 //!
 //! No single figure is enough. Exact and ±1 agreement are easy to read but reward a rater who

@@ -1,4 +1,4 @@
-//! The one error type: why a figure cannot be computed, and what would help.
+//! The error type: why a figure cannot be computed, and the remedy.
 
 use thiserror::Error;
 

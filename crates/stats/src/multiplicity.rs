@@ -1,8 +1,8 @@
-//! Corrections of a list of p values when all that is known is the p values.
+//! Corrections for multiple testing that need only the p values.
 //!
 //! Holm (1979) and Bonferroni hold the family-wise error rate under any dependence; Benjamini and
 //! Hochberg (1995) hold the false discovery rate under positive dependence. Prefer
-//! [`crate::max_t`] where the differences themselves are at hand: it knows their correlation.
+//! [`crate::max_t`] if the differences are available: it uses their correlation.
 //!
 //! p values that are missing or not numbers stay missing and do not count in the family.
 

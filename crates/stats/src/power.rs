@@ -1,4 +1,4 @@
-//! How large a difference a design can find, and how many blocks would find a given one.
+//! Power: the smallest detectable difference of a design, and the number of blocks for a given one.
 //!
 //! The test is the paired t test over S blocks. With d_z = Δ/sd(d) and δ = d_z·√S its power is
 //! P(T'(S − 1, δ) > t(1 − α)) one-sided; two-sided, both tails of the noncentral t beyond

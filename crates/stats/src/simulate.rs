@@ -1,4 +1,4 @@
-//! Data with a known truth, to check that intervals cover and tests hold their level.
+//! Simulates data with known effects, to check the coverage of intervals and the level of tests.
 //!
 //! y = effect(treatment) + S(block) + (treatment × block) + ε with independent normal terms, drawn
 //! from [`SplitMix64`]. The terms of a data set are drawn in a fixed order, so a seed names a data

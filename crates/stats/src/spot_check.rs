@@ -1,4 +1,4 @@
-//! Which items get a second, trusted look: known inclusion probabilities.
+//! Inclusion probabilities for drawing items that get a second, trusted score.
 //!
 //! Looking only where something seems wrong would make every mean wrong too. So each item gets
 //! a probability π > 0 that is known beforehand, a random floor for all plus a boost where

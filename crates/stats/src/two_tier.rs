@@ -1,4 +1,4 @@
-//! One mean out of few trusted scores Y and many cheap ones f.
+//! Estimates one mean from few trusted scores Y and many cheap ones f.
 //!
 //! **PPI++** ([`prediction_powered`]): n items have both scores and N others only the cheap one.
 //! θ̂ = Ȳ_n + λ(f̄_N − f̄_n): the trusted mean, moved by what the cheap scores say about the items

@@ -1,4 +1,4 @@
-//! Where the spread comes from: two fixed factors × random blocks × replicates.
+//! Sources of variance: two fixed factors × random blocks × replicates.
 //!
 //! Model: y = μ + α_i + β_j + (αβ)_ij + S_s + (αS)_is + (βS)_js + (αβS)_ijs + ε, where the
 //! treatments are all combinations of a levels of the first and b levels of the second factor,

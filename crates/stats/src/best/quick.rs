@@ -1,4 +1,4 @@
-//! The order of the treatments in one resample, on whole numbers, where these leave no doubt.
+//! Orders the treatments of one resample by integer arithmetic, where that is certainly exact.
 //!
 //! Only differences between treatments count, so every block's mean over treatments is taken off
 //! first. What is left is scaled to whole numbers so small that S of them cannot leave 32 bits.
