@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::rubric::Rubric;
 
 /// One blind case, as it is handed out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Case {
     /// Opaque; see [`crate::sitting::case_id`].
     pub case: String,

@@ -15,7 +15,7 @@ pub use pareto::Pareto;
 pub type Scores = IndexMap<String, f64>;
 
 /// (model, prompt) pairs ranked, with uncertainty. What is not computed is `null`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Leaderboard {
     pub experiment: String,
     pub rubric: Option<RubricRef>,
@@ -40,7 +40,9 @@ pub struct Leaderboard {
 }
 
 /// What is ranked, shipped and promoted.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Pair {
     pub model: String,
     pub prompt: String,
@@ -60,7 +62,7 @@ impl std::fmt::Display for Pair {
 }
 
 /// One pair's figures.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Row {
     pub rank: u32,
     pub model: String,
@@ -86,7 +88,7 @@ impl Row {
 }
 
 /// A mean over scenarios with its uncertainty.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     pub mean: f64,
     /// Standard error over scenarios; `null` with one scenario.
@@ -95,7 +97,7 @@ pub struct Estimate {
 }
 
 /// The paired difference to the incumbent, on the scenarios that both have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Versus {
     pub diff: f64,
     /// Two-sided, for this comparison alone.
@@ -121,7 +123,7 @@ impl Versus {
 }
 
 /// Which pair the data support, and why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Decision {
     pub winner: Option<Pair>,
     pub reason: String,
@@ -130,7 +132,7 @@ pub struct Decision {
 
 /// Shares of the total sum of squares; they add up to 1. With one candidate per cell noise
 /// cannot be told from `by_scenario`, which then holds both, and `noise` is `null`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Variance {
     pub model: f64,
     pub prompt: f64,
@@ -141,7 +143,9 @@ pub struct Variance {
 }
 
 /// How much of the grid is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, schemars::JsonSchema,
+)]
 pub struct Coverage {
     pub cells: u32,
     pub judged: u32,

@@ -59,7 +59,7 @@ pub struct Inclusion {
 }
 
 /// The state of a sitting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SittingState {
     Open,

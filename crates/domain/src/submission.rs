@@ -14,7 +14,7 @@ use crate::rubric::Rubric;
 use crate::verdict::Verdict;
 
 /// One judge's scores for one case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
     /// The case's opaque id.

@@ -103,7 +103,7 @@ impl Usage {
 }
 
 /// The id and the content hash of a rubric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RubricRef<T = String> {
     pub id: T,
     pub sha256: T,

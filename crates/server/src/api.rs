@@ -10,8 +10,8 @@ use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::App;
 use crate::access::Caller;
@@ -27,68 +27,50 @@ pub(crate) mod openapi;
 pub(crate) mod table;
 pub(crate) mod tokens;
 
-/// An answer with its status.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub status: StatusCode,
-    pub body: Value,
+/// A function that may block.
+pub(crate) type Work<T, A> = fn(&App, &Caller, &T) -> Answer<A>;
+
+/// A [`Work`] as an axum handler, with the status of its success.
+pub(crate) struct Call<T, A>(StatusCode, Work<T, A>);
+
+pub(crate) fn call<T, A>(status: StatusCode, work: Work<T, A>) -> Call<T, A> {
+    Call(status, work)
 }
 
-impl From<Value> for Reply {
-    fn from(body: Value) -> Self {
-        Self {
-            status: StatusCode::OK,
-            body,
-        }
-    }
-}
-
-impl Reply {
-    pub fn accepted(body: Value) -> Self {
-        Self {
-            status: StatusCode::ACCEPTED,
-            body,
-        }
-    }
-}
-
-/// What a handler is.
-pub(crate) type Work<T> = fn(&App, &Caller, &T) -> Answer<Reply>;
-
-/// A [`Work`] as an axum handler.
-pub(crate) struct Call<T>(Work<T>);
-
-pub(crate) fn call<T>(work: Work<T>) -> Call<T> {
-    Call(work)
-}
-
-impl<T> Clone for Call<T> {
+impl<T, A> Clone for Call<T, A> {
     fn clone(&self) -> Self {
-        Self(self.0)
+        Self(self.0, self.1)
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static> Handler<(), App> for Call<T> {
+impl<T, A> Handler<(), App> for Call<T, A>
+where
+    T: DeserializeOwned + Send + 'static,
+    A: Serialize + 'static,
+{
     type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
 
     fn call(self, request: Request, app: App) -> Self::Future {
         Box::pin(async move {
-            let answer = answer(&app, request, self.0).await;
+            let answer = answer(&app, request, self).await;
             answer.unwrap_or_else(ApiError::into_response)
         })
     }
 }
 
-async fn answer<T>(app: &App, request: Request, work: Work<T>) -> Answer<Response>
+async fn answer<T, A>(app: &App, request: Request, call: Call<T, A>) -> Answer<Response>
 where
     T: DeserializeOwned + Send + 'static,
+    A: Serialize + 'static,
 {
     let caller = request.extensions().get::<Caller>().cloned();
     let caller = caller.ok_or_else(|| ApiError::internal("a route without a right"))?;
     let fields: T = read(request).await?;
     blocking(app, move |app| {
-        let reply = work(app, &caller, &fields)?;
-        Ok(json(reply.status, reply.body.to_string()))
+        let Call(status, work) = call;
+        let body = serde_json::to_vec(&work(app, &caller, &fields)?);
+        let body = body.map_err(|error| ApiError::internal(error.to_string()))?;
+        Ok(json(status, body))
     })
     .await
 }

@@ -5,7 +5,8 @@ use assize_pipeline::PipelineError;
 use assize_store::StoreError;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::ServerError;
 use crate::jobs::plan::FieldProblem;
@@ -86,18 +87,34 @@ impl ApiError {
     }
 
     fn respond(self, status: StatusCode, code: &str) -> Response {
-        // The first is the shape of this API's errors, the other two of MLflow's.
-        let mut error = json!({"code": code, "message": self.message});
-        if !self.fields.is_empty() {
-            error["fields"] = json!(self.fields);
-        }
-        let body = json!({
-            "error": error,
-            "error_code": code,
-            "message": self.message,
-        });
-        crate::http::json(status, body.to_string())
+        let body = Error {
+            error: ErrorDetail {
+                code,
+                message: &self.message,
+                fields: &self.fields,
+            },
+            error_code: code,
+            message: &self.message,
+        };
+        crate::http::json(status, serde_json::to_vec(&body).unwrap_or_default())
     }
+}
+
+/// The body of every error: `error` is the shape of this API, the other two of MLflow's.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Error<'a> {
+    error: ErrorDetail<'a>,
+    error_code: &'a str,
+    message: &'a str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ErrorDetail<'a> {
+    code: &'a str,
+    message: &'a str,
+    /// What is wrong with which field of the request.
+    #[serde(skip_serializing_if = "<[FieldProblem]>::is_empty")]
+    fields: &'a [FieldProblem],
 }
 
 impl From<StoreError> for ApiError {

@@ -8,7 +8,7 @@ use assize_domain::verdict::VerdictFile;
 use crate::Result;
 
 /// An experiment as lists show it.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct ExperimentSummary {
     pub name: String,
     pub experiment_id: String,
@@ -22,7 +22,7 @@ pub struct ExperimentSummary {
 }
 
 /// A run with everything but its artifacts' contents.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Run {
     pub run_id: String,
     pub experiment: String,
@@ -31,6 +31,8 @@ pub struct Run {
     pub start_time_ms: i64,
     pub end_time_ms: Option<i64>,
     pub params: Vec<(String, String)>,
+    /// A value that is not a finite number is `null` in JSON.
+    #[schemars(with = "Vec<(String, Option<f64>)>")]
     pub metrics: Vec<(String, f64)>,
     pub tags: Vec<(String, String)>,
     /// Paths. Complete where one run was asked for; [`Runs::run_list`] need not fill them in.

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::{Pair, Row};
 
 /// Who is on the frontier, best first, and who is beaten by whom.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pareto {
     pub frontier: Vec<Pair>,
     pub beaten: Vec<Beaten>,
 }
 
 /// A pair that some pair of the frontier beats.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Beaten {
     #[serde(flatten)]
     pub pair: Pair,

@@ -6,6 +6,7 @@ use assize_pipeline::compare::CompareOptions;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::App;
@@ -13,18 +14,22 @@ use crate::boards::Boards;
 use crate::error::{Answer, ApiError};
 use crate::http::{json, read};
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Ask {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct BoardRequest {
+    /// The experiment's name
     experiment: String,
+    /// expert or auto
     #[serde(default)]
     tier: Option<String>,
+    /// MODEL/PROMPT
     #[serde(default)]
     incumbent: Option<String>,
+    /// selection, feedback or confirmation
     #[serde(default)]
     split: Option<String>,
 }
 
-impl Ask {
+impl BoardRequest {
     fn options(self) -> Answer<CompareOptions> {
         let tier = self.tier.filter(|it| !it.is_empty());
         let tier = tier.map(|it| it.parse::<Tier>()).transpose();
@@ -45,7 +50,7 @@ impl Ask {
 /// `GET /api/bench/leaderboard/{experiment}`.
 pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
     let found = async {
-        let ask: Ask = read(request).await?;
+        let ask: BoardRequest = read(request).await?;
         Ok::<_, ApiError>(Boards::get(&app, ask.options()?).await?)
     };
     match found.await {

@@ -1,12 +1,14 @@
 //! The judge's desk, for programs: the same seats as the pages have.
 
+use assize_domain::judge_file::Case;
+use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_pipeline::judge::file;
 use assize_pipeline::judge::queue::Progress;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::Reply;
 use crate::App;
 use crate::access::Caller;
 use crate::desks::Sitter;
@@ -23,77 +25,139 @@ fn sitter(caller: &Caller) -> Sitter {
     }
 }
 
-fn progress(it: Progress) -> Value {
-    json!({"done": it.done, "held": it.held, "left": it.left})
+/// How far a sitting has come, in cases.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Progress")]
+struct SittingProgress {
+    /// Scored in this sitting.
+    done: usize,
+    /// Held and not scored.
+    held: usize,
+    /// Still to come.
+    left: u64,
 }
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Next {
+impl From<Progress> for SittingProgress {
+    fn from(it: Progress) -> Self {
+        Self {
+            done: it.done,
+            held: it.held,
+            left: it.left,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct NextRequest {
+    /// The experiment's name
     experiment: String,
+    /// Cases at once, 1 to 50, else 1
     #[serde(default)]
+    #[schemars(with = "Option<i64>")]
     limit: Option<Int>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Cases {
+    experiment: String,
+    /// `null` where nothing waits for this judge.
+    sitting: Option<String>,
+    /// Whether an earlier session's sitting goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed: Option<bool>,
+    /// The rubric as a judge file has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rubric: Option<Value>,
+    cases: Vec<Case>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<SittingProgress>,
+}
+
 /// `GET /api/bench/judge/next`: blind cases under the rubric; none where nothing waits.
-pub(crate) fn next(app: &App, caller: &Caller, ask: &Next) -> Answer<Reply> {
+pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<Cases> {
     let limit = ask.limit.as_ref().map_or(1, |it| it.0);
     let limit = usize::try_from(limit)
         .ok()
         .filter(|_| (1..=MOST).contains(&limit))
         .ok_or_else(|| ApiError::invalid(format!("limit must be from 1 to {MOST}")))?;
     let Some(hand) = app.desks.next(&sitter(caller), &ask.experiment, limit)? else {
-        return Ok(json!({"experiment": ask.experiment, "sitting": null, "cases": []}).into());
+        return Ok(Cases {
+            experiment: ask.experiment.clone(),
+            sitting: None,
+            resumed: None,
+            rubric: None,
+            cases: Vec::new(),
+            progress: None,
+        });
     };
     let mut head = file::head(&ask.experiment, &hand.sitting, &hand.rubric);
-    Ok(json!({
-        "experiment": ask.experiment,
-        "sitting": hand.sitting,
-        "resumed": hand.resumed,
-        "rubric": head.remove("rubric"),
-        "cases": hand.cases,
-        "progress": progress(hand.pace.progress),
+    Ok(Cases {
+        experiment: ask.experiment.clone(),
+        sitting: Some(hand.sitting),
+        resumed: Some(hand.resumed),
+        rubric: head.remove("rubric"),
+        cases: hand.cases,
+        progress: Some(hand.pace.progress.into()),
     })
-    .into())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Verdicts {
+pub(crate) struct VerdictsRequest {
+    /// The experiment's name
     experiment: String,
+    /// One per case: case, scores, rationale
     verdicts: Vec<Submission>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Accepted {
+    scored: usize,
+    revised: usize,
+    unchanged: usize,
+    progress: SittingProgress,
+}
+
 /// `POST /api/bench/judge/verdicts`: all of them or none.
-pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &Verdicts) -> Answer<Reply> {
+pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &VerdictsRequest) -> Answer<Accepted> {
     if ask.verdicts.is_empty() {
         return Err(ApiError::invalid("verdicts is empty: give at least one"));
     }
     let (accepted, pace) = app
         .desks
         .submit(&sitter(caller), &ask.experiment, &ask.verdicts)?;
-    Ok(json!({
-        "scored": accepted.scored,
-        "revised": accepted.revised,
-        "unchanged": accepted.unchanged,
-        "progress": progress(pace.progress),
+    Ok(Accepted {
+        scored: accepted.scored,
+        revised: accepted.revised,
+        unchanged: accepted.unchanged,
+        progress: pace.progress.into(),
     })
-    .into())
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Finish {
+pub(crate) struct FinishRequest {
+    /// The experiment's name
     experiment: String,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Finished {
+    sitting: String,
+    state: SittingState,
+    /// Cases scored.
+    judged: usize,
+    /// Cases that were not scored and wait again.
+    released: usize,
+}
+
 /// `POST /api/bench/judge/finish`: ends the sitting; what was not scored waits again.
-pub(crate) fn finish(app: &App, caller: &Caller, ask: &Finish) -> Answer<Reply> {
+pub(crate) fn finish(app: &App, caller: &Caller, ask: &FinishRequest) -> Answer<Finished> {
     let finished = app.desks.finish(&sitter(caller), &ask.experiment)?;
-    Ok(json!({
-        "sitting": finished.sitting,
-        "state": finished.state,
-        "judged": finished.done,
-        "released": finished.released,
+    Ok(Finished {
+        sitting: finished.sitting,
+        state: finished.state,
+        judged: finished.done,
+        released: finished.released,
     })
-    .into())
 }

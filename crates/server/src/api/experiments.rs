@@ -1,10 +1,9 @@
 //! What is tracked.
 
-use assize_store::{RunQuery, Runs as _};
-use serde::Deserialize;
-use serde_json::json;
+use assize_store::{ExperimentSummary, Run, RunQuery, Runs as _};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Reply;
 use crate::App;
 use crate::access::Caller;
 use crate::error::{Answer, ApiError};
@@ -13,27 +12,47 @@ use crate::mlflow::fields::{Int, Nothing};
 const PAGE: u32 = 100;
 const MOST: u32 = 1000;
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
-    let experiments = app.store.experiment_list()?;
-    Ok(json!({"experiments": experiments}).into())
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Experiments {
+    experiments: Vec<ExperimentSummary>,
 }
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Runs {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Experiments> {
+    let experiments = app.store.experiment_list()?;
+    Ok(Experiments { experiments })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct RunsRequest {
+    /// The experiment's name
     experiment: String,
+    /// Where the last page ended
     #[serde(default)]
     page_token: Option<String>,
+    /// 1 to 1000, else 100
     #[serde(default)]
+    #[schemars(with = "Option<i64>")]
     max_results: Option<Int>,
+    /// Only this model
     #[serde(default)]
     model: Option<String>,
+    /// Only this prompt
     #[serde(default)]
     prompt: Option<String>,
+    /// Only this scenario
     #[serde(default)]
     scenario: Option<String>,
 }
 
-pub(crate) fn runs(app: &App, _: &Caller, ask: &Runs) -> Answer<Reply> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Runs {
+    runs: Vec<Run>,
+    /// Present where there is another page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_page_token: Option<String>,
+}
+
+pub(crate) fn runs(app: &App, _: &Caller, ask: &RunsRequest) -> Answer<Runs> {
     let max_results = ask.max_results.as_ref().map_or(i64::from(PAGE), |it| it.0);
     let max_results = u32::try_from(max_results)
         .ok()
@@ -50,9 +69,8 @@ pub(crate) fn runs(app: &App, _: &Caller, ask: &Runs) -> Answer<Reply> {
             ..RunQuery::default()
         },
     )?;
-    let mut body = json!({"runs": page.runs});
-    if let (Some(token), Some(fields)) = (page.next_page_token, body.as_object_mut()) {
-        fields.insert("next_page_token".to_owned(), token.into());
-    }
-    Ok(body.into())
+    Ok(Runs {
+        runs: page.runs,
+        next_page_token: page.next_page_token,
+    })
 }

@@ -17,6 +17,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::jobs::shown;
 use crate::App;
 use crate::access::{Caller, still_reads};
+use crate::error::ApiError;
 use crate::http::blocking;
 use crate::jobs::events::{News, Tail};
 
@@ -136,16 +137,11 @@ async fn status(app: &App, job_id: &str, events: &mpsc::Sender<Event>) -> Result
     let asked = job_id.to_owned();
     let job = blocking(app, move |app| {
         let job = app.jobs.get(&asked)?;
-        Ok(shown(app, &job))
+        let job = shown(app, &job);
+        serde_json::to_string(&job).map_err(|error| ApiError::internal(error.to_string()))
     });
     match job.await {
-        Ok(job) => {
-            put(
-                events,
-                Event::default().event("status").data(job.to_string()),
-            )
-            .await
-        }
+        Ok(job) => put(events, Event::default().event("status").data(job)).await,
         Err(_) => Err(Gone),
     }
 }

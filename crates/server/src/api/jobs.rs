@@ -1,13 +1,13 @@
 //! Starting, listing and stopping jobs.
 
 use assize_domain::job::JobKind;
-use assize_store::state::jobs::JobRecord;
+use assize_store::state::jobs::{JobRecord, JobStatus};
 use assize_store::{RunQuery, Runs as _};
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::Reply;
 use crate::App;
 use crate::access::Caller;
 use crate::error::{Answer, ApiError};
@@ -18,12 +18,12 @@ use crate::mlflow::fields::Nothing;
 const LISTED: u32 = 200;
 
 /// `POST /api/bench/run`.
-pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
+pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Queued> {
     submit(app, caller, JobKind::Collect, ask)
 }
 
 /// `POST /api/bench/judge`.
-pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Reply> {
+pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Queued> {
     submit(app, caller, JobKind::Judge, ask)
 }
 
@@ -33,13 +33,15 @@ pub(crate) fn submit(
     caller: &Caller,
     kind: JobKind,
     ask: &Map<String, Value>,
-) -> Answer<Reply> {
+) -> Answer<Queued> {
     let plan = plan(app, kind, ask).map_err(ApiError::fields)?;
     let request = Value::Object(ask.clone()).to_string();
     let job = app.jobs.submit(plan, request, &caller.name)?;
-    Ok(Reply::accepted(
-        json!({"job_id": job.id, "status": job.status, "experiment": job.experiment}),
-    ))
+    Ok(Queued {
+        job_id: job.id,
+        status: job.status,
+        experiment: Some(job.experiment),
+    })
 }
 
 /// What a request comes to, or every bad field of it. Only a collection makes its experiment.
@@ -78,37 +80,46 @@ fn no_runs(app: &App, experiment: &str) -> Option<String> {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ById {
     job_id: String,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
-    let jobs = app.jobs.list(LISTED)?;
-    let jobs: Vec<Value> = jobs.iter().map(|job| shown(app, job)).collect();
-    Ok(json!({"jobs": jobs}).into())
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Jobs {
+    jobs: Vec<Job>,
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<Reply> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Jobs> {
+    let jobs = app.jobs.list(LISTED)?;
+    let jobs: Vec<Job> = jobs.iter().map(|job| shown(app, job)).collect();
+    Ok(Jobs { jobs })
+}
+
+pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<Job> {
     let job = app.jobs.get(&ask.job_id)?;
     let mut body = shown(app, &job);
-    body["log"] = app.jobs.log_tail(&job.id).into();
-    Ok(body.into())
+    body.log = Some(app.jobs.log_tail(&job.id));
+    Ok(body)
 }
 
-pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
+pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> Answer<Queued> {
     let job = app.jobs.cancel(&ask.job_id)?;
     tracing::info!(job = job.id, by = caller.name, "job cancelled");
-    Ok(Reply::accepted(
-        json!({"job_id": job.id, "status": job.status}),
-    ))
+    Ok(Queued {
+        job_id: job.id,
+        status: job.status,
+        experiment: None,
+    })
 }
 
-pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
+pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> Answer<Queued> {
     let job = app.jobs.resume(&ask.job_id, &caller.name)?;
-    Ok(Reply::accepted(
-        json!({"job_id": job.id, "status": job.status}),
-    ))
+    Ok(Queued {
+        job_id: job.id,
+        status: job.status,
+        experiment: None,
+    })
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
@@ -116,27 +127,68 @@ fn whole_seconds(seconds: f64) -> i64 {
     seconds as i64
 }
 
+/// A job that was queued, resumed or told to stop.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Queued {
+    job_id: String,
+    status: JobStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experiment: Option<String>,
+}
+
 /// A job as programs see it.
-pub(crate) fn shown(app: &App, job: &JobRecord) -> Value {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Job {
+    job_id: String,
+    kind: JobKind,
+    status: JobStatus,
+    experiment: String,
+    by: String,
+    /// The request as it was sent.
+    request: Value,
+    cells: Cells,
+    /// Seconds until it is done, at its pace so far.
+    eta_seconds: Option<i64>,
+    created_at: Option<String>,
+    started_at: Option<String>,
+    finished_at: Option<String>,
+    error: Option<String>,
+    /// The end of its log; only where one job is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Cells {
+    done: u32,
+    failed: u32,
+    total: u32,
+}
+
+pub(crate) fn shown(app: &App, job: &JobRecord) -> Job {
     let now_ms = (app.config.clock)().ms;
     let eta_s = app.jobs.eta_seconds(job, now_ms);
     let time = |ms: Option<i64>| {
         let time = ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.map(|it| format!("{it:.3}"))
     };
-    let request: Value = serde_json::from_str(&job.request).unwrap_or_default();
-    json!({
-        "job_id": job.id,
-        "kind": job.kind,
-        "status": job.status,
-        "experiment": job.experiment,
-        "by": job.by,
-        "request": request,
-        "cells": {"done": job.done, "failed": job.failed, "total": job.total},
-        "eta_seconds": eta_s.map(whole_seconds),
-        "created_at": time(Some(job.created_ms)),
-        "started_at": time(job.started_ms),
-        "finished_at": time(job.finished_ms),
-        "error": job.error,
-    })
+    Job {
+        job_id: job.id.clone(),
+        kind: job.kind,
+        status: job.status,
+        experiment: job.experiment.clone(),
+        by: job.by.clone(),
+        request: serde_json::from_str(&job.request).unwrap_or_default(),
+        cells: Cells {
+            done: job.done,
+            failed: job.failed,
+            total: job.total,
+        },
+        eta_seconds: eta_s.map(whole_seconds),
+        created_at: time(Some(job.created_ms)),
+        started_at: time(job.started_ms),
+        finished_at: time(job.finished_ms),
+        error: job.error.clone(),
+        log: None,
+    }
 }

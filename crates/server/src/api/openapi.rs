@@ -1,81 +1,180 @@
-//! The OpenAPI document, made from the [`table`](super::table) of operations.
+//! The OpenAPI document, made from the [`table`](super::table) of operations. Schemas are derived
+//! from the types that are read and written.
 
-use assize_domain::role::Role;
+use assize_domain::error_kind::ErrorKind;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Reply;
-use super::table::{OPERATIONS, Operation};
+use super::table::{Content, Field, Operation, Request, operations};
 use crate::App;
 use crate::access::Caller;
-use crate::error::Answer;
+use crate::error::{Answer, Error, status_of};
 use crate::mlflow::fields::Nothing;
 
-/// Answers that every operation can have: a field that cannot be read, no token, too little
-/// right, a body that is too large, a fault of ours.
-const ALWAYS: [u16; 5] = [400, 401, 403, 413, 500];
-
-#[expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
-pub(crate) fn document(_: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
-    Ok(build().into())
-}
+/// What every operation can end with.
+const ALWAYS: [ErrorKind; 5] = [
+    ErrorKind::InvalidInput,
+    ErrorKind::Unauthenticated,
+    ErrorKind::Forbidden,
+    ErrorKind::TooLarge,
+    ErrorKind::Internal,
+];
 
 /// The whole document.
-pub(crate) fn build() -> Value {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OpenApi {
+    openapi: &'static str,
+    info: Value,
+    security: Value,
+    paths: Map<String, Value>,
+    components: Value,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
+pub(crate) fn document(_: &App, _: &Caller, _: &Nothing) -> Answer<OpenApi> {
+    Ok(build())
+}
+
+fn build() -> OpenApi {
+    let mut answers = answer_schemas();
     let mut paths: Map<String, Value> = Map::new();
-    for operation in OPERATIONS {
+    for operation in operations() {
         let path = paths
             .entry(operation.path)
             .or_insert_with(|| Value::Object(Map::new()));
-        path[operation.method] = describe(operation);
+        path[operation.method] = describe(&operation, &mut answers);
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
+    let schemas = answers.take_definitions(true);
+    OpenApi {
+        openapi: "3.1.0",
+        info: json!({
             "title": "Assize",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Which (model, prompt) pair to ship, and the proof. MLflow's tracking API is served beside this one, under /api/2.0/mlflow.",
-        },
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {
+        }),
+        security: json!([{"token": []}]),
+        paths,
+        components: json!({
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": schemas(),
-        },
-    })
+            "schemas": schemas,
+        }),
+    }
 }
 
-fn describe(operation: &Operation) -> Value {
+/// Schemas of what is written; named types go to `components`.
+fn answer_schemas() -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().with(|it| {
+        it.definitions_path = "/components/schemas".into();
+        it.meta_schema = None;
+    });
+    settings.for_serialize().into_generator()
+}
+
+/// The schema of what is read, in one piece: an object of fields.
+fn request_schema(request: Request) -> Value {
+    match request {
+        Request::Type(schema_of) => {
+            let settings = SchemaSettings::draft2020_12().with(|it| {
+                it.inline_subschemas = true;
+                it.meta_schema = None;
+            });
+            let mut generator = settings.for_deserialize().into_generator();
+            let mut schema = schema_of(&mut generator).to_value();
+            if let Some(fields) = schema.as_object_mut() {
+                fields.remove("title");
+                fields.remove("description");
+            }
+            schema
+        }
+        Request::Table(fields) => {
+            let required: Vec<&str> = fields.iter().filter(|it| it.2).map(|it| it.0).collect();
+            let properties: Map<String, Value> = fields.iter().map(property).collect();
+            let mut schema = json!({"type": "object", "properties": properties,
+                                    "additionalProperties": false});
+            if !required.is_empty() {
+                schema["required"] = json!(required);
+            }
+            schema
+        }
+    }
+}
+
+fn property((name, kind, _, about): &Field) -> (String, Value) {
+    let mut schema = match *kind {
+        "array" => json!({"type": "array", "items": {"type": "string"}}),
+        other => json!({"type": other}),
+    };
+    schema["description"] = (*about).into();
+    ((*name).to_owned(), schema)
+}
+
+/// A field of an operation's query or body.
+#[derive(Debug)]
+pub(crate) struct RequestField {
+    pub name: String,
+    pub is_required: bool,
+    pub about: String,
+    schema: Value,
+}
+
+impl RequestField {
+    /// The JSON type in one word.
+    pub fn kind(&self) -> &str {
+        let kind = &self.schema["type"];
+        let first = kind.as_array().and_then(|all| all.first());
+        first.unwrap_or(kind).as_str().unwrap_or("string")
+    }
+}
+
+impl Operation {
+    /// The fields of the query or of the body; those of the path are left out.
+    pub fn fields(&self) -> Vec<RequestField> {
+        fields_of(self, &request_schema(self.request))
+    }
+}
+
+fn fields_of(operation: &Operation, schema: &Value) -> Vec<RequestField> {
+    let required = |name: &str| {
+        let all = schema["required"].as_array();
+        all.is_some_and(|all| all.iter().any(|it| it == name))
+    };
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .filter(|(name, _)| path_names(operation.path).all(|it| it != name.as_str()))
+        .map(|(name, schema)| RequestField {
+            name: name.clone(),
+            is_required: required(name),
+            about: schema["description"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            schema: schema.clone(),
+        })
+        .collect()
+}
+
+fn describe(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = path_names(operation.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect();
-    let is_read = operation.method == "get";
-    let fields = operation.fields.iter();
     let mut described = json!({
         "summary": operation.summary,
         "operationId": operation_id(operation),
-        "responses": responses(operation),
+        "responses": responses(operation, answers),
     });
-    if is_read {
-        parameters.extend(fields.map(|(name, kind, required, about)| {
-            json!({"name": name, "in": "query", "required": required, "description": about,
-                   "schema": schema_of(kind)})
-        }));
-    } else if !operation.fields.is_empty() {
-        let mut properties = Map::new();
-        let mut required = Vec::new();
-        for (name, kind, is_required, about) in fields {
-            let mut schema = schema_of(kind);
-            schema["description"] = (*about).into();
-            properties.insert((*name).to_owned(), schema);
-            if *is_required {
-                required.push(*name);
+    let schema = request_schema(operation.request);
+    let fields = fields_of(operation, &schema);
+    if operation.method == "get" {
+        parameters.extend(fields.into_iter().map(|mut it| {
+            if let Some(schema) = it.schema.as_object_mut() {
+                schema.remove("description");
             }
-        }
-        let mut schema = json!({"type": "object", "properties": properties,
-                                "additionalProperties": false});
-        if !required.is_empty() {
-            schema["required"] = json!(required);
-        }
+            json!({"name": it.name, "in": "query", "required": it.is_required,
+                   "description": it.about, "schema": it.schema})
+        }));
+    } else if !fields.is_empty() {
         described["requestBody"] =
             json!({"required": true, "content": {"application/json": {"schema": schema}}});
     }
@@ -99,109 +198,75 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn schema_of(kind: &str) -> Value {
-    match kind {
-        "verdicts" => json!({"type": "array", "items": {
-            "type": "object", "required": ["case", "scores"], "additionalProperties": false,
-            "properties": {"case": {"type": "string"}, "scores": {"type": "object"},
-                           "rationale": {"type": ["string", "null"]}},
-        }}),
-        "role" => json!({"enum": Role::ALL}),
-        "array" => json!({"type": "array", "items": {"type": "string"}}),
-        other => json!({"type": other}),
-    }
-}
-
-fn responses(operation: &Operation) -> Value {
-    let (status, shape) = operation.answer;
-    let content = if shape.contains('/') {
-        json!({shape: {"schema": {"type": "string"}}})
-    } else {
-        json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{shape}")}}})
+fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
+    let content = match operation.answer {
+        Content::Json(schema_of) => json!({"application/json": {"schema": schema_of(answers)}}),
+        Content::EventStream => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let mut all = Map::new();
     all.insert(
-        status.to_string(),
+        operation.status.as_u16().to_string(),
         json!({"description": "Done", "content": content}),
     );
-    let mut failures: Vec<u16> = ALWAYS.iter().chain(operation.others).copied().collect();
-    failures.sort_unstable();
-    for failure in failures {
-        let about = match failure {
-            400 => "A field is missing or wrong",
-            401 => "No token, or one that is not known",
-            403 => "The token's role may not do this, or the request comes from elsewhere",
-            404 => "There is no such thing",
-            409 => "Something else is the case than the request supposes",
-            413 => "The request is too large",
-            _ => "A fault of the server",
-        };
-        let error = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}});
+    let mut failures: Vec<ErrorKind> = ALWAYS.iter().chain(operation.failures).copied().collect();
+    failures.sort_by_key(|it| it.report().http_status);
+    let error: Schema = answers.subschema_for::<Error<'_>>();
+    for kind in failures {
         all.insert(
-            failure.to_string(),
-            json!({"description": about, "content": error}),
+            status_of(kind).as_u16().to_string(),
+            json!({"description": about(kind), "content": {"application/json": {"schema": error}}}),
         );
     }
     Value::Object(all)
 }
 
-fn schemas() -> Value {
-    let text = || json!({"type": "string"});
-    let maybe = |kind: &str| json!({"type": [kind, "null"]});
-    let list = |name: &str, of: Value| {
-        json!({"type": "object", "required": [name],
-               "properties": {name: {"type": "array", "items": of}}})
-    };
-    let job = json!({
-        "type": "object",
-        "required": ["job_id", "kind", "status", "experiment", "cells"],
-        "properties": {
-            "job_id": text(), "kind": {"enum": ["collect", "judge"]},
-            "status": {"enum": ["queued", "running", "done", "failed", "cancelled"]},
-            "experiment": text(), "by": text(), "request": {"type": "object"},
-            "cells": {"type": "object", "required": ["done", "failed", "total"],
-                      "properties": {"done": {"type": "integer"}, "failed": {"type": "integer"},
-                                     "total": {"type": "integer"}}},
-            "eta_seconds": maybe("integer"), "created_at": text(), "started_at": maybe("string"),
-            "finished_at": maybe("string"), "error": maybe("string"), "log": text(),
-        },
-    });
-    let mut runs = list(
-        "runs",
-        json!({"type": "object", "required": ["run_id", "name", "status"]}),
-    );
-    runs["properties"]["next_page_token"] = text();
-    json!({
-        "Error": {"type": "object", "required": ["error"], "properties": {
-            "error": {"type": "object", "required": ["code", "message"], "properties": {
-                "code": text(), "message": text(),
-                "fields": {"type": "array", "items": {"type": "object",
-                    "required": ["field", "message"],
-                    "properties": {"field": text(), "message": text()}}},
-            }},
-        }},
-        "Experiments": list("experiments", json!({
-            "type": "object",
-            "required": ["name", "experiment_id", "runs", "pending", "judged", "last_updated"],
-            "properties": {"name": text(), "experiment_id": text(), "runs": {"type": "integer"},
-                           "pending": {"type": "integer"}, "judged": {"type": "integer"},
-                           "last_updated": {"type": "integer"}},
-        })),
-        "Runs": runs,
-        "Leaderboard": {"type": "object", "required": ["experiment", "rows", "decision", "coverage"]},
-        "Queued": {"type": "object", "required": ["job_id", "status"],
-                   "properties": {"job_id": text(), "status": text(), "experiment": text()}},
-        "Jobs": list("jobs", json!({"$ref": "#/components/schemas/Job"})),
-        "Job": job,
-        "Tokens": list("tokens", json!({"$ref": "#/components/schemas/Token"})),
-        "Token": {"type": "object", "required": ["id"],
-                  "properties": {"id": text(), "role": text(), "name": text(), "token": text()}},
-        "Cases": {"type": "object", "required": ["experiment", "cases"],
-                  "properties": {"experiment": text(), "sitting": maybe("string"),
-                                 "cases": {"type": "array", "items": {"type": "object",
-                                     "required": ["case", "context", "candidate", "scores"]}}}},
-        "Accepted": {"type": "object", "required": ["scored", "revised", "unchanged", "progress"]},
-        "Finished": {"type": "object", "required": ["sitting", "state", "judged", "released"]},
-        "OpenApi": {"type": "object", "required": ["openapi", "paths"]},
-    })
+const fn about(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::InvalidInput => "A field is missing or wrong",
+        ErrorKind::Unauthenticated => "No token, or one that is not known",
+        ErrorKind::Forbidden => {
+            "The token's role does not include this right, or the request comes from another site"
+        }
+        ErrorKind::NotFound => "There is no such thing",
+        ErrorKind::Conflict => "The request conflicts with the current state",
+        ErrorKind::TooLarge => "The request is too large",
+        _ => "An internal error of the server",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_come_from_the_types() {
+        let document = serde_json::to_value(build()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let job = &schemas["Job"];
+        assert_eq!(
+            job["properties"]["cells"]["$ref"],
+            "#/components/schemas/Cells"
+        );
+        let required = job["required"].as_array().unwrap();
+        assert!(required.contains(&json!("error")) && !required.contains(&json!("log")));
+        assert_eq!(
+            schemas["JobStatus"]["enum"],
+            json!(["queued", "running", "done", "failed", "cancelled"])
+        );
+        assert!(schemas["Leaderboard"]["properties"]["rows"].is_object());
+        let tokens = &document["paths"]["/api/tokens"]["post"];
+        let body = &tokens["requestBody"]["content"]["application/json"]["schema"];
+        assert_eq!(body["required"], json!(["role"]));
+        assert_eq!(body["additionalProperties"], false);
+        let runs = &document["paths"]["/api/bench/runs/{experiment}"]["get"];
+        let names: Vec<&Value> = runs["parameters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["name"])
+            .collect();
+        assert_eq!(names[..3], ["experiment", "page_token", "max_results"]);
+        let text = document.to_string();
+        assert!(!text.contains("$defs"), "{text}");
+    }
 }

@@ -1,9 +1,16 @@
-//! Every operation of the bench's API, once.
+//! Every operation of the bench's API, once: its route, the right that it needs, and the types
+//! of its request and its answer, from which the OpenAPI document is made.
 
+use assize_domain::error_kind::ErrorKind;
 use assize_domain::job::JobKind;
+use assize_domain::leaderboard::Leaderboard;
 use assize_domain::options::{OPTIONS, REQUEST_FIELDS};
+use axum::http::StatusCode;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::{board, call, desk, experiments, job_events, jobs, openapi, tokens};
+use super::{Work, board, call, desk, experiments, job_events, jobs, openapi, tokens};
 use crate::access::Right;
 use crate::http::route::Route;
 
@@ -14,21 +21,98 @@ pub(crate) struct Operation {
     pub path: &'static str,
     pub right: Right,
     pub summary: &'static str,
-    /// Fields of the query or of the JSON body: name, JSON type, whether it is required, and
-    /// what it means.
-    pub fields: &'static [(&'static str, &'static str, bool, &'static str)],
-    /// The status of success, and the shape of what comes back.
-    pub answer: (u16, &'static str),
-    /// Other answers that this operation has for a reason of its own.
-    pub others: &'static [u16],
-    pub route: fn(&'static str, Right) -> Route,
+    pub request: Request,
+    /// The status of success.
+    pub status: StatusCode,
+    pub answer: Content,
+    /// Errors that this operation can end with for a reason of its own.
+    pub failures: &'static [ErrorKind],
+    route: Route,
 }
 
-const EXPERIMENT: (&str, &str, bool, &str) =
-    ("experiment", "string", true, "The experiment's name");
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// Where the fields of a request are described.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Request {
+    /// In the type that is deserialised.
+    Type(SchemaOf),
+    /// In a table, because the planner of jobs reads them.
+    Table(&'static [Field]),
+}
+
+/// What an answer consists of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Content {
+    Json(SchemaOf),
+    EventStream,
+}
 
 /// A field of a request: name, JSON type, whether it is required, and what it means.
-type Field = (&'static str, &'static str, bool, &'static str);
+pub(crate) type Field = (&'static str, &'static str, bool, &'static str);
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+impl Operation {
+    fn get<T, A>(path: &'static str, right: Right, summary: &'static str, work: Work<T, A>) -> Self
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Serialize + JsonSchema + 'static,
+    {
+        let route = Route::get(path, right, call(StatusCode::OK, work));
+        Self::new::<T, A>(("get", path, right, summary), StatusCode::OK, route)
+    }
+
+    fn post<T, A>(path: &'static str, right: Right, summary: &'static str, work: Work<T, A>) -> Self
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Serialize + JsonSchema + 'static,
+    {
+        let route = Route::post(path, right, call(StatusCode::OK, work));
+        Self::new::<T, A>(("post", path, right, summary), StatusCode::OK, route)
+    }
+
+    /// A POST whose work is done later.
+    fn start<T, A>(path: &'static str, summary: &'static str, work: Work<T, A>) -> Self
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+        A: Serialize + JsonSchema + 'static,
+    {
+        let (right, status) = (Right::Write, StatusCode::ACCEPTED);
+        let route = Route::post(path, right, call(status, work));
+        Self::new::<T, A>(("post", path, right, summary), status, route)
+    }
+
+    fn new<T: JsonSchema, A: JsonSchema>(
+        (method, path, right, summary): (&'static str, &'static str, Right, &'static str),
+        status: StatusCode,
+        route: Route,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            right,
+            summary,
+            request: Request::Type(schema_of::<T>),
+            status,
+            answer: Content::Json(schema_of::<A>),
+            failures: &[],
+            route,
+        }
+    }
+
+    fn fails(mut self, failures: &'static [ErrorKind]) -> Self {
+        self.failures = failures;
+        self
+    }
+
+    fn takes(mut self, fields: &'static [Field]) -> Self {
+        self.request = Request::Table(fields);
+        self
+    }
+}
 
 const COLLECT: &[Field] = &job_fields::<{ count_job_fields(JobKind::Collect) }>(JobKind::Collect);
 const JUDGE: &[Field] = &job_fields::<{ count_job_fields(JobKind::Judge) }>(JobKind::Judge);
@@ -76,212 +160,148 @@ const fn job_fields<const N: usize>(kind: JobKind) -> [Field; N] {
     fields
 }
 
-const BY_ID: &[(&str, &str, bool, &str)] = &[];
-
 /// The routes of all operations.
 pub(crate) fn routes() -> Vec<Route> {
-    let all = OPERATIONS.iter();
-    all.map(|it| (it.route)(it.path, it.right)).collect()
+    operations().into_iter().map(|it| it.route).collect()
 }
 
-pub(crate) const OPERATIONS: &[Operation] = &[
-    Operation {
-        method: "get",
-        path: "/api/bench/experiments",
-        right: Right::Read,
-        summary: "Experiments that hold runs",
-        fields: &[],
-        answer: (200, "Experiments"),
-        others: &[],
-        route: |path, right| Route::get(path, right, call(experiments::list)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/runs/{experiment}",
-        right: Right::Read,
-        summary: "One page of an experiment's runs, oldest first",
-        fields: &[
-            ("page_token", "string", false, "Where the last page ended"),
-            ("max_results", "integer", false, "1 to 1000, else 100"),
-            ("model", "string", false, "Only this model"),
-            ("prompt", "string", false, "Only this prompt"),
-            ("scenario", "string", false, "Only this scenario"),
-        ],
-        answer: (200, "Runs"),
-        others: &[404],
-        route: |path, right| Route::get(path, right, call(experiments::runs)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/leaderboard/{experiment}",
-        right: Right::Read,
-        summary: "The leaderboard, as `assize compare --format json` prints it",
-        fields: &[
-            ("tier", "string", false, "expert or auto"),
-            ("incumbent", "string", false, "MODEL/PROMPT"),
-            (
-                "split",
-                "string",
-                false,
-                "selection, feedback or confirmation",
-            ),
-        ],
-        answer: (200, "Leaderboard"),
-        others: &[404],
-        route: |path, right| Route::get(path, right, board::get),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/run",
-        right: Right::Write,
-        summary: "Queue a collection",
-        fields: COLLECT,
-        answer: (202, "Queued"),
-        others: &[],
-        route: |path, right| Route::post(path, right, call(jobs::run)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/judge",
-        right: Right::Write,
-        summary: "Queue an automatic judge over what is pending",
-        fields: JUDGE,
-        answer: (202, "Queued"),
-        others: &[],
-        route: |path, right| Route::post(path, right, call(jobs::judge)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/judge/next",
-        right: Right::Judge,
-        summary: "The next blind cases for this judge, under the rubric",
-        fields: &[
-            EXPERIMENT,
-            ("limit", "integer", false, "Cases at once, 1 to 50, else 1"),
-        ],
-        answer: (200, "Cases"),
-        others: &[404],
-        route: |path, right| Route::get(path, right, call(desk::next)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/judge/verdicts",
-        right: Right::Judge,
-        summary: "Hand verdicts in: all of them or none",
-        fields: &[
-            EXPERIMENT,
-            (
-                "verdicts",
-                "verdicts",
-                true,
-                "One a case: case, scores, rationale",
-            ),
-        ],
-        answer: (200, "Accepted"),
-        others: &[404],
-        route: |path, right| Route::post(path, right, call(desk::verdicts)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/judge/finish",
-        right: Right::Judge,
-        summary: "End this judge's sitting; what was not scored waits again",
-        fields: &[EXPERIMENT],
-        answer: (200, "Finished"),
-        others: &[404],
-        route: |path, right| Route::post(path, right, call(desk::finish)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/jobs",
-        right: Right::Read,
-        summary: "The newest jobs, newest first",
-        fields: &[],
-        answer: (200, "Jobs"),
-        others: &[],
-        route: |path, right| Route::get(path, right, call(jobs::list)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/jobs/{job_id}",
-        right: Right::Read,
-        summary: "One job, with the end of its log",
-        fields: BY_ID,
-        answer: (200, "Job"),
-        others: &[404],
-        route: |path, right| Route::get(path, right, call(jobs::get)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/bench/jobs/{job_id}/events",
-        right: Right::Read,
-        summary: "What a job prints, as server-sent events; Last-Event-ID goes on where it was",
-        fields: BY_ID,
-        answer: (200, "text/event-stream"),
-        others: &[404],
-        route: |path, right| Route::get(path, right, job_events::stream),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/jobs/{job_id}/cancel",
-        right: Right::Write,
-        summary: "Stop a job cleanly; what was done is kept",
-        fields: BY_ID,
-        answer: (202, "Queued"),
-        others: &[404],
-        route: |path, right| Route::post(path, right, call(jobs::cancel)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/bench/jobs/{job_id}/resume",
-        right: Right::Write,
-        summary: "Queue a job that is over once more; only what is missing is done",
-        fields: BY_ID,
-        answer: (202, "Queued"),
-        others: &[404, 409],
-        route: |path, right| Route::post(path, right, call(jobs::resume)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/tokens",
-        right: Right::Write,
-        summary: "All tokens, without their secrets",
-        fields: &[],
-        answer: (200, "Tokens"),
-        others: &[],
-        route: |path, right| Route::get(path, right, call(tokens::list)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/tokens",
-        right: Right::Write,
-        summary: "Make a token; its secret is shown once",
-        fields: &[
-            ("role", "role", true, "admin, judge, viewer or service"),
-            ("name", "string", false, "Whose it is"),
-        ],
-        answer: (200, "Token"),
-        others: &[409],
-        route: |path, right| Route::post(path, right, call(tokens::create)),
-    },
-    Operation {
-        method: "post",
-        path: "/api/tokens/{id}/revoke",
-        right: Right::Write,
-        summary: "Make a token useless",
-        fields: BY_ID,
-        answer: (200, "Token"),
-        others: &[404],
-        route: |path, right| Route::post(path, right, call(tokens::revoke)),
-    },
-    Operation {
-        method: "get",
-        path: "/api/openapi.json",
-        right: Right::Read,
-        summary: "This document",
-        fields: &[],
-        answer: (200, "OpenApi"),
-        others: &[],
-        route: |path, right| Route::get(path, right, call(openapi::document)),
-    },
-];
+pub(crate) fn operations() -> Vec<Operation> {
+    let mut all = tracked();
+    all.extend(judging());
+    all.extend(job_operations());
+    all.extend(administration());
+    all
+}
+
+fn tracked() -> Vec<Operation> {
+    let missing = &[ErrorKind::NotFound];
+    let leaderboard = "/api/bench/leaderboard/{experiment}";
+    let summary = "The leaderboard, as `assize compare --format json` prints it";
+    vec![
+        Operation::get(
+            "/api/bench/experiments",
+            Right::Read,
+            "Experiments that hold runs",
+            experiments::list,
+        ),
+        Operation::get(
+            "/api/bench/runs/{experiment}",
+            Right::Read,
+            "One page of an experiment's runs, oldest first",
+            experiments::runs,
+        )
+        .fails(missing),
+        Operation::new::<board::BoardRequest, Leaderboard>(
+            ("get", leaderboard, Right::Read, summary),
+            StatusCode::OK,
+            Route::get(leaderboard, Right::Read, board::get),
+        )
+        .fails(missing),
+    ]
+}
+
+fn judging() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/api/bench/judge/next",
+            Right::Judge,
+            "The next blind cases for this judge, under the rubric",
+            desk::next,
+        )
+        .fails(&[ErrorKind::NotFound]),
+        Operation::post(
+            "/api/bench/judge/verdicts",
+            Right::Judge,
+            "Hand verdicts in: all of them or none",
+            desk::verdicts,
+        )
+        .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
+        Operation::post(
+            "/api/bench/judge/finish",
+            Right::Judge,
+            "End this judge's sitting; what was not scored waits again",
+            desk::finish,
+        )
+        .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
+    ]
+}
+
+fn job_operations() -> Vec<Operation> {
+    let missing = &[ErrorKind::NotFound];
+    let events = "/api/bench/jobs/{job_id}/events";
+    let about = "What a job prints, as server-sent events; Last-Event-ID goes on where it was";
+    vec![
+        Operation::start("/api/bench/run", "Queue a collection", jobs::run).takes(COLLECT),
+        Operation::start(
+            "/api/bench/judge",
+            "Queue an automatic judge over what is pending",
+            jobs::judge,
+        )
+        .takes(JUDGE),
+        Operation::get(
+            "/api/bench/jobs",
+            Right::Read,
+            "The newest jobs, newest first",
+            jobs::list,
+        ),
+        Operation::get(
+            "/api/bench/jobs/{job_id}",
+            Right::Read,
+            "One job, with the end of its log",
+            jobs::get,
+        )
+        .fails(missing),
+        Operation {
+            answer: Content::EventStream,
+            ..Operation::new::<jobs::ById, ()>(
+                ("get", events, Right::Read, about),
+                StatusCode::OK,
+                Route::get(events, Right::Read, job_events::stream),
+            )
+        }
+        .fails(missing),
+        Operation::start(
+            "/api/bench/jobs/{job_id}/cancel",
+            "Stop a job cleanly; what was done is kept",
+            jobs::cancel,
+        )
+        .fails(missing),
+        Operation::start(
+            "/api/bench/jobs/{job_id}/resume",
+            "Queue a job that is over once more; only what is missing is done",
+            jobs::resume,
+        )
+        .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
+    ]
+}
+
+fn administration() -> Vec<Operation> {
+    vec![
+        Operation::get(
+            "/api/tokens",
+            Right::Write,
+            "All tokens, without their secrets",
+            tokens::list,
+        ),
+        Operation::post(
+            "/api/tokens",
+            Right::Write,
+            "Make a token; its secret is shown once",
+            tokens::create,
+        )
+        .fails(&[ErrorKind::Conflict]),
+        Operation::post(
+            "/api/tokens/{id}/revoke",
+            Right::Write,
+            "Make a token useless",
+            tokens::revoke,
+        )
+        .fails(&[ErrorKind::NotFound]),
+        Operation::get(
+            "/api/openapi.json",
+            Right::Read,
+            "This document",
+            openapi::document,
+        ),
+    ]
+}

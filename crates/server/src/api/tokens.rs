@@ -1,10 +1,10 @@
 //! Tokens over HTTP, for admins.
 
 use assize_domain::role::Role;
-use serde::Deserialize;
-use serde_json::json;
+use assize_store::state::tokens::Token;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::Reply;
 use crate::access::Caller;
 use crate::error::{Answer, ApiError};
 use crate::mlflow::fields::Nothing;
@@ -13,19 +13,36 @@ use crate::{App, token_create};
 /// The longest name of a token's holder.
 const LONGEST_NAME: usize = 100;
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Reply> {
-    Ok(json!({"tokens": app.state.token_list()?}).into())
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Tokens {
+    tokens: Vec<Token>,
 }
 
-#[derive(Debug, Deserialize)]
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Tokens> {
+    let tokens = app.state.token_list()?;
+    Ok(Tokens { tokens })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct New {
+pub(crate) struct CreateRequest {
+    /// What its holder may do
     role: Role,
+    /// Whose it is
     #[serde(default)]
     name: String,
 }
 
-pub(crate) fn create(app: &App, caller: &Caller, ask: &New) -> Answer<Reply> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CreatedToken {
+    id: String,
+    role: Role,
+    name: String,
+    /// The secret, which is never shown again.
+    token: String,
+}
+
+pub(crate) fn create(app: &App, caller: &Caller, ask: &CreateRequest) -> Answer<CreatedToken> {
     let name = ask.name.trim();
     if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(ApiError::invalid(format!(
@@ -41,15 +58,26 @@ pub(crate) fn create(app: &App, caller: &Caller, ask: &New) -> Answer<Reply> {
         by = caller.name,
         "token created"
     );
-    Ok(json!({"id": token.id, "role": token.role, "name": token.name, "token": secret}).into())
+    Ok(CreatedToken {
+        id: token.id,
+        role: token.role,
+        name: token.name,
+        token: secret,
+    })
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ById {
     id: String,
 }
 
-pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RevokedToken {
+    id: String,
+    revoked: bool,
+}
+
+pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> Answer<RevokedToken> {
     if !app.state.token_revoke(&ask.id, (app.config.clock)().ms)? {
         return Err(ApiError::not_found(format!(
             "there is no valid token '{}'",
@@ -57,5 +85,8 @@ pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> Answer<Reply> {
         )));
     }
     tracing::info!(token = ask.id, by = caller.name, "token revoked");
-    Ok(json!({"id": ask.id, "revoked": true}).into())
+    Ok(RevokedToken {
+        id: ask.id.clone(),
+        revoked: true,
+    })
 }

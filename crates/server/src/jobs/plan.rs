@@ -49,7 +49,7 @@ pub struct Plan {
 }
 
 /// What is wrong with one field of a request.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct FieldProblem {
     pub field: String,
     pub message: String,

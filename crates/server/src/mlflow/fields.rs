@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Answer, ApiError};
 
 /// A request without fields.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Nothing {}
 
 /// A whole number, also as a text.

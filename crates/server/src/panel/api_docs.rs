@@ -4,13 +4,13 @@ use askama::Template;
 
 use super::page::{Frame, Paged, Visit, show};
 use crate::access::Right;
-use crate::api::table::{OPERATIONS, Operation};
+use crate::api::table::{Operation, operations};
 
 #[derive(Template)]
 #[template(path = "api_docs.html")]
 struct ApiPage {
     frame: Frame,
-    operations: &'static [Operation],
+    operations: Vec<Operation>,
 }
 
 impl Operation {
@@ -37,7 +37,7 @@ fn pieces(text: &str) -> impl Iterator<Item = (bool, &str)> {
 pub(crate) async fn page(visit: Visit) -> Paged {
     show(&ApiPage {
         frame: Frame::new("", &visit),
-        operations: OPERATIONS,
+        operations: operations(),
     })
 }
 

@@ -32,7 +32,7 @@ CREATE INDEX jobs_unfinished ON jobs (status) WHERE finished_ms IS NULL;
 ";
 
 /// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
     Queued,

@@ -29,7 +29,7 @@ CREATE TABLE browser_sessions (
 pub type Digest = [u8; 32];
 
 /// A token without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Token {
     pub id: String,
     pub role: Role,
