@@ -4,6 +4,10 @@
 //! Such a name gets a leading apostrophe, which spreadsheets read as a mark for text. Programs
 //! that need the exact names should read the JSON instead. Numbers are not changed.
 //!
+//! Fields are quoted here and not by the `csv` crate, which leaves `;` and spaces unquoted:
+//! spreadsheets in many locales take `;` for the separator, so that a name could start a formula
+//! in a column of its own.
+//!
 //! Criteria and flags have prefixed columns, so that a rubric's names cannot clash with the fixed
 //! columns.
 

@@ -114,25 +114,28 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_until_something_changes_and_the_oldest_make_room() {
-        let fresh: ChangeCache<&str, i64> = ChangeCache::new(2);
+        let cache: ChangeCache<&str, i64> = ChangeCache::new(2);
         let get = |key, changes, value| {
-            let value = fresh.get(&key, || Ok::<_, ()>(changes), || Ok(value));
+            let value = cache.get(&key, || Ok::<_, ()>(changes), || Ok(value));
             *value.unwrap()
         };
         assert_eq!(get("a", 1, 10), 10);
         assert_eq!(get("a", 1, 11), 10);
         assert_eq!(get("a", 2, 12), 12);
-        assert_eq!(fresh.peek(&"a", 3), None);
-        assert_eq!(fresh.stale(&"a").as_deref(), Some(&12));
+        assert_eq!(cache.peek(&"a", 3), None);
+        assert_eq!(cache.stale(&"a").as_deref(), Some(&12));
         assert_eq!((get("b", 2, 1), get("c", 2, 2)), (1, 2));
-        assert_eq!(fresh.stale(&"a"), None);
-        assert_eq!(fresh.peek(&"b", 2).as_deref(), Some(&1));
+        assert_eq!(cache.stale(&"a"), None);
+        assert_eq!(cache.peek(&"b", 2).as_deref(), Some(&1));
     }
 
     #[test]
     fn a_failure_is_not_kept() {
-        let fresh: ChangeCache<u8, u8> = ChangeCache::new(2);
-        assert_eq!(fresh.get(&1, || Ok(1), || Err("away")), Err("away"));
-        assert_eq!(fresh.get(&1, || Ok::<_, ()>(1), || Ok(7)), Ok(Arc::new(7)));
+        let cache: ChangeCache<u8, u8> = ChangeCache::new(2);
+        assert_eq!(
+            cache.get(&1, || Ok(1), || Err("unreachable")),
+            Err("unreachable")
+        );
+        assert_eq!(cache.get(&1, || Ok::<_, ()>(1), || Ok(7)), Ok(Arc::new(7)));
     }
 }

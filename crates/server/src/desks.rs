@@ -89,7 +89,7 @@ pub(crate) struct Scored {
 }
 
 /// By judge and experiment.
-type Seats = HashMap<(Sitter, String), Arc<Mutex<Place>>>;
+type Seats = HashMap<(Sitter, String), Arc<Mutex<SeatState>>>;
 
 /// All seats.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(crate) struct Desks {
 
 /// A seat, where it is taken, and what tells the judge's pace.
 #[derive(Debug, Default)]
-struct Place {
+struct SeatState {
     seat: Option<HeldSitting>,
     /// When the last case was handed in.
     last_ms: i64,
@@ -132,14 +132,14 @@ impl Desks {
         (self.config.clock)()
     }
 
-    fn place(&self, sitter: &Sitter, experiment: &str) -> Arc<Mutex<Place>> {
+    fn place(&self, sitter: &Sitter, experiment: &str) -> Arc<Mutex<SeatState>> {
         let mut seats = lock(&self.seats);
         let key = (sitter.clone(), experiment.to_owned());
         Arc::clone(seats.entry(key).or_default())
     }
 
     /// Where this judge sits, if anywhere.
-    fn find(&self, sitter: &Sitter, experiment: &str) -> Option<Arc<Mutex<Place>>> {
+    fn find(&self, sitter: &Sitter, experiment: &str) -> Option<Arc<Mutex<SeatState>>> {
         let key = (sitter.clone(), experiment.to_owned());
         lock(&self.seats).get(&key).map(Arc::clone)
     }
@@ -163,13 +163,13 @@ impl Desks {
             };
             let seat =
                 held_sitting::resume_or_open(&self.store(), options, &self.config.locks, &now)?;
-            *place = Place {
+            *place = SeatState {
                 seat,
                 last_ms: now.ms,
-                ..Place::default()
+                ..SeatState::default()
             };
         }
-        let Place { seat, .. } = &mut *place;
+        let SeatState { seat, .. } = &mut *place;
         let Some(seat) = seat else {
             return Ok(None);
         };
@@ -273,7 +273,7 @@ impl Desks {
     }
 }
 
-impl Place {
+impl SeatState {
     fn pace(&self) -> Pace {
         let progress = self.seat.as_ref().map(|it| it.queue.progress());
         let seconds = self.working_ms as f64 / 1000.0 / f64::from(self.scored.max(1));

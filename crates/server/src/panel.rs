@@ -30,11 +30,11 @@ mod new_run;
 mod option_inputs;
 pub(crate) mod page;
 mod promotions;
+mod relative_time;
 mod run;
 mod run_diff;
 pub(crate) mod sign_in;
 mod tokens;
-mod when;
 
 /// Every page and form, with the right that it needs.
 pub(crate) fn routes() -> Vec<Route> {

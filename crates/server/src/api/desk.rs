@@ -1,6 +1,6 @@
 //! The judge's desk, for programs: the same seats as the pages have.
 
-use assize_domain::judge_file::Case;
+use assize_domain::case::Case;
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_pipeline::judge::file;

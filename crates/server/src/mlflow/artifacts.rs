@@ -30,7 +30,7 @@ const LARGEST_UPLOAD: u64 = 10 << 20;
 
 /// Who an artifact belongs to, and its path there.
 #[derive(Debug, Clone)]
-struct Place {
+struct ArtifactPath {
     owner: Owner,
     path: String,
 }
@@ -42,7 +42,7 @@ enum Owner {
     Trace(String),
 }
 
-impl Place {
+impl ArtifactPath {
     /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run,
     /// `EXPERIMENT/models/MODEL/artifacts/PATH`, or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
     fn of(path: &str) -> Answer<Self> {
@@ -85,7 +85,7 @@ impl Place {
 }
 
 pub(crate) async fn proxy_get(State(app): State<App>, Path(path): Path<String>) -> Response {
-    respond(async { download(app, Place::of(&path)?).await }).await
+    respond(async { download(app, ArtifactPath::of(&path)?).await }).await
 }
 
 pub(crate) async fn proxy_put(
@@ -94,7 +94,7 @@ pub(crate) async fn proxy_put(
     request: Request,
 ) -> Response {
     respond(async {
-        let place = Place::of(&path)?;
+        let place = ArtifactPath::of(&path)?;
         upload(app, place, request.into_body(), ARTIFACT_BYTES).await
     })
     .await
@@ -102,7 +102,7 @@ pub(crate) async fn proxy_put(
 
 pub(crate) async fn proxy_delete(State(app): State<App>, Path(path): Path<String>) -> Response {
     respond(async {
-        let place = Place::of(&path)?;
+        let place = ArtifactPath::of(&path)?;
         blocking(&app, move |app| {
             let mlflow = app.store.mlflow();
             Ok(mlflow.artifact_delete(place.run_id()?, &place.path)?)
@@ -127,7 +127,7 @@ pub(crate) struct ListAsk {
     reason = "a handler owns what it was asked"
 )]
 pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
-    let place = Place::of(&ask.path)?;
+    let place = ArtifactPath::of(&ask.path)?;
     let mut files = mlflow.artifact_list(place.run_id()?, &place.path)?;
     for file in &mut files {
         let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -181,7 +181,7 @@ pub(crate) async fn run_upload(
 }
 
 /// The artifact that a query names.
-fn named(query: Option<String>) -> Answer<Place> {
+fn named(query: Option<String>) -> Answer<ArtifactPath> {
     let query = query.unwrap_or_default();
     let value = |names: &[&str]| {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
@@ -197,7 +197,7 @@ fn named(query: Option<String>) -> Answer<Place> {
     };
     let path = value(&["path"])?;
     limits::artifact_path(&path)?;
-    Ok(Place {
+    Ok(ArtifactPath {
         owner: Owner::Run(value(&["run_id", "run_uuid"])?),
         path,
     })
@@ -207,7 +207,7 @@ fn empty() -> Response {
     json(StatusCode::OK, "{}")
 }
 
-async fn download(app: App, place: Place) -> Answer<Response> {
+async fn download(app: App, place: ArtifactPath) -> Answer<Response> {
     let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut response = match place.owner {
         Owner::Run(run_id) => stored(app, run_id, place.path).await?,
@@ -258,7 +258,7 @@ async fn stored(app: App, run_id: String, path: String) -> Answer<Response> {
     Ok(response)
 }
 
-async fn upload(app: App, place: Place, mut body: Body, limit: u64) -> Answer<Response> {
+async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> Answer<Response> {
     limits::artifact_path(&place.path)?;
     let failed = |error: io::Error| ApiError::internal(format!("the upload cannot wait: {error}"));
     let mut file = tempfile::tempfile().map_err(failed)?;
@@ -283,7 +283,7 @@ async fn upload(app: App, place: Place, mut body: Body, limit: u64) -> Answer<Re
     Ok(empty())
 }
 
-fn keep(mlflow: Mlflow<'_>, place: &Place, mut file: File) -> Answer<()> {
+fn keep(mlflow: Mlflow<'_>, place: &ArtifactPath, mut file: File) -> Answer<()> {
     match &place.owner {
         Owner::Run(run_id) => mlflow.artifact_write(run_id, &place.path, file)?,
         Owner::Trace(trace_id) => {

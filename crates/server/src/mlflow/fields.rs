@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for Int {
         };
         number
             .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("{value} is no whole number")))
+            .ok_or_else(|| D::Error::custom(format!("{value} is not a whole number")))
     }
 }
 
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Double {
         };
         number.map(Self).ok_or_else(|| {
             D::Error::custom(format!(
-                "{value} is no number: use a number, \"NaN\", \"Infinity\" or \"-Infinity\""
+                "{value} is not a number: use a number, \"NaN\", \"Infinity\" or \"-Infinity\""
             ))
         })
     }
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Id {
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(Self(text)),
             Value::Number(number) => Ok(Self(number.to_string())),
-            other => Err(D::Error::custom(format!("{other} is no id"))),
+            other => Err(D::Error::custom(format!("{other} is not a valid id"))),
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn view(name: Option<&str>) -> Answer<View> {
         Some("DELETED_ONLY") => Ok(View::Deleted),
         Some("ALL") => Ok(View::All),
         Some(other) => Err(ApiError::invalid(format!(
-            "'{other}' is no view: use ACTIVE_ONLY, DELETED_ONLY or ALL"
+            "'{other}' is not a valid view: use ACTIVE_ONLY, DELETED_ONLY or ALL"
         ))),
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn finalize(mlflow: Mlflow<'_>, ask: Finalize) -> Answer<Value> {
     let status = ModelStatus::ALL.into_iter().enumerate().find(named);
     let Some((_, status)) = status else {
         return Err(ApiError::invalid(format!(
-            "'{}' is no status of a logged model: use LOGGED_MODEL_PENDING, LOGGED_MODEL_READY or \
+            "'{}' is not a valid status of a logged model: use LOGGED_MODEL_PENDING, LOGGED_MODEL_READY or \
              LOGGED_MODEL_UPLOAD_FAILED",
             ask.status.0
         )));

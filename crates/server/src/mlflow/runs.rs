@@ -252,7 +252,7 @@ pub(crate) struct LogModel {
 /// fields of it, in a tag.
 pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> Answer<Value> {
     let model: serde_json::Map<String, Value> = serde_json::from_str(&ask.model_json)
-        .map_err(|error| ApiError::invalid(format!("model_json is no JSON object: {error}")))?;
+        .map_err(|error| ApiError::invalid(format!("model_json is not a JSON object: {error}")))?;
     let kept = ["run_id", "utc_time_created", "artifact_path", "model_uuid"];
     let mut record: serde_json::Map<String, Value> = model
         .iter()

@@ -47,7 +47,9 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
         experiment_id.ok_or_else(|| ApiError::invalid("a trace needs its experiment_id"))?;
     let request_time = text(info.get("request_time")).unwrap_or_default();
     let time: jiff::Timestamp = request_time.parse().map_err(|_| {
-        ApiError::invalid(format!("request_time '{request_time}' is no RFC 3339 time"))
+        ApiError::invalid(format!(
+            "request_time '{request_time}' is not an RFC 3339 time"
+        ))
     })?;
     let mut tags = tags_of(info.remove("tags"))?;
     tags.retain(|tag| tag.key != LOCATION_TAG);
@@ -83,7 +85,7 @@ fn tags_of(tags: Option<Value>) -> Answer<Vec<Entry>> {
     let entries = tags.into_iter().map(|(key, value)| match value {
         Value::String(value) => Ok(Entry { key, value }),
         _ => Err(ApiError::invalid(format!(
-            "the value of '{key}' is no text"
+            "the value of '{key}' is not a string"
         ))),
     });
     entries.collect()

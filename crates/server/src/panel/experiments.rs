@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 
 use super::page::{Frame, Paged, Visit, show};
-use super::when::When;
+use super::relative_time::RelativeTime;
 use crate::App;
 use crate::boards::{Boards, CachedBoard};
 
@@ -29,7 +29,7 @@ struct Row {
     pending: u64,
     judged: u64,
     leader: Leader,
-    last: When,
+    last: RelativeTime,
 }
 
 enum Leader {
@@ -54,7 +54,7 @@ pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
             pending: it.pending,
             judged: it.judged,
             leader: leader(&app, &it.name, &mut glances),
-            last: When::of_ms(it.last_updated, visit.now_ms),
+            last: RelativeTime::of_ms(it.last_updated, visit.now_ms),
         })
         .collect();
     let mut frame = Frame::new("experiments", &visit);

@@ -102,7 +102,7 @@ impl FromRequestParts<App> for Path {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
         let named = axum::extract::Path::<String>::from_request_parts(parts, app).await;
         named.map(|it| Self(it.0)).map_err(|_| {
-            let message = "This address holds bytes that are no text.";
+            let message = "This address holds bytes that are not valid text.";
             PageError::new(ErrorKind::NotFound, message)
         })
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::fields::Path;
 use super::page::{Frame, Paged, Visit, blocking, show};
-use super::when::{When, span};
+use super::relative_time::{RelativeTime, span};
 use crate::App;
 use crate::boards::Boards;
 use crate::jobs::EVENTS;
@@ -45,7 +45,7 @@ struct JobRow {
     failed: u32,
     total: u32,
     by: String,
-    when: When,
+    when: RelativeTime,
 }
 
 #[derive(Template)]
@@ -62,7 +62,7 @@ struct JobPage {
     running: String,
     pace: String,
     noun: &'static str,
-    created: When,
+    created: RelativeTime,
     rows: Vec<GridRow>,
     failures: Vec<(String, String)>,
     log: String,
@@ -89,7 +89,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
         }
         let row = |it: JobRecord| JobRow {
             status: it.status.as_str(),
-            when: When::of_ms(it.created_ms, visit.now_ms),
+            when: RelativeTime::of_ms(it.created_ms, visit.now_ms),
             id: it.id,
             kind: it.kind,
             experiment: it.experiment,
@@ -123,7 +123,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             running: headline(&job, JobStatus::Running),
             pace: pace(app, &job, visit.now_ms),
             noun: job.kind.unit(),
-            created: When::of_ms(job.created_ms, visit.now_ms),
+            created: RelativeTime::of_ms(job.created_ms, visit.now_ms),
             rows: grid(&job, &cells),
             failures: failures(&cells),
             log: app.jobs.log_tail(&job.id),

@@ -19,7 +19,7 @@ use super::fields::{Fields, Form, Query, named};
 use super::models::{HostModels, ask_program};
 use super::option_inputs::{OptionInputs, fill};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
-use super::when::span;
+use super::relative_time::span;
 use crate::App;
 
 #[derive(Template)]

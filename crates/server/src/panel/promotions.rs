@@ -19,7 +19,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use super::experiment::runs::value;
 use super::fields::{Fields, Form, Query, query};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
-use super::when::When;
+use super::relative_time::RelativeTime;
 use crate::App;
 
 const SHOWN: usize = 100;
@@ -33,7 +33,7 @@ struct PromotionsPage {
     asked: Option<String>,
     /// The gate on the experiment that was asked for, or why it cannot be run.
     gate: Option<Result<Gate, String>>,
-    history: Vec<Entry>,
+    history: Vec<HistoryEntry>,
     done: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ struct Champion {
     number: u32,
     version: u32,
     by: String,
-    since: When,
+    since: RelativeTime,
     /// Who a rollback would bring back.
     before: Option<String>,
 }
@@ -70,14 +70,14 @@ struct CheckLine {
     failed: bool,
 }
 
-struct Entry {
+struct HistoryEntry {
     number: u32,
     task: String,
     action: String,
     pair: String,
     experiment: String,
     by: String,
-    at: When,
+    at: RelativeTime,
     note: String,
 }
 
@@ -98,7 +98,7 @@ fn look(app: &App, visit: &Visit, fields: &Fields) -> Paged {
                 number: latest.number,
                 version: latest.version,
                 by: latest.by.clone(),
-                since: When::of_text(&latest.at, visit.now_ms),
+                since: RelativeTime::of_text(&latest.at, visit.now_ms),
                 before: before(&list).map(|it| it.champion.pair().to_string()),
             });
         }
@@ -193,15 +193,15 @@ fn gate(it: &Assessment) -> Gate {
     }
 }
 
-fn entry(it: &Promotion, visit: &Visit) -> Entry {
-    Entry {
+fn entry(it: &Promotion, visit: &Visit) -> HistoryEntry {
+    HistoryEntry {
         number: it.number,
         task: it.task.clone(),
         action: it.action.to_string(),
         pair: it.champion.pair().to_string(),
         experiment: it.experiment.clone(),
         by: it.by.clone(),
-        at: When::of_text(&it.at, visit.now_ms),
+        at: RelativeTime::of_text(&it.at, visit.now_ms),
         note: it.note.clone().unwrap_or_default(),
     }
 }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use super::experiment::runs::{state, value};
 use super::fields::Path;
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
-use super::when::When;
+use super::relative_time::RelativeTime;
 use crate::App;
 
 mod verdicts;
@@ -32,7 +32,7 @@ struct RunPage {
     model: String,
     prompt_name: String,
     scenario: String,
-    started: When,
+    started: RelativeTime,
     timings: Vec<(&'static str, String)>,
     composite: String,
     prompt: Option<String>,
@@ -111,7 +111,7 @@ pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visi
         model: value(&run.params, param::MODEL).to_owned(),
         prompt_name: value(&run.params, param::PROMPT).to_owned(),
         scenario: value(&run.params, param::SCENARIO).to_owned(),
-        started: When::of_ms(run.start_time_ms, visit.now_ms),
+        started: RelativeTime::of_ms(run.start_time_ms, visit.now_ms),
         timings: timings(run),
         composite: figure::optional(number(metric::COMPOSITE), figure::plain),
         context: context(whole.context.as_deref().unwrap_or("{}")),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Redirect};
 
 use super::fields::{Form, Path};
 use super::page::{Frame, PageError, Paged, Visit, blocking, show};
-use super::when::When;
+use super::relative_time::RelativeTime;
 use crate::error::ApiError;
 use crate::{App, token_create};
 
@@ -18,18 +18,18 @@ const LONGEST_NAME: usize = 100;
 #[template(path = "tokens.html")]
 struct TokensPage {
     frame: Frame,
-    tokens: Vec<Line>,
+    tokens: Vec<TokenRow>,
     /// The secret of a token that was just made, with whose it is.
     made: Option<(String, String)>,
 }
 
-struct Line {
+struct TokenRow {
     id: String,
     name: String,
     role: &'static str,
     may: &'static str,
-    created: When,
-    revoked: Option<When>,
+    created: RelativeTime,
+    revoked: Option<RelativeTime>,
     is_own: bool,
 }
 
@@ -38,12 +38,12 @@ pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
 }
 
 fn list(app: &App, visit: &Visit, made: Option<(String, String)>) -> Paged {
-    let when = |ms| When::of_ms(ms, visit.now_ms);
-    let mut tokens: Vec<Line> = app
+    let when = |ms| RelativeTime::of_ms(ms, visit.now_ms);
+    let mut tokens: Vec<TokenRow> = app
         .state
         .token_list()?
         .into_iter()
-        .map(|it| Line {
+        .map(|it| TokenRow {
             role: it.role.as_str(),
             may: may(it.role),
             created: when(it.created_ms),

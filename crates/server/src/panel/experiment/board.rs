@@ -35,10 +35,10 @@ struct BoardPage {
 #[derive(Default)]
 struct Table {
     heads: Vec<String>,
-    rows: Vec<Line>,
+    rows: Vec<BoardRow>,
 }
 
-struct Line {
+struct BoardRow {
     rank: u32,
     model: String,
     prompt: String,
@@ -77,7 +77,7 @@ pub(crate) async fn page(
 }
 
 fn table(board: &Leaderboard, columns: &[Column<'_>]) -> Table {
-    let line = |row: &Row| Line {
+    let line = |row: &Row| BoardRow {
         rank: row.rank,
         model: row.model.clone(),
         prompt: row.prompt.clone(),

@@ -13,7 +13,7 @@ use super::runs::value;
 use crate::App;
 use crate::panel::fields::Path;
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
-use crate::panel::when::When;
+use crate::panel::relative_time::RelativeTime;
 
 const SHOWN: usize = 200;
 
@@ -29,7 +29,7 @@ struct HistoryPage {
 struct Event {
     /// RFC 3339, for the order.
     at: String,
-    when: When,
+    when: RelativeTime,
     what: String,
     who: String,
     note: String,
@@ -57,7 +57,7 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
     let mut add = |at: &str, what: String, who: &str, note: &str| {
         events.push(Event {
             at: at.to_owned(),
-            when: When::of_text(at, now_ms),
+            when: RelativeTime::of_text(at, now_ms),
             what,
             who: who.to_owned(),
             note: note.to_owned(),

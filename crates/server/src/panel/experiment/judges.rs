@@ -13,7 +13,7 @@ use crate::App;
 use crate::boards::Boards;
 use crate::panel::fields::Path;
 use crate::panel::page::{Frame, Paged, Visit, show};
-use crate::panel::when::When;
+use crate::panel::relative_time::RelativeTime;
 
 /// Rows that each list shows.
 const SHOWN: usize = 25;
@@ -62,7 +62,7 @@ struct SittingLine {
     id: String,
     judge: String,
     state: String,
-    opened: When,
+    opened: RelativeTime,
     shift: String,
     ewma: String,
     counts: bool,
@@ -204,7 +204,7 @@ fn sittings(status: &Status, visit: &Visit) -> Vec<SittingLine> {
             id: it.sitting.clone(),
             judge: it.judge.clone().unwrap_or_else(|| figure::NONE.to_owned()),
             state: state(it),
-            opened: When::of_text(&it.opened_at, visit.now_ms),
+            opened: RelativeTime::of_text(&it.opened_at, visit.now_ms),
             shift: figure::optional(it.drift.map(|it| it.mean_shift), figure::signed),
             ewma: it.drift.map_or_else(
                 || figure::NONE.to_owned(),

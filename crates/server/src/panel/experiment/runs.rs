@@ -11,7 +11,7 @@ use crate::App;
 use crate::boards::Boards;
 use crate::panel::fields::{Fields, Path, Query, query};
 use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
-use crate::panel::when::When;
+use crate::panel::relative_time::RelativeTime;
 
 const SHOWN: u32 = 50;
 /// Suggestions for a filter.
@@ -24,7 +24,7 @@ struct RunsPage {
     top: Top,
     filter: Filter,
     suggestions: [(&'static str, Vec<String>); 3],
-    runs: Vec<Line>,
+    runs: Vec<RunRow>,
     /// Where the next page is.
     older: Option<String>,
     /// Where the list starts.
@@ -90,11 +90,13 @@ impl Order {
         let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
         found.ok_or_else(|| {
             let known = Self::ALL.map(Self::as_str).join(", ");
-            PageError::invalid(format!("“{text}” is no order: choose one of {known}"))
+            PageError::invalid(format!(
+                "“{text}” is not a valid order: choose one of {known}"
+            ))
         })
     }
 
-    /// The metric, and whether the largest comes first; age is no metric.
+    /// The metric, and whether the largest comes first; age is not a metric.
     const fn metric(self) -> Option<(&'static str, bool)> {
         match self {
             Self::Newest | Self::Oldest => None,
@@ -143,7 +145,7 @@ impl Sorted {
     }
 }
 
-struct Line {
+struct RunRow {
     run_id: String,
     short: String,
     model: String,
@@ -153,7 +155,7 @@ struct Line {
     composite: String,
     latency: String,
     judged_by: String,
-    started: When,
+    started: RelativeTime,
 }
 
 pub(crate) async fn page(
@@ -223,7 +225,8 @@ fn wanted(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageE
         "judged" => (Some(false), None),
         "failed" => (None, Some(RunStatus::Failed)),
         other => {
-            let message = format!("“{other}” is no state: choose pending, judged or failed");
+            let message =
+                format!("“{other}” is not a valid state: choose pending, judged or failed");
             return Err(PageError::invalid(message));
         }
     };
@@ -261,7 +264,7 @@ fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] 
     lists
 }
 
-fn line(run: &Run, visit: &Visit) -> Line {
+fn line(run: &Run, visit: &Visit) -> RunRow {
     let number = |key: &str| {
         let found = run.metrics.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| *value)
@@ -272,7 +275,7 @@ fn line(run: &Run, visit: &Visit) -> Line {
     } else {
         judged_by
     };
-    Line {
+    RunRow {
         short: run.run_id.chars().take(8).collect(),
         run_id: run.run_id.clone(),
         model: value(&run.params, param::MODEL).to_owned(),
@@ -282,7 +285,7 @@ fn line(run: &Run, visit: &Visit) -> Line {
         composite: figure::optional(number(metric::COMPOSITE), figure::plain),
         latency: figure::optional(number(metric::LATENCY_MS), figure::latency),
         judged_by: judged_by.to_owned(),
-        started: When::of_ms(run.start_time_ms, visit.now_ms),
+        started: RelativeTime::of_ms(run.start_time_ms, visit.now_ms),
     }
 }
 

@@ -6,7 +6,7 @@ use assize_domain::verdict::{Verdict, VerdictFile, as_number};
 use assize_report::figure;
 use serde_json::Value;
 
-use crate::panel::when::When;
+use crate::panel::relative_time::RelativeTime;
 
 /// What judges said about one run.
 pub(super) struct Verdicts<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Said {
     /// One for each of [`Verdicts::heads`].
     pub scores: Vec<String>,
     pub reason: String,
-    pub at: When,
+    pub at: RelativeTime,
     pub counts: bool,
     /// Whether it counts, and if not, why.
     pub standing: String,
@@ -77,7 +77,7 @@ impl<'a> Verdicts<'a> {
                 composite: figure::plain(verdict.composite),
                 scores: self.heads.iter().map(|it| score(verdict, it)).collect(),
                 reason: verdict.rationale.clone().unwrap_or_default(),
-                at: When::of_text(&file.judged_at, now_ms),
+                at: RelativeTime::of_text(&file.judged_at, now_ms),
                 counts,
                 standing,
             })

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 /// A moment in both ways.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct When {
+pub(crate) struct RelativeTime {
     /// `2 h ago`
     pub ago: String,
     /// `2026-11-15 15:53:57 UTC`
@@ -13,7 +13,7 @@ pub(crate) struct When {
     pub machine: String,
 }
 
-impl When {
+impl RelativeTime {
     /// From Unix milliseconds.
     pub fn of_ms(at_ms: i64, now_ms: i64) -> Self {
         let Ok(at) = Timestamp::from_millisecond(at_ms) else {
@@ -77,14 +77,14 @@ mod tests {
 
     #[test]
     fn moments_are_near_or_far() {
-        let ago = |seconds: i64| When::of_ms(0, seconds * 1000).ago;
+        let ago = |seconds: i64| RelativeTime::of_ms(0, seconds * 1000).ago;
         assert_eq!(ago(-5), "just now");
         assert_eq!(ago(59), "59 s ago");
         assert_eq!(ago(7_300), "2 h ago");
         assert_eq!(ago(90_000), "1 d ago");
         assert_eq!(ago(100 * 86_400), "3 months ago");
-        assert_eq!(When::of_ms(0, 0).at, "1970-01-01 00:00:00 UTC");
-        assert_eq!(When::of_text("yesterday", 0).ago, "yesterday");
+        assert_eq!(RelativeTime::of_ms(0, 0).at, "1970-01-01 00:00:00 UTC");
+        assert_eq!(RelativeTime::of_text("yesterday", 0).ago, "yesterday");
         assert_eq!(span(61.0), "61 s");
         assert_eq!(span(1_080.0), "18 min");
         assert_eq!(span(7_800.0), "2 h 10 min");
