@@ -77,7 +77,7 @@ impl ApiError {
         Self::internal(format!("internal error: {WORKER_PANICKED}"))
     }
 
-    /// The response on MLflow's API, whose clients know 400 BAD_REQUEST for what conflicts with
+    /// The response on MLflow's API, whose clients know 400 `BAD_REQUEST` for what conflicts with
     /// the state of a run or an experiment. Everything else is as in the table of kinds.
     pub fn into_mlflow_response(self) -> Response {
         match self.kind {
@@ -87,7 +87,7 @@ impl ApiError {
     }
 
     fn respond(self, status: StatusCode, code: &str) -> Response {
-        let body = Error {
+        let body = ErrorBody {
             error: ErrorDetail {
                 code,
                 message: &self.message,
@@ -102,7 +102,8 @@ impl ApiError {
 
 /// The body of every error: `error` is the shape of this API, the other two of MLflow's.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Error<'a> {
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorBody<'a> {
     error: ErrorDetail<'a>,
     error_code: &'a str,
     message: &'a str,

@@ -58,7 +58,8 @@ pub(crate) struct NextRequest {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Cases {
+#[schemars(rename = "Cases")]
+pub(crate) struct NextCases {
     experiment: String,
     /// `null` where nothing waits for this judge.
     sitting: Option<String>,
@@ -74,14 +75,14 @@ pub(crate) struct Cases {
 }
 
 /// `GET /api/bench/judge/next`: blind cases under the rubric; none where nothing waits.
-pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<Cases> {
+pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<NextCases> {
     let limit = ask.limit.as_ref().map_or(1, |it| it.0);
     let limit = usize::try_from(limit)
         .ok()
         .filter(|_| (1..=MOST).contains(&limit))
         .ok_or_else(|| ApiError::invalid(format!("limit must be from 1 to {MOST}")))?;
     let Some(hand) = app.desks.next(&sitter(caller), &ask.experiment, limit)? else {
-        return Ok(Cases {
+        return Ok(NextCases {
             experiment: ask.experiment.clone(),
             sitting: None,
             resumed: None,
@@ -91,7 +92,7 @@ pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<Case
         });
     };
     let mut head = file::head(&ask.experiment, &hand.sitting, &hand.rubric);
-    Ok(Cases {
+    Ok(NextCases {
         experiment: ask.experiment.clone(),
         sitting: Some(hand.sitting),
         resumed: Some(hand.resumed),

@@ -87,16 +87,16 @@ pub(crate) struct ById {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Jobs {
-    jobs: Vec<Job>,
+    jobs: Vec<JobView>,
 }
 
 pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Jobs> {
     let jobs = app.jobs.list(LISTED)?;
-    let jobs: Vec<Job> = jobs.iter().map(|job| shown(app, job)).collect();
+    let jobs: Vec<JobView> = jobs.iter().map(|job| shown(app, job)).collect();
     Ok(Jobs { jobs })
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<Job> {
+pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<JobView> {
     let job = app.jobs.get(&ask.job_id)?;
     let mut body = shown(app, &job);
     body.log = Some(app.jobs.log_tail(&job.id));
@@ -138,7 +138,8 @@ pub(crate) struct Queued {
 
 /// A job as programs see it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Job {
+#[schemars(rename = "Job")]
+pub(crate) struct JobView {
     job_id: String,
     kind: JobKind,
     status: JobStatus,
@@ -165,14 +166,14 @@ struct Cells {
     total: u32,
 }
 
-pub(crate) fn shown(app: &App, job: &JobRecord) -> Job {
+pub(crate) fn shown(app: &App, job: &JobRecord) -> JobView {
     let now_ms = (app.config.clock)().ms;
     let eta_s = app.jobs.eta_seconds(job, now_ms);
     let time = |ms: Option<i64>| {
         let time = ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.map(|it| format!("{it:.3}"))
     };
-    Job {
+    JobView {
         job_id: job.id.clone(),
         kind: job.kind,
         status: job.status,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::table::{Content, Field, Operation, Request, operations};
 use crate::App;
 use crate::access::Caller;
-use crate::error::{Answer, Error, status_of};
+use crate::error::{Answer, ErrorBody, status_of};
 use crate::mlflow::fields::Nothing;
 
 /// What every operation can end with.
@@ -210,7 +210,7 @@ fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     );
     let mut failures: Vec<ErrorKind> = ALWAYS.iter().chain(operation.failures).copied().collect();
     failures.sort_by_key(|it| it.report().http_status);
-    let error: Schema = answers.subschema_for::<Error<'_>>();
+    let error: Schema = answers.subschema_for::<ErrorBody<'_>>();
     for kind in failures {
         all.insert(
             status_of(kind).as_u16().to_string(),
