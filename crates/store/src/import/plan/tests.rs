@@ -90,12 +90,12 @@ fn plan(existing: &ExistingRun, incoming: &ImportedRun) -> RunPlan {
 }
 
 #[track_caller]
-fn check_merge(plan: RunPlan, files: &[(&str, VerdictFile)], set_aside: &[&str]) {
+fn check_merge(plan: &RunPlan, files: &[(&str, VerdictFile)], set_aside: &[&str]) {
     let expected = RunMerge {
         verdict_files: paths(files),
         set_aside: set_aside.iter().map(|&it| it.to_owned()).collect(),
     };
-    assert_eq!(plan, RunPlan::Merge(expected));
+    assert_eq!(*plan, RunPlan::Merge(expected));
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn missing_verdict_files_are_added_under_paths_that_are_free() {
     let merge = plan(&here, &comes);
     assert_eq!(merge.change(), Change::Merged);
     let a = ("verdicts/a.2.json", file("a", 2.0));
-    check_merge(merge, &[a, ("verdicts/b.json", file("b", 3.0))], &[]);
+    check_merge(&merge, &[a, ("verdicts/b.json", file("b", 3.0))], &[]);
     here.reserved_paths = vec!["verdicts/a.2.json".to_owned()];
     let a = ("verdicts/a.3.json", file("a", 2.0));
     let b = ("verdicts/b.json", file("b", 3.0));
-    check_merge(plan(&here, &comes), &[a, b], &[]);
+    check_merge(&plan(&here, &comes), &[a, b], &[]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_sitting_that_either_side_sets_aside_is_set_aside() {
     let here = existing(&[], &["x"]);
     assert_eq!(plan(&here, &incoming(&[], "")), RunPlan::Unchanged);
     assert_eq!(plan(&here, &incoming(&[], "x")), RunPlan::Unchanged);
-    check_merge(plan(&here, &incoming(&[], "x y")), &[], &["x", "y"]);
+    check_merge(&plan(&here, &incoming(&[], "x y")), &[], &["x", "y"]);
 }
 
 #[test]
