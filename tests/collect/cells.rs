@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
+use assize_test_support::running::Running;
 use assize_test_support::{Outcome, Scratch, cells, collect, script, write_small_task};
 use serde_json::{Value, json};
 
@@ -319,19 +320,10 @@ fn a_store_deleted_during_a_collect_is_an_error() {
     let slow = script(&[("a", &["fine"])]).replace("\"prompt\"", "\"latency_ms\":40,\"prompt\"");
     scratch.write("script.json", &slow);
     let args = collect("scripted:a", "--task task");
-    let child = scratch
-        .command(&args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("runs");
-    let store = scratch.file(".assize/assize.db");
-    while !store.exists() {
-        std::thread::yield_now();
-    }
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    std::fs::remove_file(&store).expect("the store is there");
-    let outcome = Outcome::of(&child.wait_with_output().expect("it ends"));
+    let mut running = Running::start(&scratch, "collect", &args);
+    running.wait_for_stdout(|out| out.contains("\"collected\""));
+    std::fs::remove_file(scratch.file(".assize/assize.db")).expect("the store is there");
+    let outcome = running.finish();
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(
         outcome.stderr.contains("was deleted or replaced"),

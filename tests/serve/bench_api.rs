@@ -378,7 +378,7 @@ fn a_viewer_cannot_write_under_a_path_that_looks_like_a_search() {
     );
     assert_eq!(reply.status, 403, "{reply:?}");
     scratch.ok("token create --role judge --name Ada");
-    let refused = scratch.fails(1, "token create --role viewer --name Ada");
+    let refused = scratch.fails(2, "token create --role viewer --name Ada");
     assert!(refused.stderr.contains("another name"), "{refused}");
 }
 
