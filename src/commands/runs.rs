@@ -9,7 +9,7 @@ use assize_domain::judge::Tier;
 use assize_domain::run::{artifact, param, tag};
 use assize_domain::verdict::effective;
 use assize_pipeline::PipelineError;
-use assize_store::{Run, RunQuery, Tracking};
+use assize_store::{Run, RunQuery};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -71,7 +71,7 @@ fn metric(run: &Run, key: &str) -> Option<f64> {
 
 fn list(
     session: &Session,
-    store: &dyn Tracking,
+    store: &dyn assize_store::Runs,
     filter: &RunFilter,
     limit: u32,
 ) -> anyhow::Result<Exit> {
@@ -143,7 +143,7 @@ fn run_json(run: &Run) -> Value {
     })
 }
 
-fn candidates(store: &dyn Tracking, run_id: &str) -> anyhow::Result<Vec<Candidate>> {
+fn candidates(store: &dyn assize_store::Runs, run_id: &str) -> anyhow::Result<Vec<Candidate>> {
     let text = store
         .artifact_get(run_id, artifact::CANDIDATES)?
         .unwrap_or_else(|| "[]".to_owned());
@@ -160,7 +160,7 @@ fn candidates(store: &dyn Tracking, run_id: &str) -> anyhow::Result<Vec<Candidat
 /// One record a candidate, page by page, so that memory stays flat.
 fn export(
     session: &Session,
-    store: &dyn Tracking,
+    store: &dyn assize_store::Runs,
     filter: &RunFilter,
     path: Option<&Path>,
 ) -> anyhow::Result<Exit> {
@@ -234,7 +234,7 @@ enum Sink {
 
 impl Sink {
     /// Writes a run's candidates; answers how many.
-    fn write_run(&mut self, store: &dyn Tracking, run: &Run) -> anyhow::Result<usize> {
+    fn write_run(&mut self, store: &dyn assize_store::Runs, run: &Run) -> anyhow::Result<usize> {
         let candidates = candidates(store, &run.run_id)?;
         match self {
             Self::Jsonl(target) => {

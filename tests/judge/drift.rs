@@ -141,10 +141,7 @@ fn the_queue_mixes_anchors_in_and_notices_drift() {
     );
     let finished = generous.finish(&at(2)).expect("finished");
     assert_eq!(finished.state, SittingState::Quarantined);
-    assert_eq!(
-        store.judging_counts("e").expect("counts").expert_pending,
-        12
-    );
+    assert_eq!(store.judging_count("e").expect("counts").expert_pending, 12);
 
     let mut sound = open(&store, sit_with_anchors("ann"), &at(10));
     let cases = sound.next(100, &at(10)).expect("pending again");
@@ -158,7 +155,7 @@ fn the_queue_mixes_anchors_in_and_notices_drift() {
     sound.submit(&verdicts, &at(11)).expect("accepted");
     let finished = sound.finish(&at(12)).expect("finished");
     assert_eq!(finished.state, SittingState::Closed);
-    assert_eq!(store.judging_counts("e").expect("counts").expert_judged, 12);
+    assert_eq!(store.judging_count("e").expect("counts").expert_judged, 12);
 }
 
 #[test]

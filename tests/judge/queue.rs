@@ -70,7 +70,7 @@ fn a_sitting_takes_cases_hands_verdicts_in_and_ends() {
     let finished = queue.finish(&at(7)).expect("finished");
     assert_eq!((finished.done, finished.released), (24, 0));
     assert_eq!(finished.state, SittingState::Closed);
-    let counts = store.judging_counts("e").expect("counts");
+    let counts = store.judging_count("e").expect("counts");
     assert_eq!((counts.expert_pending, counts.expert_judged), (0, 12));
     assert_eq!(counts.auto_pending, 12, "the other tier is untouched");
     assert!(
@@ -282,7 +282,7 @@ fn tiers_have_queues_of_their_own() {
     assert_eq!(clear(&mut auto, 3, &at(1)), 6);
     let finished = auto.finish(&at(2)).expect("finished");
     assert_eq!(finished.tier, Tier::Auto);
-    let counts = store.judging_counts("e").expect("counts");
+    let counts = store.judging_count("e").expect("counts");
     assert_eq!((counts.auto_pending, counts.expert_pending), (0, 6));
 }
 

@@ -362,7 +362,7 @@ impl MlflowStore {
         let finished = |it: &&Tracked| it.status == RunStatus::Finished;
         let mut others = all.iter().filter(is_other).filter(finished);
         let better = others.find(|it| {
-            cell.status != RunStatus::Finished || it.is_judged() || it.place() < run.place()
+            cell.status != RunStatus::Finished || it.is_judged() || it.sort_key() < run.sort_key()
         });
         if let Some(better) = better {
             self.run_remove(&run.run_id)?;

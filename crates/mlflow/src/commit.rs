@@ -41,7 +41,7 @@ pub(crate) fn sitting_commit_each(
     give: Give<'_>,
 ) -> Result<Committed> {
     let marks = Marks::new(store);
-    let mut whole = Whole {
+    let mut whole = WholeCommit {
         store,
         rubric,
         marks,
@@ -197,7 +197,7 @@ impl MlflowStore {
 }
 
 /// One sitting, applied whole.
-struct Whole<'a> {
+struct WholeCommit<'a> {
     store: &'a MlflowStore,
     rubric: &'a Rubric,
     marks: Marks<'a>,
@@ -208,7 +208,7 @@ struct Whole<'a> {
     failed: Option<StoreError>,
 }
 
-impl Whole<'_> {
+impl WholeCommit<'_> {
     fn write_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if self.failed.is_some() {

@@ -24,7 +24,7 @@ impl Copying for MlflowStore {
         import::runs_import(self, experiment, runs)
     }
 
-    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
+    fn run_get_whole(&self, run_id: &str) -> Result<WholeRun> {
         let mut tracked = self.run_load(run_id)?;
         let mut files = self.artifacts.files(&self.rest, &tracked)?;
         if tracked.tag(limits::TAG).is_some() {
@@ -50,7 +50,7 @@ impl Copying for MlflowStore {
         self.file_put(&*self.run_recent(run_id)?, path, &content)
     }
 
-    fn experiment_tags(&self, experiment: &str) -> Result<Pairs> {
+    fn experiment_tags_get(&self, experiment: &str) -> Result<Pairs> {
         let found = self.experiment_ask(experiment)?;
         let tags = found.into_iter().flat_map(|it| it.tags);
         Ok(tags.map(|tag| (tag.key, tag.value)).collect())

@@ -71,7 +71,7 @@ fn holds(run: &Tracked, tier: Tier, sitting: &str) -> bool {
 }
 
 impl Leases for MlflowStore {
-    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased> {
+    fn lease_take(&self, request: &LeaseRequest) -> Result<Leased> {
         let run = self.open_sitting(&request.sitting)?;
         let sitting = self.sitting_read(&request.sitting, &run)?;
         self.heard_of(&run, request.until_ms)?;
@@ -86,7 +86,7 @@ impl Leases for MlflowStore {
         Asking::new(self, &sitting, request, live).answer()
     }
 
-    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>> {
+    fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>> {
         let sitting_run = self.sitting_run_need(sitting)?;
         let sitting = self.sitting_read(sitting, &sitting_run)?;
         let id = self.experiment_need(&sitting.experiment)?;

@@ -68,7 +68,7 @@ impl Queue for MlflowStore {
         })
     }
 
-    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts> {
+    fn judging_count(&self, experiment: &str) -> Result<JudgingCounts> {
         let id = self.experiment_need(experiment)?;
         let mut counts = JudgingCounts::default();
         let mut by_kind: BTreeMap<String, u64> = BTreeMap::new();

@@ -49,7 +49,7 @@ impl Runs for MlflowStore {
             let shown = runs.into_iter().filter(|run| {
                 let is_later = after
                     .as_ref()
-                    .is_none_or(|(ms, id)| run.place() > (*ms, id.as_str()));
+                    .is_none_or(|(ms, id)| run.sort_key() > (*ms, id.as_str()));
                 is_later && is_asked_for(run, query)
             });
             found.extend(shown);
@@ -100,7 +100,7 @@ impl Runs for MlflowStore {
         contents.collect()
     }
 
-    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    fn artifact_get_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
         let run = self.run_recent(run_id)?;
         self.artifacts.get(&self.rest, &run, path)
     }

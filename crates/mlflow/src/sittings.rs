@@ -80,7 +80,7 @@ impl Sittings for MlflowStore {
         Ok(sitting.map(|sitting| Sitting::clone(&sitting)))
     }
 
-    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>> {
+    fn sitting_record_get(&self, id: &str) -> Result<Option<SittingRecord>> {
         let found = self.sitting_run(id)?;
         found.map(|run| self.record_read(id, &run)).transpose()
     }

@@ -55,7 +55,7 @@ impl Tracked {
     }
 
     /// Where the run stands among others: the first of two runs of one cell is the cell's.
-    pub fn place(&self) -> (i64, &str) {
+    pub fn sort_key(&self) -> (i64, &str) {
         (self.start_time_ms, &self.run_id)
     }
 }

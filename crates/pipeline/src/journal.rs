@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use assize_domain::run::CellRecord;
 use assize_http::place_of;
 use assize_store::state::State;
-use assize_store::state::journal::Entry;
+use assize_store::state::journal::JournalEntry;
 use assize_store::{Cells, KnownCell, Recorded, Result, StoreError};
 
 use crate::lock::{self, Lock};
@@ -222,7 +222,7 @@ impl Journal {
     }
 
     /// Sends entries of one experiment and forgets them.
-    fn send(&self, experiment: &str, entries: &[Entry]) -> Result<()> {
+    fn send(&self, experiment: &str, entries: &[JournalEntry]) -> Result<()> {
         let cells: Vec<CellRecord> = entries.iter().map(|it| it.cell.clone()).collect();
         let ids: Vec<i64> = entries.iter().map(|it| it.id).collect();
         self.server.cells_record(experiment, &cells)?;

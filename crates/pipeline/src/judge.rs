@@ -26,12 +26,12 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
-use assize_store::Tracking;
+use assize_store::Runs;
 
 use crate::{PipelineError, Result};
 
 /// The rubric that travels with a run.
-pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Result<Rubric> {
+pub fn rubric_of(store: &dyn Runs, run_id: &str, wanted: &RubricRef) -> Result<Rubric> {
     let corrupt = |reason: String| PipelineError::File {
         path: format!("{} of run {run_id}", artifact::RUBRIC),
         reason,
@@ -58,7 +58,7 @@ pub fn rubric_of(store: &dyn Tracking, run_id: &str, wanted: &RubricRef) -> Resu
 }
 
 /// The candidates and the context of a run, as texts.
-fn case_texts(store: &dyn Tracking, run_id: &str) -> assize_store::Result<[Option<String>; 2]> {
+fn case_texts(store: &dyn Runs, run_id: &str) -> assize_store::Result<[Option<String>; 2]> {
     let texts = store.artifacts_get(run_id, &[artifact::CANDIDATES, artifact::CONTEXT])?;
     let mut texts = texts.into_iter();
     Ok([texts.next().flatten(), texts.next().flatten()])

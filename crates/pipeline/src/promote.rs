@@ -11,7 +11,7 @@
 use assize_domain::leaderboard::Pair;
 use assize_domain::promotion::{Action, Champion, GateReport, Promotion, before};
 use assize_domain::task::Task;
-use assize_store::Tracking;
+use assize_store::{Promotions, Tracking};
 
 use crate::compare::read::PairKey;
 use crate::{PipelineError, Result};
@@ -92,7 +92,7 @@ pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Asse
 
 /// Makes the candidate the champion. `None` where the gate says no.
 pub fn promote(
-    store: &dyn Tracking,
+    store: &dyn Promotions,
     assessment: &Assessment,
     signature: Signature,
 ) -> Result<Option<Promotion>> {
@@ -120,7 +120,7 @@ pub fn promote(
 }
 
 /// Brings the previous champion back, as an entry of its own.
-pub fn rollback(store: &dyn Tracking, task: &str, signature: Signature) -> Result<Promotion> {
+pub fn rollback(store: &dyn Promotions, task: &str, signature: Signature) -> Result<Promotion> {
     let history = store.promotion_list(task)?;
     let Some(latest) = history.last() else {
         return Err(PipelineError::Invalid(format!(

@@ -272,7 +272,7 @@ impl Copying<'_> {
 
     /// A run as both sides have it, the id of its parent being the target's.
     fn pair(&self, run: &Run) -> Result<Pair> {
-        let mut here = self.sync.from.run_whole(&run.run_id)?;
+        let mut here = self.sync.from.run_get_whole(&run.run_id)?;
         let mut old_parent = None;
         for (key, parent) in &mut here.run.tags {
             if key == PARENT
@@ -283,7 +283,7 @@ impl Copying<'_> {
         }
         let known = self.there.get(&identity(run));
         let mut there = match (self.sync.to, known) {
-            (Some(to), Some(run_id)) => Some(to.run_whole(run_id)?),
+            (Some(to), Some(run_id)) => Some(to.run_get_whole(run_id)?),
             _ => None,
         };
         // Copied before its parent was: that it names the parent here is no value of its own.
@@ -342,7 +342,7 @@ impl Copying<'_> {
         paths: impl Iterator<Item = &'a str>,
     ) -> Result<()> {
         for path in paths {
-            match self.sync.from.artifact_bytes(run_id, path)? {
+            match self.sync.from.artifact_get_bytes(run_id, path)? {
                 Some(content) => match to.artifact_add(copy, path, content) {
                     // A name that the target keeps for something else.
                     Err(StoreError::Invalid(_)) => self.synced.unreadable_files += 1,
@@ -405,8 +405,8 @@ impl Copying<'_> {
         let Sync {
             from, experiment, ..
         } = *self.sync;
-        let here = from.experiment_tags(experiment)?;
-        let there = self.sync.to.map(|to| to.experiment_tags(experiment));
+        let here = from.experiment_tags_get(experiment)?;
+        let there = self.sync.to.map(|to| to.experiment_tags_get(experiment));
         let there = there.transpose()?.unwrap_or_default();
         let (missing, different) = compare_entries(here.iter(), &there);
         let different = different.into_iter().map(str::to_owned);

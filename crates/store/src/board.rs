@@ -1,12 +1,10 @@
 //! What leaderboards are computed from.
 
-use std::fmt::Debug;
-
 use assize_domain::run::RunStatus;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanFile, RubricRef};
 
-use crate::Result;
+use crate::{Result, Runs};
 
 /// What a board needs of one run.
 #[derive(Debug, PartialEq)]
@@ -29,8 +27,9 @@ pub struct BoardRun<'a> {
     pub files: Vec<LeanFile<'a>>,
 }
 
-/// All runs of an experiment with their scores.
-pub trait Boards: Send + Sync + Debug {
+/// All runs of an experiment with their scores, for whoever compares them; what a board says
+/// beyond scores it reads from single runs ([`Runs`]).
+pub trait Boards: Runs {
     /// Visits all runs of a split, oldest first. An unknown experiment is an error.
     fn board_each(
         &self,

@@ -16,7 +16,7 @@ pub trait Copying: Send + Sync + Debug {
     fn runs_import(&self, experiment: &str, runs: &[ImportedRun]) -> Result<Vec<Imported>>;
 
     /// One run with all that belongs to it but the contents of its files.
-    fn run_whole(&self, run_id: &str) -> Result<WholeRun>;
+    fn run_get_whole(&self, run_id: &str) -> Result<WholeRun>;
 
     /// Adds to a run what it lacks. Adding the same again changes nothing.
     fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()>;
@@ -25,7 +25,7 @@ pub trait Copying: Send + Sync + Debug {
     fn artifact_add(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()>;
 
     /// The tags of an experiment; none where there is no such experiment.
-    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>>;
+    fn experiment_tags_get(&self, experiment: &str) -> Result<Vec<(String, String)>>;
 
     /// Gives an experiment tags, and makes it where there is none.
     fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()>;

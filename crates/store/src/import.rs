@@ -121,7 +121,7 @@ fn contents(store: &dyn Runs, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<s
     let (verdicts, others): (Vec<&String>, Vec<&String>) =
         core.partition(|path| path.starts_with(artifact::VERDICTS));
     for path in others {
-        let content = store.artifact_bytes(&run.run_id, path)?;
+        let content = store.artifact_get_bytes(&run.run_id, path)?;
         if let Some(Ok(text)) = content.map(String::from_utf8) {
             artifacts.push((path.clone().into(), text.into()));
         }

@@ -3,7 +3,8 @@
 //! Everything above this crate talks to a store by roles, a small trait for each kind of caller:
 //! [`Cells`] (collect), [`Runs`] (lists and pages), [`Queue`] and [`Leases`] (judging),
 //! [`Sittings`] (verdicts), [`Boards`] (compare), [`Promotions`] and [`Copying`] (sync).
-//! [`Tracking`] is a store with all roles but [`Cells`]. The embedded SQLite store
+//! [`Judging`] is the roles that judging needs together, [`Tracking`] a store with all roles but
+//! [`Cells`]; a function takes the smallest that it can do with. The embedded SQLite store
 //! ([`embedded`]) and the one on an MLflow server (`crates/mlflow`) implement each role in a
 //! module of its own; what both decide alike is in [`rules`]. What is local to this machine,
 //! whatever the tracking URI, is [`state`].
@@ -41,6 +42,11 @@ pub use sittings::{Committed, Give, Sittings, Take};
 /// Shorthand for what the store answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
+/// What judging needs of a store.
+pub trait Judging: Boards + Queue + Leases + Sittings {}
+
+impl<S: Boards + Queue + Leases + Sittings> Judging for S {}
+
 /// A whole store, for callers that need several roles.
 ///
 /// What any method has answered survives `kill -9` of this process. A change to one run is made
@@ -49,7 +55,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 ///
 /// Recording cells is not part of it: before a remote store that is the journal's work, so
 /// whoever records is given a [`Cells`].
-pub trait Tracking: Runs + Queue + Leases + Sittings + Boards + Promotions + Copying {
+pub trait Tracking: Judging + Promotions + Copying {
     /// Where this is, as the user would name it.
     fn uri(&self) -> &str;
 }

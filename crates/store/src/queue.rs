@@ -162,7 +162,7 @@ pub trait Queue: Send + Sync + Debug {
     ) -> Result<()>;
 
     /// How far judging has come. An unknown experiment is an error.
-    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts>;
+    fn judging_count(&self, experiment: &str) -> Result<JudgingCounts>;
 
     /// The rubrics that the finished runs of an experiment are under, the one with the newest
     /// run last. An unknown experiment is an error.
@@ -179,10 +179,10 @@ pub trait Leases: Send + Sync + Debug {
     /// Hands whole scenarios to an open sitting: all of a scenario's pending cases or none,
     /// and none that as many other live sittings hold as are to score it. The sitting counts
     /// as heard of.
-    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased>;
+    fn lease_take(&self, request: &LeaseRequest) -> Result<Leased>;
 
     /// What a sitting holds, with what it has found.
-    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>>;
+    fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>>;
 
     /// Writes verdicts of an open sitting, as [`Sittings::sitting_commit`](crate::Sittings::sitting_commit)
     /// does, with three differences. Where a lease has passed to another sitting, nothing is

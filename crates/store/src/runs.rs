@@ -88,7 +88,7 @@ pub trait Runs: Send + Sync + Debug {
     fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>>;
 
     /// The content of an artifact that need not be text.
-    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
+    fn artifact_get_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
 
     /// The verdict files of a run, also those that are set aside.
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;

@@ -33,7 +33,7 @@ pub trait Sittings: Send + Sync + Debug {
     fn sitting_get(&self, id: &str) -> Result<Option<Sitting>>;
 
     /// A sitting with what has become of it.
-    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>>;
+    fn sitting_record_get(&self, id: &str) -> Result<Option<SittingRecord>>;
 
     /// All sittings of an experiment, oldest first.
     fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>>;

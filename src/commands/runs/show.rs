@@ -6,7 +6,7 @@ use assize_domain::run::{artifact, tag};
 use assize_domain::verdict::{Verdict, VerdictFile, in_order};
 use assize_report::figure;
 use assize_report::text::{width, wrap};
-use assize_store::{Run, Tracking};
+use assize_store::{Run, Runs};
 use serde_json::{Value, json};
 
 use super::{candidates, run_json, value};
@@ -14,7 +14,7 @@ use crate::Exit;
 use crate::output::safe;
 use crate::session::Session;
 
-pub fn run(session: &Session, store: &dyn Tracking, id: &str) -> anyhow::Result<Exit> {
+pub fn run(session: &Session, store: &dyn Runs, id: &str) -> anyhow::Result<Exit> {
     let run = store.run_get(id)?;
     let candidates = candidates(store, &run.run_id)?;
     let files = store.verdicts_get(&run.run_id)?;

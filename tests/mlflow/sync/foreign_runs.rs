@@ -124,9 +124,9 @@ fn seen(scratch: &Scratch, file: &str) -> BTreeMap<String, (WholeRun, Vec<Vec<u8
         .collect();
     let mut all = BTreeMap::new();
     for run in runs.runs {
-        let mut whole = store.run_whole(&run.run_id).expect("a run");
+        let mut whole = store.run_get_whole(&run.run_id).expect("a run");
         let contents = whole.files.iter().map(|(path, _)| {
-            let content = store.artifact_bytes(&run.run_id, path);
+            let content = store.artifact_get_bytes(&run.run_id, path);
             content.expect("an answer").expect("a file")
         });
         let contents = contents.collect();
@@ -180,7 +180,7 @@ pub fn round_trip(middle: &str) {
     assert_eq!(seen_first["child"].0.points.len(), 4);
     let nested = (PARENT.to_owned(), "parent".to_owned());
     assert!(seen_first["child"].0.run.tags.contains(&nested));
-    let tags = open(&scratch, "last.db").experiment_tags("any");
+    let tags = open(&scratch, "last.db").experiment_tags_get("any");
     assert_eq!(
         tags.expect("tags"),
         [("team".to_owned(), "tips".to_owned())]

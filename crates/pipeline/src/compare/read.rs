@@ -10,7 +10,7 @@ use assize_domain::run::{ADAPTIVE_SETTING, RunStatus, param};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
 use assize_stats::table::Row;
-use assize_store::{BoardRun, Tracking};
+use assize_store::{BoardRun, Boards, Runs};
 
 use crate::judge::rubric_of;
 use crate::{PipelineError, Result};
@@ -140,7 +140,7 @@ struct Speed {
 
 /// Reads the runs of one split. Scores under different rubrics are never put side by side: the
 /// newest rubric that has verdicts is taken, and the runs under others are counted.
-pub fn read(store: &dyn Tracking, experiment: &str, split: Split) -> Result<Scores> {
+pub fn read(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores> {
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(experiment, split, &mut |run| {
@@ -180,7 +180,7 @@ pub fn read(store: &dyn Tracking, experiment: &str, split: Split) -> Result<Scor
 
 impl Scores {
     /// Starts with the rubric of a run.
-    fn open(store: &dyn Tracking, run: &BoardRun<'_>) -> Result<Self> {
+    fn open(store: &dyn Runs, run: &BoardRun<'_>) -> Result<Self> {
         let named = RubricRef {
             id: run.rubric.id.to_owned(),
             sha256: run.rubric.sha256.to_owned(),

@@ -16,7 +16,7 @@ use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Amends, RubricRef, Verdict, VerdictFile, effective};
 use assize_store::queue::{Closing, Reopening};
-use assize_store::{Run, RunQuery, Tracking};
+use assize_store::{Judging, Run, RunQuery, Runs, Sittings};
 use serde_json::Value;
 
 use super::export::sitting_id;
@@ -52,7 +52,7 @@ pub struct Amended {
 
 /// Corrects a verdict; the old one stays in the history.
 pub fn amend(
-    store: &dyn Tracking,
+    store: &dyn Judging,
     amendment: &Amendment,
     now: &Now,
     entropy: Entropy,
@@ -145,7 +145,7 @@ pub struct ReopenOptions {
 }
 
 /// Makes runs pending again, and returns how many.
-pub fn reopen(store: &dyn Tracking, options: &ReopenOptions) -> Result<u64> {
+pub fn reopen(store: &dyn Judging, options: &ReopenOptions) -> Result<u64> {
     let run_ids = if options.runs.is_empty() {
         let listed = store.run_list(&options.experiment, &RunQuery::default())?;
         let ours = |run: &Run| run.tags.iter().any(|(key, _)| key == tag::JUDGE_PENDING);
@@ -174,8 +174,8 @@ pub fn reopen(store: &dyn Tracking, options: &ReopenOptions) -> Result<u64> {
 }
 
 /// Lifts the quarantine of a sitting: its verdicts count again.
-pub fn release(store: &dyn Tracking, sitting: &str, now: &Now) -> Result<()> {
-    let Some(record) = store.sitting_record(sitting)? else {
+pub fn release(store: &dyn Sittings, sitting: &str, now: &Now) -> Result<()> {
+    let Some(record) = store.sitting_record_get(sitting)? else {
         return Err(PipelineError::NoSitting {
             id: sitting.to_owned(),
         });
@@ -205,7 +205,7 @@ fn tag_of(run: &Run, name: &str) -> String {
 }
 
 /// The verdict files of a run that count.
-fn counting(store: &dyn Tracking, run: &Run) -> Result<Vec<VerdictFile>> {
+fn counting(store: &dyn Runs, run: &Run) -> Result<Vec<VerdictFile>> {
     let aside = tag_of(run, tag::SET_ASIDE);
     let mut files = store.verdicts_get(&run.run_id)?;
     files.retain(|file| !aside.split_whitespace().any(|id| id == file.sitting));
@@ -267,7 +267,7 @@ fn amended(
 }
 
 fn corrected(
-    store: &dyn Tracking,
+    store: &dyn Runs,
     run_id: &str,
     rubric: &Rubric,
     before: &Verdict,

@@ -12,7 +12,7 @@ use assize_domain::judge::Judge;
 use assize_domain::run::tag;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::{Verdict, VerdictFile};
-use assize_store::{Committed, StoreError, Take, Tracking};
+use assize_store::{Committed, Runs, Sittings, StoreError, Take, Tracking};
 
 use super::drift::{self, Drift};
 use super::file::check::{Checker, FilledCase, FilledHead, Scored};
@@ -78,7 +78,7 @@ pub fn apply(
     };
     let head = head_read(source)?.map_err(wrong)?;
     let id = head_seen(&head).map_err(wrong)?;
-    let Some(record) = store.sitting_record(&id)? else {
+    let Some(record) = store.sitting_record_get(&id)? else {
         let message = format!(
             "'{id}' is not known to {}: is this the right --tracking-uri?",
             store.uri()
@@ -188,7 +188,7 @@ fn fits(
 }
 
 /// The first run of the sitting that is still there, under the rubric of the sitting.
-fn first_of(store: &dyn Tracking, sitting: &Sitting) -> std::result::Result<String, FileProblem> {
+fn first_of(store: &dyn Runs, sitting: &Sitting) -> std::result::Result<String, FileProblem> {
     let found = sitting
         .runs
         .iter()
@@ -215,7 +215,7 @@ fn first_of(store: &dyn Tracking, sitting: &Sitting) -> std::result::Result<Stri
 
 /// Reads the file once more and commits each run's verdicts as soon as they are complete.
 fn commit(
-    store: &dyn Tracking,
+    store: &dyn Sittings,
     source: Source<'_>,
     checker: &mut Checker<'_>,
     mut bundle: Bundle<'_>,
@@ -296,7 +296,7 @@ impl Bundle<'_> {
 
 /// From the flag, else the file, else the kind that the runs were pending for; `true` for the last.
 fn name_judge(
-    store: &dyn Tracking,
+    store: &dyn Runs,
     options: &ApplyOptions,
     checker: &Checker<'_>,
     run_id: &str,

@@ -236,7 +236,7 @@ impl AutoJudge<'_> {
 
     fn lease(&self, sitting: &Sitting, cases: usize) -> Result<Leased> {
         let now = (self.now)();
-        Ok(self.store.lease_next(&LeaseRequest {
+        Ok(self.store.lease_take(&LeaseRequest {
             sitting: sitting.id.clone(),
             judge_kind: None,
             cases,

@@ -19,7 +19,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::{Verdict, as_number};
 use assize_stats::drift::{DriftSettings, drift};
-use assize_store::Tracking;
+use assize_store::Sittings;
 use assize_store::queue::{Closing, SittingRecord};
 
 use crate::{PipelineError, Result};
@@ -50,7 +50,7 @@ pub struct Ended {
 
 /// Closes a sitting that is complete, and quarantines one whose judge has drifted.
 pub fn close(
-    store: &dyn Tracking,
+    store: &dyn Sittings,
     sitting: &Sitting,
     judge: &Judge,
     rubric: &Rubric,

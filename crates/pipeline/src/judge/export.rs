@@ -16,7 +16,7 @@ use assize_domain::run::{artifact, param};
 use assize_domain::sitting::{Inclusion, Sitting, SittingState, case_id};
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
-use assize_store::{PendingQuery, PendingRun, StoreError, Tracking};
+use assize_store::{Judging, PendingQuery, PendingRun, Runs, StoreError};
 use serde_json::{Map, Value};
 
 use super::{
@@ -69,7 +69,7 @@ struct Waiting {
 
 /// Chooses the cases; `None` where nothing is pending. Nothing is recorded yet.
 pub(super) fn export(
-    store: &dyn Tracking,
+    store: &dyn Judging,
     options: &ExportOptions,
     now: &Now,
     entropy: Entropy,
@@ -140,7 +140,7 @@ struct Chosen {
 /// What waits for the tier, under one rubric: the newest that anything waits under. Scenarios
 /// that another judge holds are left out.
 fn pending_runs(
-    store: &dyn Tracking,
+    store: &dyn Judging,
     options: &ExportOptions,
     tier: Tier,
     now: &Now,
@@ -179,7 +179,7 @@ fn pending_runs(
 
 /// The scenarios of which a live sitting at the queue holds a run.
 fn held_scenarios(
-    store: &dyn Tracking,
+    store: &dyn Judging,
     experiment: &str,
     tier: Tier,
     now: &Now,
@@ -188,14 +188,14 @@ fn held_scenarios(
     for record in store.sitting_list(experiment)? {
         let is_live = record.state == SittingState::Open && record.lives_until_ms > now.ms;
         if is_live && record.sitting.tier == tier {
-            let runs = store.lease_held(&record.sitting.id)?;
+            let runs = store.lease_list(&record.sitting.id)?;
             held.extend(runs.into_iter().map(|it| it.run.scenario));
         }
     }
     Ok(held)
 }
 
-fn spot_cases(store: &dyn Tracking, options: &ExportOptions, seed: u64) -> Result<Vec<Inclusion>> {
+fn spot_cases(store: &dyn Judging, options: &ExportOptions, seed: u64) -> Result<Vec<Inclusion>> {
     let expected = match options.limit {
         0 => spot_check::DEFAULT_CASES,
         limit => limit,
@@ -206,7 +206,7 @@ fn spot_cases(store: &dyn Tracking, options: &ExportOptions, seed: u64) -> Resul
     }
 }
 
-fn drawn_runs(store: &dyn Tracking, experiment: &str, drawn: &[Inclusion]) -> Result<Chosen> {
+fn drawn_runs(store: &dyn Judging, experiment: &str, drawn: &[Inclusion]) -> Result<Chosen> {
     let mut by_run: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for case in drawn {
         by_run.entry(&case.run_id).or_default().push(case.candidate);
@@ -238,7 +238,7 @@ impl Export {
     /// thread reads ahead, this one visits.
     pub fn cases_each<E: From<PipelineError>>(
         &self,
-        store: &dyn Tracking,
+        store: &dyn Runs,
         mut visit: impl FnMut(Case) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         std::thread::scope(|scope| {
@@ -258,11 +258,7 @@ impl Export {
     }
 
     /// Passes on the cases of one scenario after the other, until `give` returns `false`.
-    fn groups_each(
-        &self,
-        store: &dyn Tracking,
-        give: &mut dyn FnMut(Vec<Case>) -> bool,
-    ) -> Result<()> {
+    fn groups_each(&self, store: &dyn Runs, give: &mut dyn FnMut(Vec<Case>) -> bool) -> Result<()> {
         let mut random = SplitMix64::new(self.sitting.seed);
         let mut scenarios: Vec<&[usize]> = self.scenarios.iter().map(Vec::as_slice).collect();
         shuffle(&mut scenarios, &mut random);
@@ -284,7 +280,7 @@ impl Export {
         Ok(())
     }
 
-    fn cases_of(&self, store: &dyn Tracking, run_id: &str, open: &[u32]) -> Result<Vec<Case>> {
+    fn cases_of(&self, store: &dyn Runs, run_id: &str, open: &[u32]) -> Result<Vec<Case>> {
         let [text, context] = match case_texts(store, run_id) {
             // A run that was deleted a moment ago needs no judge.
             Err(StoreError::NoRun { .. }) => return Ok(Vec::new()),

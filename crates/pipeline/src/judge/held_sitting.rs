@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_domain::sitting::SittingState;
-use assize_store::Tracking;
+use assize_store::{Sittings, Tracking};
 
 use super::queue::{Queue, SitOptions};
 use crate::lock::{self, Lock};
@@ -67,7 +67,7 @@ pub fn resume_or_open(
 }
 
 /// The open sittings of this judge over this experiment, newest first.
-fn open_sittings(store: &dyn Tracking, options: &SitOptions) -> Result<Vec<String>> {
+fn open_sittings(store: &dyn Sittings, options: &SitOptions) -> Result<Vec<String>> {
     let records = store.sitting_list(&options.experiment)?;
     let ours = records.into_iter().rev().filter(|record| {
         record.state == SittingState::Open && record.judge.as_ref() == Some(&options.judge)

@@ -172,7 +172,7 @@ impl Queue {
             id: id.to_owned(),
             problem,
         };
-        let Some(record) = store.sitting_record(id)? else {
+        let Some(record) = store.sitting_record_get(id)? else {
             return Err(PipelineError::NoSitting { id: id.to_owned() });
         };
         let sitting = record.sitting;
@@ -183,7 +183,7 @@ impl Queue {
             let problem = "was exported as a file: hand it in with assize judge apply";
             return Err(unusable(problem.to_owned()));
         };
-        let held = store.lease_held(id)?;
+        let held = store.lease_list(id)?;
         let newest = store.rubric_list(&sitting.experiment)?;
         let newest = newest.into_iter().find(|it| it.rubric == sitting.rubric);
         let Some(newest) = newest else {
@@ -397,7 +397,7 @@ impl Queue {
 
     /// Leases scenarios with at least so many cases.
     fn ask(&mut self, cases: usize, now: &Now) -> Result<()> {
-        let leased = self.store.lease_next(&LeaseRequest {
+        let leased = self.store.lease_take(&LeaseRequest {
             sitting: self.sitting.id.clone(),
             judge_kind: self.desk.clone(),
             cases,

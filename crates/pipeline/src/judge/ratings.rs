@@ -10,7 +10,7 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanScores, RubricRef, Verdict};
-use assize_store::{BoardRun, Tracking};
+use assize_store::{BoardRun, Judging};
 
 use super::rubric_of;
 use crate::Result;
@@ -69,7 +69,7 @@ pub struct Ratings {
 
 /// Reads the verdicts of an experiment under the newest rubric; `None` where nothing is
 /// finished.
-pub fn read(store: &dyn Tracking, experiment: &str) -> Result<Option<Ratings>> {
+pub fn read(store: &dyn Judging, experiment: &str) -> Result<Option<Ratings>> {
     let Some(newest) = store.rubric_list(experiment)?.pop() else {
         return Ok(None);
     };

@@ -6,7 +6,7 @@ use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_stats::describe::mean;
-use assize_store::Tracking;
+use assize_store::Judging;
 
 use crate::{PipelineError, Result};
 
@@ -22,8 +22,8 @@ pub struct Revealed {
 }
 
 /// Every pair that a closed sitting has scored, the best first.
-pub fn reveal(store: &dyn Tracking, sitting: &str) -> Result<(Sitting, Vec<Revealed>)> {
-    let Some(record) = store.sitting_record(sitting)? else {
+pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<(Sitting, Vec<Revealed>)> {
+    let Some(record) = store.sitting_record_get(sitting)? else {
         return Err(PipelineError::NoSitting {
             id: sitting.to_owned(),
         });

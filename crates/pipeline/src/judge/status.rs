@@ -9,7 +9,7 @@ use assize_domain::sitting::{Inclusion, Sitting, SittingState};
 use assize_domain::verdict::RubricRef;
 use assize_stats::describe::{correlation, mean};
 use assize_store::queue::SittingRecord;
-use assize_store::{JudgingCounts, Tracking};
+use assize_store::{Judging, JudgingCounts, Runs};
 
 use super::agreement::{PairAgreement, agreement};
 use super::drift::Drift;
@@ -98,8 +98,8 @@ pub struct SpotStatus {
 }
 
 /// Looks at everything.
-pub fn status(store: &dyn Tracking, experiment: &str, delta: f64) -> Result<Status> {
-    let counts = store.judging_counts(experiment)?;
+pub fn status(store: &dyn Judging, experiment: &str, delta: f64) -> Result<Status> {
+    let counts = store.judging_count(experiment)?;
     let records = store.sitting_list(experiment)?;
     let mut status = blank(experiment, counts, delta);
     status.sittings = records.iter().map(sitting_status).collect();
@@ -175,7 +175,7 @@ fn judge_status(rater: &Rater, lengths: &HashMap<usize, f64>) -> JudgeStatus {
 }
 
 /// The length of each item's text in characters, of the first runs at least.
-fn lengths(store: &dyn Tracking, ratings: &Ratings) -> Result<HashMap<usize, f64>> {
+fn lengths(store: &dyn Runs, ratings: &Ratings) -> Result<HashMap<usize, f64>> {
     let mut by_run: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, item) in ratings.items.iter().enumerate() {
         by_run.entry(&item.run_id).or_default().push(place);
@@ -198,7 +198,7 @@ fn lengths(store: &dyn Tracking, ratings: &Ratings) -> Result<HashMap<usize, f64
 }
 
 fn lengths_of(
-    store: &dyn Tracking,
+    store: &dyn Runs,
     ratings: &Ratings,
     runs: &[(&str, Vec<usize>)],
 ) -> Result<HashMap<usize, f64>> {

@@ -5,7 +5,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanScores, Verdict, effective};
 use assize_stats::agreement::Scale;
-use assize_store::{BoardRun, Tracking};
+use assize_store::{BoardRun, Boards};
 
 use super::gate::DoubleScored;
 use crate::Result;
@@ -13,7 +13,7 @@ use crate::Result;
 /// The scores of every candidate that both tiers have judged under this rubric, for the criteria
 /// that the composite uses: another one cannot move a decision.
 pub fn read(
-    store: &dyn Tracking,
+    store: &dyn Boards,
     experiment: &str,
     split: Split,
     rubric: &Rubric,

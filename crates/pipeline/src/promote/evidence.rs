@@ -8,7 +8,7 @@ use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
 use assize_stats::paired;
-use assize_store::Tracking;
+use assize_store::{Boards, Tracking};
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
 use super::{PromoteOptions, double_scored};
@@ -263,7 +263,7 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
 /// The two pairs on the confirmation split: the task's scenarios as they are now, under the same
 /// rubric as the selection.
 fn confirmation(
-    store: &dyn Tracking,
+    store: &dyn Boards,
     options: &PromoteOptions<'_>,
     selection: &Scores,
     candidate: &PairKey,

@@ -170,7 +170,7 @@ fn at_hand(app: &App, visit: &Visit, experiment: &str, again: Option<&str>) -> P
 
 fn start_page(app: &App, visit: &Visit, experiment: &str) -> Paged {
     use assize_store::Queue as _;
-    let counts = app.store.judging_counts(experiment)?;
+    let counts = app.store.judging_count(experiment)?;
     show(&StartPage {
         frame: Frame::new("desk", visit),
         experiment: experiment.to_owned(),

@@ -21,8 +21,8 @@ impl Copying for EmbeddedStore {
             .write(move |session| import::runs_import(session, &experiment, &incoming))
     }
 
-    fn run_whole(&self, run_id: &str) -> Result<WholeRun> {
-        self.read(|conn| run_whole(conn, run_id))
+    fn run_get_whole(&self, run_id: &str) -> Result<WholeRun> {
+        self.read(|conn| run_get_whole(conn, run_id))
     }
 
     fn run_add(&self, run_id: &str, additions: &Additions) -> Result<()> {
@@ -36,8 +36,8 @@ impl Copying for EmbeddedStore {
             .artifact_write(run_id, path, std::io::Cursor::new(content))
     }
 
-    fn experiment_tags(&self, experiment: &str) -> Result<Vec<(String, String)>> {
-        self.read(|conn| experiment_tags(conn, experiment))
+    fn experiment_tags_get(&self, experiment: &str) -> Result<Vec<(String, String)>> {
+        self.read(|conn| experiment_tags_get(conn, experiment))
     }
 
     fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
@@ -63,7 +63,7 @@ impl Copying for EmbeddedStore {
 }
 
 /// A run with all that belongs to it but the contents of its files.
-pub(crate) fn run_whole(conn: &Connection, run_id: &str) -> Attempt<WholeRun> {
+pub(crate) fn run_get_whole(conn: &Connection, run_id: &str) -> Attempt<WholeRun> {
     let id = run_find(conn, run_id)?.id;
     let logged = super::mlflow::read::run(conn, id)?;
     Ok(WholeRun {
@@ -151,7 +151,7 @@ pub(crate) fn run_complete(
 }
 
 /// The tags of an experiment; none where there is no such experiment.
-pub(crate) fn experiment_tags(conn: &Connection, name: &str) -> Attempt<Vec<(String, String)>> {
+pub(crate) fn experiment_tags_get(conn: &Connection, name: &str) -> Attempt<Vec<(String, String)>> {
     if experiment_find(conn, name)?.is_none() {
         return Ok(Vec::new());
     }

@@ -9,10 +9,10 @@ use super::cells::{self, Prepared, RunRow};
 use super::commit::{anchors_keep, file_keep, tag_keep};
 use super::copying;
 use super::experiments::experiment_touch;
-use super::rows::{RunKey, artifact_bytes, artifact_text, set_aside, verdicts_read};
+use super::rows::{RunKey, artifact_get_bytes, artifact_text, set_aside, verdicts_read};
 use super::schema::known;
 use super::set_aside::aside_keep;
-use super::sittings::{sitting_close, sitting_open, sitting_record};
+use super::sittings::{sitting_close, sitting_open, sitting_record_get};
 use super::write_session::{WriteSession, lookup, text_find};
 use crate::import::plan::{ExistingRun, RunMerge, RunPlan, SittingPlan};
 use crate::queue::SittingRecord;
@@ -95,7 +95,7 @@ fn existing_run(conn: &Connection, found: &RunRow) -> Attempt<ExistingRun> {
         set_aside: set_aside(conn, run.id)?,
         verdict_files: verdicts_read(conn, &run)?,
         reserved_paths: Vec::new(),
-        candidates: artifact_bytes(conn, &run, known::ARTIFACT_CANDIDATES)?,
+        candidates: artifact_get_bytes(conn, &run, known::ARTIFACT_CANDIDATES)?,
         run_id: run.run_id,
     })
 }
@@ -103,7 +103,7 @@ fn existing_run(conn: &Connection, found: &RunRow) -> Attempt<ExistingRun> {
 /// Imports the record of a sitting; answers whether anything changed.
 pub(crate) fn sitting_import(session: &mut WriteSession, theirs: &SittingRecord) -> Attempt<bool> {
     let id = &theirs.sitting.id;
-    let ours = sitting_record(&session.conn, id)?;
+    let ours = sitting_record_get(&session.conn, id)?;
     let plan = SittingPlan::new(ours.as_ref(), theirs);
     if plan.is_new {
         sitting_open(session, &theirs.sitting)?;

@@ -28,14 +28,14 @@ use crate::sqlite::Attempt;
 use crate::{Committed, Leases, PendingQuery, PendingRun, Result, StoreError};
 
 impl Leases for EmbeddedStore {
-    fn lease_next(&self, request: &LeaseRequest) -> Result<Leased> {
+    fn lease_take(&self, request: &LeaseRequest) -> Result<Leased> {
         let request = request.clone();
         self.writer
-            .write(move |session| lease_next(session, &request))
+            .write(move |session| lease_take(session, &request))
     }
 
-    fn lease_held(&self, sitting: &str) -> Result<Vec<HeldRun>> {
-        self.read(|conn| lease_held(conn, sitting))
+    fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>> {
+        self.read(|conn| lease_list(conn, sitting))
     }
 
     fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
@@ -46,7 +46,7 @@ impl Leases for EmbeddedStore {
 }
 
 /// Hands whole scenarios to a sitting.
-pub(crate) fn lease_next(session: &WriteSession, request: &LeaseRequest) -> Attempt<Leased> {
+pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Attempt<Leased> {
     let conn = &session.conn;
     let sitting = open_sitting(conn, &request.sitting)?;
     heard_of(conn, &request.sitting, request.until_ms)?;
@@ -88,7 +88,7 @@ pub(crate) fn lease_next(session: &WriteSession, request: &LeaseRequest) -> Atte
 }
 
 /// What a sitting holds, with what it has found.
-pub(crate) fn lease_held(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRun>> {
+pub(crate) fn lease_list(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRun>> {
     let sitting = sitting_need(conn, sitting)?.sitting;
     let mut held = Vec::new();
     for key in runs_of(conn, &sitting.id)? {

@@ -45,8 +45,8 @@ impl Queue for EmbeddedStore {
         }
     }
 
-    fn judging_counts(&self, experiment: &str) -> Result<JudgingCounts> {
-        self.read(|conn| judging_counts(conn, experiment))
+    fn judging_count(&self, experiment: &str) -> Result<JudgingCounts> {
+        self.read(|conn| judging_count(conn, experiment))
     }
 
     fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>> {
@@ -195,7 +195,7 @@ impl JudgingTags {
 }
 
 /// How far judging has come in an experiment.
-pub(crate) fn judging_counts(conn: &Connection, experiment: &str) -> Attempt<JudgingCounts> {
+pub(crate) fn judging_count(conn: &Connection, experiment: &str) -> Attempt<JudgingCounts> {
     let experiment = experiment_need(conn, experiment)?;
     let sql = format!(
         "SELECT r.status, t.value = {yes}, coalesce(a.value, {yes}) <> {no},

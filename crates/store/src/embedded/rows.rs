@@ -202,13 +202,13 @@ pub(crate) fn artifact_text(
     path: &str,
     path_number: i64,
 ) -> Attempt<Option<String>> {
-    artifact_bytes(conn, run, path_number)?
+    artifact_get_bytes(conn, run, path_number)?
         .map(|bytes| String::from_utf8(bytes).map_err(|error| corrupt(run, path, &error).into()))
         .transpose()
 }
 
 /// The content of an artifact of a run.
-pub(crate) fn artifact_bytes(
+pub(crate) fn artifact_get_bytes(
     conn: &Connection,
     run: &RunKey,
     path_number: i64,

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params_from_iter};
 use super::EmbeddedStore;
 use super::experiments::{experiment_list, experiment_need};
 use super::rows::{
-    artifact_bytes, artifact_text, run_find, run_read, status_number, verdicts_read,
+    artifact_get_bytes, artifact_text, run_find, run_read, status_number, verdicts_read,
 };
 use super::schema::{artifact_number, known};
 use super::write_session::{Stored, WriteSession, lookup, text_find};
@@ -47,11 +47,11 @@ impl Runs for EmbeddedStore {
         })
     }
 
-    fn artifact_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    fn artifact_get_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>> {
         self.read(|conn| {
             let run = run_find(conn, run_id)?;
             let number = text_find(conn, path)?.unwrap_or_default();
-            artifact_bytes(conn, &run, number)
+            artifact_get_bytes(conn, &run, number)
         })
     }
 

@@ -31,8 +31,8 @@ impl Sittings for EmbeddedStore {
         self.read(|conn| sitting_get(conn, id))
     }
 
-    fn sitting_record(&self, id: &str) -> Result<Option<SittingRecord>> {
-        self.read(|conn| sitting_record(conn, id))
+    fn sitting_record_get(&self, id: &str) -> Result<Option<SittingRecord>> {
+        self.read(|conn| sitting_record_get(conn, id))
     }
 
     fn sitting_list(&self, experiment: &str) -> Result<Vec<SittingRecord>> {
@@ -122,7 +122,7 @@ pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting
 const COLUMNS: &str = "record, state, closed_at, judge, drift, lives_until";
 
 /// A sitting with what has become of it.
-pub(crate) fn sitting_record(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
+pub(crate) fn sitting_record_get(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
     let sql = format!("SELECT {COLUMNS} FROM sittings WHERE id = ?1");
     let mut find = conn.prepare_cached(&sql)?;
     let mut rows = find.query([id])?;
@@ -201,7 +201,7 @@ pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<V
 
 /// The record of a sitting that must exist.
 pub(crate) fn sitting_need(conn: &Connection, id: &str) -> Attempt<SittingRecord> {
-    let record = sitting_record(conn, id)?;
+    let record = sitting_record_get(conn, id)?;
     record.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() }.into())
 }
 

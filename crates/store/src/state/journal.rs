@@ -20,7 +20,7 @@ use crate::embedded::is_shareable;
 
 /// A cell that waits to be delivered.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct JournalEntry {
     pub id: i64,
     pub experiment: String,
     pub cell: CellRecord,
@@ -28,7 +28,7 @@ pub struct Entry {
 
 /// A cell as it is written down.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct StoredCell {
     name: String,
     status: RunStatus,
     start_time_ms: i64,
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// The next entries of a place after this number: at most so many, of one experiment.
-    pub fn journal_next(&self, place: &str, after: i64, most: usize) -> Result<Vec<Entry>> {
+    pub fn journal_next(&self, place: &str, after: i64, most: usize) -> Result<Vec<JournalEntry>> {
         self.with(|conn| next(conn, place, after, most))
     }
 
@@ -148,13 +148,18 @@ fn put(
     .query_row((place, experiment, &cell.cell_key), |row| row.get(0))
 }
 
-fn next(conn: &Connection, place: &str, after: i64, most: usize) -> rusqlite::Result<Vec<Entry>> {
+fn next(
+    conn: &Connection,
+    place: &str,
+    after: i64,
+    most: usize,
+) -> rusqlite::Result<Vec<JournalEntry>> {
     let mut list = conn.prepare_cached(
         "SELECT id, experiment, cell_key, record FROM journal
          WHERE place = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
     )?;
     let mut rows = list.query((place, after, i64::try_from(most).unwrap_or(i64::MAX)))?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<JournalEntry> = Vec::new();
     while let Some(row) = rows.next()? {
         let experiment: String = row.get(1)?;
         if entries
@@ -164,7 +169,7 @@ fn next(conn: &Connection, place: &str, after: i64, most: usize) -> rusqlite::Re
             break;
         }
         let record: String = row.get(3)?;
-        entries.push(Entry {
+        entries.push(JournalEntry {
             id: row.get(0)?,
             experiment,
             cell: read(conn, row.get(2)?, &record)?,
@@ -196,7 +201,7 @@ fn write(conn: &Connection, cell: &CellRecord) -> rusqlite::Result<String> {
         artifacts.push((path.to_string(), content));
     }
     let metrics = cell.metrics.iter();
-    let line = Line {
+    let line = StoredCell {
         name: cell.name.clone(),
         status: cell.status,
         start_time_ms: cell.start_time_ms,
@@ -213,7 +218,7 @@ fn write(conn: &Connection, cell: &CellRecord) -> rusqlite::Result<String> {
 }
 
 fn read(conn: &Connection, cell_key: String, record: &str) -> rusqlite::Result<CellRecord> {
-    let line: Line = serde_json::from_str(record).map_err(|error| {
+    let line: StoredCell = serde_json::from_str(record).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, Box::new(error))
     })?;
     let pairs = |pairs: Vec<(String, String)>| {

@@ -161,7 +161,8 @@ fn copied_runs_have_true_rows() {
         let runs: Vec<ImportedRun> = runs
             .iter()
             .map(|run| {
-                ImportedRun::read(&desk.store, &desk.store.run_whole(&run.run_id).unwrap()).unwrap()
+                ImportedRun::read(&desk.store, &desk.store.run_get_whole(&run.run_id).unwrap())
+                    .unwrap()
             })
             .collect();
         there.runs_import("e", &runs).unwrap();

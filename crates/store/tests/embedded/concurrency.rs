@@ -95,7 +95,7 @@ fn a_failing_job_fails_alone() {
             });
         }
     });
-    assert_eq!(store.judging_counts("e").unwrap().expert_judged, 160);
+    assert_eq!(store.judging_count("e").unwrap().expert_judged, 160);
     drop(store);
     assert_eq!(keys_in(&path).len(), 160);
     is_sound(&path);

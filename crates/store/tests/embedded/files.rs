@@ -150,7 +150,7 @@ fn an_unknown_experiment_names_the_ones_there_are() {
         };
         let errors = [
             store.run_list("nope", &RunQuery::default()).unwrap_err(),
-            store.judging_counts("nope").unwrap_err(),
+            store.judging_count("nope").unwrap_err(),
             store
                 .pending_each("nope", &query, &mut |_| Ok(()))
                 .unwrap_err(),

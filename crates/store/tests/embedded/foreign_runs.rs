@@ -75,7 +75,7 @@ fn runs_of_other_tools_are_judged_and_compared() {
     store
         .sitting_commit(&[("00112233".to_owned(), file)], &rubric())
         .unwrap();
-    let counts = store.judging_counts("theirs").unwrap();
+    let counts = store.judging_count("theirs").unwrap();
     assert_eq!((counts.expert_judged, counts.auto_pending), (1, 1));
     let mut seen = Vec::new();
     store

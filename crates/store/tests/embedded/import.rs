@@ -25,7 +25,7 @@ fn all(store: &EmbeddedStore) -> Vec<Run> {
 fn copy(from: &EmbeddedStore, to: &EmbeddedStore) -> Vec<Change> {
     let runs: Vec<ImportedRun> = all(from)
         .iter()
-        .map(|run| ImportedRun::read(from, &from.run_whole(&run.run_id).unwrap()).unwrap())
+        .map(|run| ImportedRun::read(from, &from.run_get_whole(&run.run_id).unwrap()).unwrap())
         .collect();
     let imported = to.runs_import("e", &runs).unwrap();
     imported.into_iter().map(|it| it.change).collect()

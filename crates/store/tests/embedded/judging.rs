@@ -318,7 +318,7 @@ fn candidates_without_a_text_are_not_waited_for() {
         .sitting_commit(&[(recorded[0].run_id.clone().unwrap(), file)], &rubric())
         .unwrap();
     assert_eq!(pending(&store, Tier::Expert, None), []);
-    assert_eq!(store.judging_counts("e").unwrap().expert_judged, 1);
+    assert_eq!(store.judging_count("e").unwrap().expert_judged, 1);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn counts_and_lists_agree_with_what_happened() {
         .unwrap();
     desk.commit(&[(1, verdicts("a-1", "haiku", &[(0, 1), (1, 2)]))])
         .unwrap();
-    let counts = desk.store.judging_counts("e").unwrap();
+    let counts = desk.store.judging_count("e").unwrap();
     assert_eq!((counts.runs, counts.candidates, counts.failed), (2, 4, 1));
     assert_eq!((counts.expert_pending, counts.expert_judged), (1, 1));
     assert_eq!((counts.auto_pending, counts.auto_judged), (1, 1));

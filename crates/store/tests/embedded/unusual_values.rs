@@ -91,7 +91,7 @@ fn nan_and_infinities_are_numbers_like_others() {
     same("load_ms", f64::NEG_INFINITY);
     same("tiny", 5e-324);
     same("negative_zero", 0.0);
-    assert_eq!(store.judging_counts("e").unwrap().candidates, 0);
+    assert_eq!(store.judging_count("e").unwrap().candidates, 0);
 }
 
 #[test]

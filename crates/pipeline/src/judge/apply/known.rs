@@ -6,7 +6,7 @@ use std::ops::Range;
 use assize_domain::candidate::Candidate;
 use assize_domain::run::artifact;
 use assize_domain::sitting::{ANCHORS, Sitting, case_id};
-use assize_store::{StoreError, Tracking};
+use assize_store::{Runs, StoreError};
 use serde_json::Value;
 
 use crate::judge::file::check::{ContextHash, KnownCases};
@@ -18,7 +18,7 @@ const CONTEXTS_REMEMBERED: usize = 2_000;
 
 /// Everything that the sitting handed out, and the cases whose run was deleted since. Two
 /// threads share the work.
-pub(super) fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<KnownCases> {
+pub(super) fn known_cases(store: &dyn Runs, sitting: &Sitting) -> Result<KnownCases> {
     let half = sitting.runs.len() / 2;
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| cases_of(store, sitting, 0..half));
@@ -37,7 +37,7 @@ pub(super) fn known_cases(store: &dyn Tracking, sitting: &Sitting) -> Result<Kno
 }
 
 /// The cases of these of the sitting's runs.
-fn cases_of(store: &dyn Tracking, sitting: &Sitting, runs: Range<usize>) -> Result<KnownCases> {
+fn cases_of(store: &dyn Runs, sitting: &Sitting, runs: Range<usize>) -> Result<KnownCases> {
     let mut known = KnownCases::default();
     known.reserve(sitting.runs[runs.clone()].iter().map(|it| it.1.len()).sum());
     // Many runs share a context; so many are remembered by their texts.

@@ -8,7 +8,7 @@ use assize_domain::run::artifact;
 use assize_domain::sitting::{ANCHORS, Sitting};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;
-use assize_store::{PendingRun, Tracking};
+use assize_store::{PendingRun, Sittings};
 use serde_json::Value;
 
 use super::Queue;
@@ -105,7 +105,7 @@ impl Queue {
 
 /// How often a judge has scored each anchor in other sittings under the same rubric.
 pub(super) fn anchors_seen(
-    store: &dyn Tracking,
+    store: &dyn Sittings,
     sitting: &Sitting,
     judge: &Judge,
 ) -> Result<BTreeMap<String, usize>> {

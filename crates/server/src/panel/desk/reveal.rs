@@ -48,7 +48,7 @@ pub(crate) async fn page(
             let message = "A sitting of yours is open, and judges are blind until it is over.";
             return Err(PageError::new(ErrorKind::Forbidden, message));
         }
-        let record = app.store.sitting_record(&sitting)?;
+        let record = app.store.sitting_record_get(&sitting)?;
         let (_, rows) = reveal(app.store.as_ref(), &sitting)?;
         let own = record.filter(|it| {
             let name = it.judge.as_ref().map(|it| it.name.as_str());

@@ -84,7 +84,7 @@ async fn form(
     let top = Top::at_a_glance(app, &experiment, "judges").await?;
     let picked = fields.owned("judge").unwrap_or_default();
     let (found, counts) = blocking(app, move |app| {
-        let counts: JudgingCounts = app.store.judging_counts(&experiment)?;
+        let counts: JudgingCounts = app.store.judging_count(&experiment)?;
         Ok::<_, PageError>((HostModels::look(app, &[&picked]), counts))
     })
     .await?;
