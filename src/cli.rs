@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-mod doors;
 mod judge;
+mod judging;
 mod options;
 mod serve;
 mod sync;
 
-pub use doors::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use judge::{AutoFlags, Judge};
+pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags};
 pub use serve::{Serve, TokenAction};
 pub use sync::Sync;

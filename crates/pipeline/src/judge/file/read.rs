@@ -150,7 +150,7 @@ pub(in crate::judge) fn head_seen(head: &FilledHead) -> Read<String> {
     if head.assize.as_str() != Some(FORMAT) {
         return Err(FileProblem {
             pointer: "/assize".to_owned(),
-            message: format!("is not \"{}\": this is not a judge file", FORMAT),
+            message: format!("is not \"{FORMAT}\": this is not a judge file"),
         });
     }
     let id = head.sitting.as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What can be typed at the doors to the judging queue: agents, people, their set-up.
+//! Arguments of the commands that judge at the queue: `mcp`, `judge desk`, `judge agent`, and of `agent install`.
 
 use std::path::PathBuf;
 
