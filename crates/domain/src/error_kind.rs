@@ -116,7 +116,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the caller can mend it by asking for something else, as opposed to a service,
+    /// Whether the caller can correct it by asking for something else, as opposed to a service,
     /// file or network that failed.
     pub const fn is_invalid_input(self) -> bool {
         self.report().exit_code == exit::INVALID
