@@ -149,7 +149,8 @@ fn try_notify(session: &Session, event: &Event<'_>) -> Result<(), String> {
         ..HttpConfig::default()
     };
     let webhook = Webhook::new(&settings.url, secret, &config);
-    let webhook = webhook.map_err(|error| format!("the webhook was not told: {}", error.reason))?;
+    let webhook =
+        webhook.map_err(|error| format!("the webhook was not called: {}", error.reason))?;
     let body = event.body(&id, &environment::now_rfc3339()).to_string();
     let now_s = || environment::now_ms() / 1000;
     webhook

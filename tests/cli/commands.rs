@@ -48,7 +48,7 @@ fn a_copy_of_the_built_in_task_is_sound_and_behaves_the_same() {
     let scratch = Scratch::new();
     scratch.ok(&["init", "mine"]);
     let sound = scratch.ok(&["validate", "mine"]);
-    assert!(sound.stdout.contains("tip is sound"), "{sound}");
+    assert!(sound.stdout.contains("tip is valid"), "{sound}");
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
     scratch.ok(&collect("scripted:a", ""));
     let again = scratch.ok(&collect("scripted:a", "--task mine")).summary();
@@ -100,7 +100,7 @@ fn validate_says_everything_that_is_wrong_with_file_and_line() {
         "defaults.n_tips is 0: use 1 to 1000",
         "prompts/p2.md:2: the template does not parse",
         "problems in the task task",
-        "scenarios.jsonl:2: the id 's0' is taken by an earlier scenario",
+        "scenarios.jsonl:2: the id 's0' is already used by an earlier scenario",
         "'worth' has no anchor for level 2",
         "the composite names 'charm'",
     ] {

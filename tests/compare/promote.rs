@@ -357,7 +357,7 @@ fn what_is_promoted_is_what_was_judged() {
     let other = scratch.fails(2, "promote --experiment e");
     assert!(other.stderr.contains("runs of the task 'shop'"), "{other}");
     let unknown = scratch.fails(2, format!("{PROMOTE} --candidate nobody/p9").as_str());
-    assert!(unknown.stderr.contains("is no pair"), "{unknown}");
+    assert!(unknown.stderr.contains("is not a pair"), "{unknown}");
     let itself = scratch.fails(2, format!("{PROMOTE} --candidate scripted:m/p1").as_str());
     assert!(itself.stderr.contains("the incumbent itself"), "{itself}");
 }

@@ -248,7 +248,7 @@ mod tests {
             "scores.actionability is missing",
             "scores.charm is not a score of tip-v1",
             "scores.format_ok is true, but the task's checks say false",
-            "anchors.toml:8: anchor 'a': its id is taken",
+            "anchors.toml:8: anchor 'a': its id is already used",
             "anchors.toml:8: anchor 'a': needs a scenario",
             "anchors.toml:8: anchor 'a': the candidate is empty",
             "anchors.toml:8: anchor 'a': why is missing",

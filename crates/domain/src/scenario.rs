@@ -304,7 +304,7 @@ mod tests {
         check(
             "s.toml",
             "[[scenario]]\nid = \"a\"\n[[scenario]]\nid = \"a\"\n",
-            "s.toml:3: the id 'a' is taken",
+            "s.toml:3: the id 'a' is already used",
         );
         check("s.toml", "[[scenario]]\nid = \"A b\"\n", "may hold a-z");
         check("s.toml", "[[scenario]]\npersona = \"x\"\n", "has no id");
