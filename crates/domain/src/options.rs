@@ -90,7 +90,7 @@ impl Kind {
 pub struct Range {
     pub min: f64,
     pub max: f64,
-    /// Ends the sentence "n_tips is 0: use …".
+    /// Ends the sentence "`n_tips` is 0: use …".
     pub allowed: &'static str,
 }
 
@@ -249,7 +249,7 @@ trait OptionValue {
 }
 
 macro_rules! whole_numbers {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $number:expr),*) => {$(
         impl OptionValue for $type {
             const KIND: Kind = Kind::Integer;
 
@@ -258,13 +258,13 @@ macro_rules! whole_numbers {
             }
 
             fn number(&self) -> Option<f64> {
-                Some(*self as f64)
+                Some($number(*self))
             }
         }
     )*};
 }
 
-whole_numbers!(u32, u64, usize);
+whole_numbers!(u32: f64::from, u64: |it| it as f64, usize: |it| it as f64);
 
 impl OptionValue for f64 {
     const KIND: Kind = Kind::Number;

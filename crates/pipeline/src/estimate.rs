@@ -46,12 +46,11 @@ pub fn before(
     };
     for (model, missing) in models.iter().filter(|(_, missing)| *missing > 0) {
         let earlier = store.and_then(|store| earlier_cell_s(store, options, model));
-        let cell_s = match earlier {
-            Some(seconds) => seconds / f64::from(options.values.jobs.max(1)),
-            None => {
-                estimate.basis = Basis::ModelSizes;
-                guessed_cell_s(options, model)?
-            }
+        let cell_s = if let Some(seconds) = earlier {
+            seconds / f64::from(options.values.jobs.max(1))
+        } else {
+            estimate.basis = Basis::ModelSizes;
+            guessed_cell_s(options, model)?
         };
         estimate.seconds += *missing as f64 * cell_s;
     }

@@ -69,8 +69,8 @@ const fn as_text(bytes: &'static [u8]) -> &'static str {
     }
 }
 
-const fn range(min: f64, max: f64, allowed: &'static str) -> Option<Range> {
-    Some(Range { min, max, allowed })
+const fn range(min: f64, max: f64, allowed: &'static str) -> Range {
+    Range { min, max, allowed }
 }
 
 /// Makes the typed [`Options`], the [`PartialOptions`] that a task proposes, and [`OPTIONS`] from
@@ -167,7 +167,7 @@ options! {
     }
     /// Candidates per cell
     n_tips: u32 = 5, COLLECT {
-        range: range(1.0, 1000.0, "1 to 1000"),
+        range: Some(range(1.0, 1000.0, "1 to 1000")),
         identity: Identity::Always,
         is_proposable: true,
         collect_form: Main("outputs per cell"),
@@ -179,21 +179,21 @@ options! {
     /// Sampling temperature
     temperature: f64 = 0.7, COLLECT {
         value_name: "T",
-        range: range(0.0, 10.0, "0 to 10"),
+        range: Some(range(0.0, 10.0, "0 to 10")),
         identity: Identity::Always,
         is_proposable: true,
         collect_form: Main("temperature"),
     }
     /// Most tokens per candidate
     max_tokens: u32 = 128, COLLECT {
-        range: range(1.0, f64::MAX, "at least 1"),
+        range: Some(range(1.0, f64::MAX, "at least 1")),
         identity: Identity::Always,
         is_proposable: true,
         collect_form: More("longest output, in tokens"),
     }
     /// Context per candidate, in tokens
     num_ctx: u32 = 2048, MODEL_FLAG {
-        range: range(1.0, f64::MAX, "at least 1"),
+        range: Some(range(1.0, f64::MAX, "at least 1")),
         identity: Identity::Always,
         is_proposable: true,
     }
@@ -230,7 +230,7 @@ options! {
     max_model_b: f64 = 4.0, MODEL {
         value_name: "B",
         comment: "Larger models are rejected before anything is generated, in billions of parameters.",
-        range: range(f64::MIN_POSITIVE, 1e6, "billions of parameters above 0"),
+        range: Some(range(f64::MIN_POSITIVE, 1e6, "billions of parameters above 0")),
         collect_form: More("largest model, in billions of parameters"),
     }
     /// One or several Ollama hosts
@@ -264,16 +264,16 @@ options! {
     /// Requests in flight for the resident model
     jobs: u32 = 1, MODEL {
         short: Some('j'),
-        range: range(1.0, 1024.0, "1 to 1024"),
+        range: Some(range(1.0, 1024.0, "1 to 1024")),
     }
     /// Seconds that one request may take
     timeout: u64 = 120, MODEL {
         value_name: "S",
-        range: range(1.0, f64::MAX, "at least 1 second"),
+        range: Some(range(1.0, f64::MAX, "at least 1 second")),
     }
     /// Further tries for a request that failed and may succeed later
     retries: u32 = 3, MODEL {
-        range: range(0.0, 100.0, "at most 100"),
+        range: Some(range(0.0, 100.0, "at most 100")),
     }
     /// Threads of the embedded engine
     threads: usize = 0, MACHINE {
@@ -293,7 +293,7 @@ options! {
         value_name: "USD",
         comment: "The most that an automatic judge may spend in one sitting, in US dollars; 0 means no cap.",
         default_note: "no cap",
-        range: range(0.0, f64::MAX, "US dollars from 0, which means no cap"),
+        range: Some(range(0.0, f64::MAX, "US dollars from 0, which means no cap")),
         judge_form: Main("may cost at most, in US dollars"),
     }
     /// What a million tokens cost, for endpoints that do not report costs
