@@ -283,7 +283,7 @@ fn treatment_level() {
     let expected = &data["reference"]["arm_level"];
     let found = decompose_treatments(&table).unwrap();
     let ms = |source: Source| source.ms().unwrap();
-    close(ms(found.sources.first), &expected["MS_treatment"]);
+    close(ms(found.sources.first), &expected["MS_arm"]);
     close(ms(found.sources.block), &expected["MS_scenario"]);
     close(
         ms(found.sources.first_by_block),
@@ -298,7 +298,7 @@ fn treatment_level() {
     );
     close(components.replicate.unwrap(), &expected["sigma2_candidate"]);
     let test = found.first_test.unwrap();
-    close(test.f, &expected["F_treatment"]);
+    close(test.f, &expected["F_arm"]);
     assert_eq!(
         [test.df1 as f64, test.df2 as f64].to_vec(),
         numbers(&expected["F_df"])
