@@ -160,8 +160,8 @@ fn board_and_gate_hold_a_lead_against_the_same_level() {
     let reason = decision["reason"].as_str().expect("a reason");
     assert!(reason.contains("a difference of 1.5"), "{reason}");
     let server = Served::start(&scratch);
-    let served = server.get("/api/bench/leaderboard/e").json();
-    assert_eq!(served["decision"], decision);
+    let over_http = server.get("/api/bench/leaderboard/e").json();
+    assert_eq!(over_http["decision"], decision);
     let refused = scratch.fails(3, format!("{PROMOTE} --dry-run --json").as_str());
     assert_eq!(refused.json()["candidate"], winner);
     assert_eq!(failed(&refused.json()), ["p_adjusted"]);

@@ -34,7 +34,7 @@ pub fn serve(config: SessionConfig, version: &str) -> Result<(), McpError> {
         session: Arc::new(Mutex::new(AgentSession::new(config))),
         version: version.to_owned(),
     };
-    let served = runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let running = server
             .serve(rmcp::transport::stdio())
             .await
@@ -44,7 +44,7 @@ pub fn serve(config: SessionConfig, version: &str) -> Result<(), McpError> {
     });
     // A thread that still reads stdin must not keep the process alive.
     runtime.shutdown_background();
-    served.map(|_| ())
+    ended.map(|_| ())
 }
 
 #[derive(Debug, Clone)]

@@ -22,14 +22,14 @@ pub struct Unpublished {
 
 /// Writes a text under this name.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    let fill = |out: &mut dyn Write| out.write_all(text.as_bytes()).map_err(not_written(path));
-    fill_beside(path, fill)?.publish()
+    let content = |out: &mut dyn Write| out.write_all(text.as_bytes()).map_err(not_written(path));
+    fill_beside(path, content)?.publish()
 }
 
-/// Writes what `fill` gives, beside `path`.
+/// Writes a temporary file beside `path`.
 pub fn fill_beside(
     path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+    write_content: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<Unpublished> {
     let name = name_of(path);
     let temporary = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
@@ -39,14 +39,14 @@ pub fn fill_beside(
         path: path.to_owned(),
     };
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
-    fill(&mut out)?;
+    write_content(&mut out)?;
     out.flush()
         .and_then(|()| out.get_ref().sync_all())
         .map_err(not_written(path))?;
     Ok(unpublished)
 }
 
-/// Renames an existing file of this name to `NAME.1.bak` (or the next free number) and answers its
+/// Renames an existing file of this name to `NAME.1.bak` (or the next free number) and returns its
 /// new path.
 pub fn keep_older(path: &Path) -> Result<Option<PathBuf>> {
     if !path.exists() {
