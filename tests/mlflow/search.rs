@@ -61,7 +61,7 @@ fn fill(scratch: &Scratch) -> Vec<Known> {
                 2 => Some(f64::NEG_INFINITY),
                 _ => Some(random.below(40) as f64 / 10.0),
             },
-            color: *random.pick(&["red", "green", "blue"]),
+            color: ["red", "green", "blue"][random.below(3)],
             rare: random.below(300) == 0,
             ..Known::default()
         })
