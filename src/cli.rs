@@ -1,4 +1,4 @@
-//! The command line: what can be typed.
+//! The command line: commands, arguments and help texts.
 
 #![expect(
     clippy::doc_markdown,
@@ -109,7 +109,7 @@ pub enum Command {
     Serve(Serve),
     /// Copy runs between stores, and deliver what waits for a tracking server
     Sync(Sync),
-    /// Who may use serve
+    /// Access tokens of serve
     #[command(subcommand)]
     Token(TokenAction),
     /// Look at what is tracked
@@ -122,7 +122,7 @@ pub enum Command {
     Config,
     /// Print shell completions
     Completions {
-        /// Whose completions
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
@@ -208,7 +208,7 @@ pub struct Compare {
     /// Which experiment
     #[arg(long, value_name = "NAME")]
     pub experiment: String,
-    /// Whose verdicts count [default: expert where it has judged anything, else auto]
+    /// The tier whose verdicts count [default: expert where it has judged anything, else auto]
     #[arg(long, value_name = "expert|auto")]
     pub tier: Option<assize_domain::judge::Tier>,
     /// What the others are compared with [default: the champion, else the first model and prompt]
@@ -223,7 +223,7 @@ pub struct Compare {
     /// Write to a file, format by its ending (.json .csv .md .html .txt, .xml for JUnit); repeatable
     #[arg(long, short, value_name = "FILE")]
     pub output: Vec<PathBuf>,
-    /// Show quality against latency: the frontier, and who is beaten by whom
+    /// Show quality against latency: the Pareto frontier, and which pairs are dominated
     #[arg(long)]
     pub pareto: bool,
     /// Exit 3 where the mean composite of what the board says to ship is lower
@@ -265,10 +265,10 @@ pub struct Promote {
     /// Which experiment
     #[arg(long, required = true, value_name = "NAME")]
     pub experiment: Option<String>,
-    /// Who should be promoted [default: the winner of the selection split]
+    /// The pair to promote [default: the winner of the selection split]
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub candidate: Option<String>,
-    /// Whom it must beat [default: the champion, else the first model and prompt]
+    /// The pair that it must beat [default: the champion, else the first model and prompt]
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub incumbent: Option<String>,
     /// Run the gate and write nothing
@@ -281,7 +281,7 @@ pub struct Promote {
 
 #[derive(Debug, Subcommand)]
 pub enum PromoteAction {
-    /// Who was champion, since when, by whom and why
+    /// All promotions: champion, date, author and note
     History,
     /// Bring the previous champion back
     Rollback {

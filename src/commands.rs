@@ -38,7 +38,7 @@ const MOST_PROBLEMS: usize = 200;
 
 /// Prints an error so that it names the thing, the place and the remedy.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
-    // Whoever reads our output has seen enough, for example `head`.
+    // The reader of our output closed the pipe, for example `head`.
     let is_closed_pipe = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     if error
         .chain()

@@ -1,4 +1,4 @@
-//! The journal before a tracking server, and what people are told of it.
+//! Opens the journal for a tracking server, and reports undelivered cells to the user.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The surroundings: environment variables, folders, the clock, random bytes.
+//! The process environment: variables, folders, the clock, random bytes.
 //!
 //! This is the only module that reads them; everything else gets them as parameters.
 
@@ -69,7 +69,7 @@ impl Environment {
             .map_or_else(|| self.cache_dir().join("models"), PathBuf::from)
     }
 
-    /// Who sits at the keyboard.
+    /// The name of the current user.
     pub fn user(&self) -> Option<String> {
         self.get("USER")
             .or_else(|| self.get("USERNAME"))

@@ -1,4 +1,4 @@
-//! The `assize` binary: it reads what was typed, wires the crates together, and prints.
+//! The `assize` binary: it parses the command line, wires the crates together, and prints.
 
 use std::process::ExitCode;
 

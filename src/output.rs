@@ -34,7 +34,7 @@ pub struct Output {
 
 #[expect(
     clippy::unused_self,
-    reason = "whoever prints needs an `Output`, so that all printing is found"
+    reason = "printing requires an `Output`, so that every print can be found"
 )]
 impl Output {
     pub fn new(global: &Global, environment: &Environment) -> Self {
@@ -80,7 +80,7 @@ impl Output {
         self.data(&serde_json::to_string_pretty(value)?)
     }
 
-    /// Tells the person, unless they want quiet. Sentences are broken where a line ends.
+    /// Prints a message to stderr, unless `--quiet` is set. Sentences are wrapped at the terminal's width.
     pub fn say(&self, text: &str) {
         if self.quiet {
             return;
@@ -131,7 +131,7 @@ fn fold(line: &str, most: usize) -> String {
     folded + &part
 }
 
-/// Writes to stderr; there is nobody to tell if that fails.
+/// Writes to stderr; a failure cannot be reported anywhere, so it is ignored.
 pub fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -30,11 +30,11 @@ use crate::output::Output;
 use crate::settings::{Layers, Settings};
 use crate::tracking::{self, OpenStore};
 
-/// The embedded model that is used where nobody names another.
+/// The default model where no Ollama answers.
 pub const EMBEDDED_DEFAULT: &str = "embedded:smollm2-135m";
-/// What is evaluated where an Ollama answers and nobody names another.
+/// The default models where an Ollama answers.
 const OLLAMA_DEFAULTS: [&str; 4] = ["qwen2.5:0.5b", "qwen2.5:1.5b", "gemma3:1b", "llama3.2:3b"];
-/// Where runs are tracked where nobody says otherwise.
+/// The default tracking URI.
 const DEFAULT_STORE: &str = "sqlite:.assize/assize.db";
 /// The dead man's switch: a host unloads our model so long after our last call.
 const KEEP_ALIVE: Duration = Duration::from_mins(2);
@@ -45,7 +45,7 @@ pub struct Session {
     pub environment: Environment,
     pub output: Output,
     pub task_name: String,
-    /// As it was given, maybe with what opens doors.
+    /// As it was given; it may contain credentials.
     full_uri: String,
     tracking_uri: String,
     config: Option<PathBuf>,
@@ -118,7 +118,7 @@ impl Session {
         Ok(layers)
     }
 
-    /// Where runs are tracked, as the user would name it, without what opens doors.
+    /// Where runs are tracked, as the user would name it, without credentials.
     pub fn tracking_uri(&self) -> &str {
         &self.tracking_uri
     }
@@ -148,7 +148,7 @@ impl Session {
         Ok(OpenStore::direct(embedded_at(uri, must_exist)?))
     }
 
-    /// The store in a file of ours, which can also be served.
+    /// The embedded store, which can also be served.
     pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
         if tracking::is_server(&self.tracking_uri) {
             bail!(PipelineError::Invalid(
@@ -191,7 +191,7 @@ impl Session {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Whoever can run these models, each provider once.
+    /// The providers of these models, each once.
     pub fn providers(&self, settings: &Settings) -> Providers {
         Providers::new(settings, &self.environment)
     }
@@ -232,7 +232,7 @@ pub fn exists(uri: &str) -> bool {
 fn globals(global: &Global) -> Vec<(&'static str, String)> {
     let task = Some(global.task.clone()).filter(|it| it != assize_domain::builtin::DEFAULT);
     let config = global.config.as_ref().map(|it| it.display().to_string());
-    // Lines to type next are shown, so what opens doors stays out of them.
+    // These are printed as the next command to run, so they must not contain credentials.
     let uri = global.tracking_uri.as_deref().map(redacted);
     let given = [
         ("--task", task),
@@ -372,7 +372,7 @@ impl Providers {
         bail!(PipelineError::Invalid(message.to_owned()))
     }
 
-    /// Finds out what a model is and who has it.
+    /// Describes a model and finds the providers that have it.
     pub fn describe(&mut self, id: &ModelId, settings: &Settings) -> anyhow::Result<SizedModel> {
         let providers = self.of_kind(id.provider)?;
         Ok(size_gate::describe(

@@ -152,8 +152,11 @@ impl Settings {
     pub fn prices(&self) -> Option<(f64, f64)> {
         let (input, output) = self.options.price_per_mtok.split_once(',')?;
         let read = |text: &str| text.trim().parse().ok();
-        let sound = |price: &f64| price.is_finite() && *price >= 0.0;
-        Some((read(input).filter(sound)?, read(output).filter(sound)?))
+        let is_valid = |price: &f64| price.is_finite() && *price >= 0.0;
+        Some((
+            read(input).filter(is_valid)?,
+            read(output).filter(is_valid)?,
+        ))
     }
 
     /// Sizes that the user vouches for, by model id.

@@ -1,4 +1,4 @@
-//! Which server a tracking URI names, and how to speak to it.
+//! Which server a tracking URI names, and how to connect to it.
 
 use std::sync::Arc;
 

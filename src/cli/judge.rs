@@ -1,4 +1,4 @@
-//! `assize judge`: what can be typed.
+//! Arguments of `assize judge`.
 
 use std::path::PathBuf;
 
@@ -112,7 +112,7 @@ pub enum Judge {
     },
     /// Judge at a desk in the terminal
     Desk(Desk),
-    /// Let an agent's command line judge, with nobody at the keyboard
+    /// Judge with an agent's command line, without interaction
     Agent(Headless),
     /// How far judging has come, and how far the judges agree
     #[command(after_help = STATUS_EXAMPLES)]

@@ -52,7 +52,7 @@ pub struct Mcp {
   assize judge desk --experiment tip-bench
   assize judge desk --experiment tip-bench --judged-by Ana
 
-Every case is kept when you hand it in (Enter). Quit whenever you like: the same command goes on.
+Every case is saved when you submit it (Enter). You can quit at any time: the same command continues.
 Inside, ? shows the keys.")]
 pub struct Desk {
     /// Which experiment

@@ -1,4 +1,4 @@
-//! `assize serve` and `assize token`: what can be typed.
+//! Arguments of `assize serve` and `assize token`.
 
 use clap::{Args, Subcommand};
 
@@ -43,7 +43,7 @@ pub enum TokenAction {
         /// admin: everything · judge: the desk · viewer: reading · service: the policies
         #[arg(long)]
         role: assize_domain::role::Role,
-        /// Whose it is, as verdicts and promotions name them [default: the role and the id]
+        /// The holder's name, recorded with verdicts and promotions [default: the role and the id]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! What can be typed to move runs between stores.
+//! Arguments of `assize sync`.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! What can be typed about verdicts that are there already.
+//! Arguments of `assize judge amend`, `reopen` and `release`.
 
 use clap::Args;
 
@@ -19,7 +19,7 @@ pub struct Amend {
     /// Why, in a sentence; becomes the verdict's rationale
     #[arg(long)]
     pub reason: String,
-    /// Whose verdict is wrong [default: expert where it has judged, else auto]
+    /// The tier of the wrong verdict [default: expert where it has judged, else auto]
     #[arg(long, value_name = "expert|auto")]
     pub tier: Option<assize_domain::judge::Tier>,
     /// Who corrects it [default: you]
@@ -44,7 +44,7 @@ pub struct Reopen {
     /// Only these runs, by id or the start of it [default: all of the experiment]
     #[arg(long, value_name = "RUN,…", value_delimiter = ',')]
     pub runs: Vec<String>,
-    /// Without --rubric: whose verdicts no longer count
+    /// Without --rubric: the tier whose verdicts no longer count
     #[arg(long, value_name = "expert|auto", default_value = "expert")]
     pub tier: assize_domain::judge::Tier,
 }

@@ -145,7 +145,7 @@ fn settle(
     Ok((fate, None))
 }
 
-/// Asks the person at the keyboard; where there is none, nobody has agreed.
+/// Asks for confirmation on the terminal; without a terminal the answer is no.
 fn agrees(session: &Session, path: &Path, fate: Fate) -> bool {
     if session.output.quiet || session.output.json || !std::io::stdin().is_terminal() {
         return false;

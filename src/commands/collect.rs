@@ -184,7 +184,7 @@ fn collection<'a>(
     }
 }
 
-/// Does some collecting, whose events become bars and lines.
+/// Runs a collection and shows its events as progress.
 fn observed<T>(
     session: &Session,
     plan: &Plan,
@@ -199,7 +199,7 @@ fn observed<T>(
         .unwrap_or(0)
         .min(24);
     let progress = CollectProgress::new(&session.output, name_width);
-    // Where nobody reads the events any more, the collection goes on without them.
+    // A closed pipe does not stop the collection.
     let unread = AtomicBool::new(false);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -269,7 +269,7 @@ fn emit_summary(output: &Output, summary: &Summary) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the summary means for whoever waits for the exit code.
+/// The exit code that the summary stands for.
 fn exit_of(output: &Output, summary: &Summary) -> Exit {
     if summary.interrupted {
         output.say("Interrupted; the work so far is kept. The same command continues.");

@@ -9,7 +9,7 @@ use crate::session::Session;
 
 /// Lists the experiments that hold runs.
 pub fn list(session: &Session) -> anyhow::Result<Exit> {
-    // A folder where nothing was collected yet has no experiments, which is no mistake.
+    // A folder where nothing was collected yet has no experiments, which is not an error.
     let experiments = if session.store_exists() {
         session.store(true)?.experiment_list()?
     } else {

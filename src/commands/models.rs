@@ -27,7 +27,7 @@ pub fn run(session: &Session, args: &Models) -> anyhow::Result<Exit> {
     }
 }
 
-/// A model with what people are told about it besides.
+/// A model with the notes that are printed beside it.
 struct Listed {
     listed: ListedModel,
     note: String,

@@ -1,4 +1,4 @@
-//! `assize token`: who may use `assize serve`.
+//! `assize token`: access tokens of `assize serve`.
 
 use std::path::Path;
 

@@ -234,7 +234,7 @@ fn a_judge_that_always_fails_is_abandoned() {
     for words in [
         "No api key passed in.",
         "check the API key",
-        "goes on where it stopped",
+        "continues where it stopped",
     ] {
         assert!(outcome.stderr.contains(words), "{words}\n{outcome}");
     }

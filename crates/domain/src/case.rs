@@ -23,7 +23,7 @@ pub struct Case {
     pub rationale: Option<String>,
 }
 
-/// The scores of a case that nobody has judged: criteria null, flags as the mechanical checks have
+/// The scores of a case that is not judged: criteria null, flags as the mechanical checks have
 /// them.
 pub fn blank_scores(rubric: &Rubric, flags: &BTreeMap<String, bool>) -> Map<String, Value> {
     let criteria = rubric

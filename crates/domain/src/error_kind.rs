@@ -1,7 +1,7 @@
 //! The kinds of errors, and the one table of how each kind is reported.
 //!
 //! Every crate's error type has a method `kind()`. The command line takes the exit code from
-//! [`ErrorKind::report`], the server the HTTP status and the error code; nobody else decides
+//! [`ErrorKind::report`], the server the HTTP status and the error code; nothing else decides
 //! these.
 
 /// Exit codes of the `assize` command.

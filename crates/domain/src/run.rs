@@ -33,7 +33,7 @@ pub mod tag {
 }
 
 /// The end of [`tag::SETTINGS`] on runs that were collected by halving: weak pairs lack
-/// scenarios, and whoever is left was chosen on these scores.
+/// scenarios, and the pairs that remain were selected on these scores.
 pub const ADAPTIVE_SETTING: &str = ", adaptive";
 
 /// The names of params that readers rely on.

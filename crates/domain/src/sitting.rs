@@ -32,7 +32,7 @@ pub struct Sitting {
     /// The runs whose cases were handed out at once, each with the candidates that were. A
     /// sitting that takes cases from the queue holds leases instead.
     pub runs: Vec<(String, Vec<u32>)>,
-    /// Who sits, where that is known when the sitting opens.
+    /// The judge, where it is known when the sitting opens.
     #[serde(default)]
     pub judge: Option<Judge>,
     /// How many judges are to score each case.

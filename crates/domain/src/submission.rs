@@ -77,7 +77,7 @@ fn read(
     say: &mut impl FnMut(&str, String),
 ) -> Option<Verdict> {
     let mut scores = BTreeMap::new();
-    let mut sound = true;
+    let mut is_valid = true;
     for name in rubric.score_names() {
         let given = submission.scores.get(name).unwrap_or(&Value::Null);
         let score = read_score(rubric, name, given);
@@ -91,17 +91,17 @@ fn read(
             Err(message) => message,
         };
         say(&format!("scores/{name}"), problem);
-        sound = false;
+        is_valid = false;
     }
     let known: Vec<&str> = rubric.score_names().collect();
     for name in submission.scores.keys() {
         if !known.contains(&name.as_str()) {
             let message = format!("is not a score of {}: use {}", rubric.id, known.join(", "));
             say(&format!("scores/{name}"), message);
-            sound = false;
+            is_valid = false;
         }
     }
-    if !sound {
+    if !is_valid {
         return None;
     }
     let rationale = submission.rationale.clone();

@@ -59,14 +59,14 @@ pub struct VerdictFile<S = BTreeMap<String, Value>, T = String> {
     /// Tokens and cost of an automatic judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Whose verdict these correct, where they are an amendment.
+    /// For an amendment: the sitting and judge that it corrects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amends: Option<Amends<T>>,
 }
 
 impl<S, T: AsRef<str>> VerdictFile<S, T> {
     /// The sitting and the judge whose ratings these are. An amendment replaces the verdict that
-    /// it corrects, whoever makes it: it is not a separate rating.
+    /// it corrects, regardless of its author: it is not a separate rating.
     pub fn rater(&self) -> (&str, &Judge<T>) {
         match &self.amends {
             Some(amends) => (amends.sitting.as_ref(), &amends.judge),
@@ -87,7 +87,7 @@ pub struct Amends<T = String> {
 pub struct Usage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
-    /// `None` where nobody knows.
+    /// `None` where it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
@@ -222,7 +222,7 @@ pub fn summarise(files: &[VerdictFile], rubric: &Rubric, n_candidates: usize) ->
     summary
 }
 
-/// What judging cost in a tier, where anybody knows.
+/// What judging cost in a tier, where it is known.
 fn cost_usd(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Option<f64> {
     let mut usage = Usage::default();
     files
@@ -251,7 +251,7 @@ fn means(verdicts: &BTreeMap<u32, &Verdict>, rubric: &Rubric) -> Vec<(String, f6
     scores.chain([composite]).collect()
 }
 
-/// Who finished the tier's judging, and when.
+/// The judge that completed the tier, and when.
 fn signature(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Vec<(String, String)> {
     let last = files
         .iter()

@@ -144,7 +144,7 @@ impl Address {
         self.url.scheme() == "https"
     }
 
-    /// What the address itself said about who calls.
+    /// The credentials in the address itself.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
@@ -193,7 +193,7 @@ impl Address {
     }
 }
 
-/// Whether connections to this number reach this machine whatever its network is. Nobody listens
+/// Whether connections to this number reach this machine whatever its network is. No server listens
 /// at the unspecified address, but a client that connects to it reaches its own machine.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();

@@ -40,7 +40,7 @@ pub struct HttpConfig {
     pub max_wait: Duration,
     /// Where the randomness of the waits comes from.
     pub jitter_seed: u64,
-    /// Who waits.
+    /// How waits are carried out.
     pub sleep: Sleep,
 }
 

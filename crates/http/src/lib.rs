@@ -1,4 +1,4 @@
-//! Addresses of servers, and the one blocking HTTP client that speaks to them.
+//! Addresses of servers, and the blocking HTTP client for them.
 //!
 //! Everything that reads a URL reads it here, with the `url` crate, so that one address has one
 //! meaning: [`Address`] is a server that we call, [`Authority`] is the `Host` that somebody

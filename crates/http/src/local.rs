@@ -87,7 +87,7 @@ impl LocalMachine {
         is_here
     }
 
-    /// Whose memory a server's weights occupy: [`THIS_MACHINE`] for every server here, else
+    /// The machine whose memory a server's weights occupy: [`THIS_MACHINE`] for every server here, else
     /// `host[:port]` in one spelling.
     pub fn memory_of(&self, server: &str) -> String {
         match Address::parse_or_http(server) {
@@ -216,7 +216,7 @@ mod tests {
     fn the_system_knows_its_own_addresses() {
         let machine = LocalMachine::system();
         assert!(System.is_own([127, 0, 0, 1].into()));
-        // Reserved for documentation: nobody has it.
+        // Reserved for documentation, never assigned.
         assert!(!System.is_own([203, 0, 113, 1].into()));
         assert_eq!(machine.memory_of("http://localhost:11434"), THIS_MACHINE);
     }

@@ -1,6 +1,6 @@
 //! The judging queue as an MCP server on stdio, for agent sessions.
 //!
-//! `server` speaks the protocol, `agent_session` does the work: a thin layer over the queue of
+//! `server` implements the protocol, `agent_session` does the work: a thin layer over the queue of
 //! `assize-pipeline`. The only async runtime of the binary lives in [`serve`], on one thread;
 //! the queue and its store block, and are called on threads where that is allowed.
 //!

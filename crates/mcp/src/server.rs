@@ -92,7 +92,7 @@ impl McpServer {
     }
 
     #[tool(
-        description = "Take the next blind cases of an experiment, with the rubric. Opens a sitting, or goes on with one that was cut off. Cases stay yours while you sit; asking again without submitting gives the same cases.",
+        description = "Take the next blind cases of an experiment, with the rubric. Opens a sitting, or continues one that was interrupted. Cases stay yours while you sit; asking again without submitting gives the same cases.",
         annotations(title = "Take the next cases", destructive_hint = false)
     )]
     async fn next_cases(
@@ -130,7 +130,7 @@ impl McpServer {
     }
 
     #[tool(
-        description = "End the sitting. Cases that were handed out and not scored wait again for anybody.",
+        description = "End the sitting. Cases that were handed out and not scored become pending again.",
         annotations(title = "Finish the sitting", destructive_hint = false)
     )]
     async fn finish_sitting(&self) -> Answer<FinishedOut> {

@@ -91,7 +91,7 @@ pub struct PendingExperiment {
 pub struct CaseList {
     pub experiment: String,
     pub sitting: String,
-    /// Whether an earlier session's sitting goes on.
+    /// Whether this continues an earlier session's sitting.
     pub resumed: bool,
     pub rubric: RubricOut,
     /// Empty where nothing is left for this judge.
@@ -137,7 +137,7 @@ pub struct ProgressOut {
     /// Cases handed out and not scored.
     #[schemars(schema_with = "integer")]
     pub held: u64,
-    /// Cases that are still to come, where nobody else takes them.
+    /// Remaining cases, if no other judge takes them.
     #[schemars(schema_with = "integer")]
     pub left: u64,
 }

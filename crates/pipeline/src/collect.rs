@@ -35,7 +35,7 @@ use grid::{Grid, Subset};
 /// What to collect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectOptions {
-    /// Every option by its value; models and prompts are filled in where nobody named any.
+    /// Every option by its value; models and prompts are filled in where none are named.
     pub values: Options,
     /// The same as `values.models`, parsed.
     pub models: Vec<ModelId>,

@@ -29,16 +29,16 @@ pub const SEED: u64 = 42;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CompareOptions {
     pub experiment: String,
-    /// Whose verdicts count; expert where it has judged anything, else auto.
+    /// The tier whose verdicts count; expert where it has judged anything, else auto.
     pub tier: Option<Tier>,
-    /// `MODEL/PROMPT`; the champion where nobody is named, else the first model × first prompt.
+    /// `MODEL/PROMPT`; by default the champion, else the first model × first prompt.
     pub incumbent: Option<String>,
     pub split: Split,
     pub seed: u64,
 }
 
 impl CompareOptions {
-    /// The board of an experiment where nobody asks for a particular one.
+    /// The default board of an experiment.
     pub fn usual(experiment: &str) -> Self {
         Self {
             experiment: experiment.to_owned(),

@@ -25,7 +25,7 @@ use assize_store::state::State;
 use crate::lock::{self, Lock};
 use crate::{Clock, PipelineError, Result};
 
-/// What the guard needs to know of its surroundings.
+/// The state, locks and clock that the guard works with.
 #[derive(Debug, Clone)]
 pub struct Guard {
     pub state: Arc<State>,
@@ -85,7 +85,7 @@ impl Guard {
                 place.stopped,
                 waiting,
             )?);
-            // Whoever held the memory before may have been unable to free it.
+            // The previous holder may have failed to free the memory.
             if (place.stopped)() {
                 return Err(PipelineError::Interrupted);
             }
@@ -271,7 +271,7 @@ mod tests {
         ] {
             assert_eq!(memory_of(host, &machine), THIS_MACHINE, "{host}");
         }
-        // Addresses that nobody has.
+        // Addresses that are not assigned.
         for host in ["http://203.0.113.1:11434", "http://u:p@203.0.113.1:11434/"] {
             assert_eq!(memory_of(host, &machine), "203.0.113.1:11434");
         }
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(
             beats.try_recv(),
             Err(TryRecvError::Disconnected),
-            "nobody is left to beat"
+            "the heartbeat thread has ended"
         );
     }
 }

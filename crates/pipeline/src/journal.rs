@@ -7,7 +7,7 @@
 //! with growing pauses. Waiting cells are delivered when the server answers again: in the same
 //! collection, at its end, or by the next command.
 //!
-//! Whoever sends holds the lock on the server's journal, so that two processes of this machine
+//! The sender holds the lock on the server's journal, so that two processes of this machine
 //! never send the same cell at once. Delivery is at least once: a store leaves a cell alone that
 //! is there already, so in the end every cell counts once, by its key.
 //!

@@ -38,7 +38,7 @@ pub fn rubric_of(store: &dyn Runs, run_id: &str, wanted: &RubricRef) -> Result<R
     };
     let text = store.artifact_get(run_id, artifact::RUBRIC)?;
     let text =
-        text.ok_or_else(|| corrupt("is missing, so nobody can judge this run".to_owned()))?;
+        text.ok_or_else(|| corrupt("is missing, so this run cannot be judged".to_owned()))?;
     let rubric = Rubric::parse(artifact::RUBRIC, &text).map_err(|problems| {
         corrupt(
             problems

@@ -1,4 +1,4 @@
-//! Held file locks: who works on what, on this machine.
+//! File locks that are held while work is in progress, so that processes on this machine exclude each other.
 //!
 //! A lock lives as long as the process that holds it, so that a killed process never stalls
 //! the next one; there is no time-out to tune and nothing to clean up. The files stay: only

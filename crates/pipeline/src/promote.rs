@@ -29,23 +29,23 @@ pub use thresholds::{Tentative, Thresholds};
 /// The longest note on a promotion, in characters.
 pub const LONGEST_NOTE: usize = 2000;
 
-/// Who should be promoted.
+/// What a promotion asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct PromoteOptions<'a> {
     pub experiment: &'a str,
     pub task: &'a Task,
     /// How the user names the task, for commands to type.
     pub task_name: &'a str,
-    /// `MODEL/PROMPT`; the winner of the selection split where nobody is named.
+    /// `MODEL/PROMPT`; the winner of the selection split by default.
     pub candidate: Option<&'a str>,
-    /// `MODEL/PROMPT`; the champion where nobody is named, else the first model × first prompt.
+    /// `MODEL/PROMPT`; by default the champion, else the first model × first prompt.
     pub incumbent: Option<&'a str>,
     pub thresholds: &'a Thresholds,
     /// Seeds what is drawn where exact enumeration is out of reach.
     pub seed: u64,
 }
 
-/// Who decides, when and why.
+/// The author, time and note of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     pub by: String,

@@ -74,7 +74,7 @@ pub struct Synced {
     pub logged_models_left: u64,
     pub sittings: u64,
     pub promotions: u64,
-    /// Tasks whose promotion histories went different ways.
+    /// Tasks whose promotion histories diverge.
     pub different_histories: Vec<String>,
     /// Surplus runs of a cell that were removed, on either side.
     pub surplus_removed: u64,
@@ -96,7 +96,7 @@ fn identity(run: &Run) -> String {
     key.unwrap_or(&run.run_id).to_owned()
 }
 
-/// Copies what the target does not have. `stopped` ends it early; the same call again goes on.
+/// Copies what the target does not have. `stopped` ends it early; the same call again continues.
 pub fn run(sync: &Sync<'_>, stopped: &dyn Fn() -> bool, progress: Progress<'_>) -> Result<Synced> {
     let mut synced = Synced::default();
     if !sync.dry_run {
@@ -286,7 +286,7 @@ impl Copying<'_> {
             (Some(to), Some(run_id)) => Some(to.run_get_whole(run_id)?),
             _ => None,
         };
-        // Copied before its parent was: that it names the parent here is no value of its own.
+        // Copied before its parent was: the parent id that it names here is derived, not a value of its own.
         if let (Some(there), Some(old)) = (&mut there, old_parent) {
             let is_old = |(key, parent): &(String, String)| key == PARENT && *parent == old;
             there.run.tags.retain(|it| !is_old(it));

@@ -1,11 +1,11 @@
-//! Who generates: one small interface, and the providers behind it.
+//! Providers generate text: one small interface, and its implementations.
 //!
 //! A [`Provider`] reports a model, loads it, generates the candidates of a cell, and unloads
 //! it *verifiably*. It knows nothing of tasks, grids or tracking, and it never decides what
 //! may be loaded: the size gate and the one-model guard live above it, and use
 //! [`Provider::describe`], [`Provider::resident`] and [`Provider::unload`] to keep their word.
 //!
-//! Everything here blocks. Whoever wants several requests in flight calls from several
+//! Everything here blocks. For several requests in flight, call from several
 //! threads; that keeps cancellation, timeouts and back-pressure visible in plain code.
 
 use std::fmt::Debug;

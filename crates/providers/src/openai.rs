@@ -83,7 +83,7 @@ struct Usage {
 }
 
 impl OpenAiProvider {
-    /// The endpoint at `base_url` (`…/v1`), with a key where it wants one; nothing is asked
+    /// The endpoint at `base_url` (`…/v1`), with a key where it requires one; nothing is asked
     /// of it yet.
     pub fn new(base_url: &str, key: Option<&str>, config: &HttpConfig) -> Result<Self> {
         Ok(Self {
@@ -212,7 +212,7 @@ impl Provider for OpenAiProvider {
     }
 
     /// Asks the server's list. One that has none, or cannot give it, is taken at the caller's
-    /// word; one that wants a key is not.
+    /// word; one that requires a key is not.
     fn describe(&self, model: &str) -> Result<ModelInfo> {
         let listed = match self.models() {
             Ok(models) => {

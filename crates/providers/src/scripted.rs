@@ -17,7 +17,7 @@
 //! - Tokens are counted as words between white space: a stand-in that is stable and of the
 //!   right order of magnitude, and not any model's own count.
 //! - A model's digest covers its name and parameter count and deliberately not its
-//!   responses: a script can be mended and the collection resumed.
+//!   responses: a script can be corrected and the collection resumed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -179,7 +179,7 @@ fn confirmations(winner: &Pair, incumbent: &Pair) -> Vec<(String, String)> {
     }
 }
 
-/// Tells who goes on and who was dropped, as it is decided.
+/// Reports after each round which pairs continue and which were dropped.
 fn tell_round(session: &Session, adaptive: &Adaptive, round: &Round) -> std::io::Result<()> {
     let rounds = adaptive.schedule.rounds();
     let (kept, dropped) = (&round.halved.kept, &round.halved.dropped);

@@ -1,4 +1,4 @@
-//! `assize judge agent`: an agent's command line over the queue, with nobody at the keyboard.
+//! `assize judge agent`: judges the queue with an agent's command line, without interaction.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     let cleared = agent::clear(&mut held.queue, &options, &mut ask, &told);
     progress.finish();
     let summary = cleared?;
-    // An interrupted sitting stays open: the same command goes on with it.
+    // An interrupted sitting stays open: the same command continues it.
     let finished = if summary.interrupted {
         None
     } else {

@@ -45,13 +45,13 @@ pub fn run(
     if let Some(reason) = &summary.gave_up {
         anyhow::bail!(
             "{judge} failed too often in a row, so judging stopped: {reason}. What was judged is \
-             kept; the same command goes on where it stopped"
+             kept; the same command continues where it stopped"
         );
     }
     if summary.cap_reached {
         session.output.say(
             "Stopped before --max-cost would be passed; the rest stays pending. The same command with \
-             a higher cap goes on from here.",
+             a higher cap continues from here.",
         );
         return Ok(Exit::Refused);
     }
@@ -168,7 +168,7 @@ pub fn judge_automatically(
                 total: now.total,
                 cost_usd: now.cost_usd,
             });
-            // Who stopped reading misses it; how judging ends is told again at the end.
+            // A closed pipe is ignored here: the outcome is reported again at the end.
             let _ = session.output.json_line(&event);
         }
     });

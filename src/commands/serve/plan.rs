@@ -1,7 +1,7 @@
 //! From a request's fields to a command line of this program.
 //!
 //! Everything is checked before the job is queued, and every bad field is named. Addresses and
-//! paths must be configured or allowed, so that nobody uses the server to reach what only it
+//! paths must be configured or allowed, so that no client can use the server to reach what only it
 //! can reach.
 
 use assize_domain::job::JobKind;
@@ -123,7 +123,7 @@ impl Checker {
         })
     }
 
-    /// The command with what every job is told.
+    /// The command with the arguments that every job gets.
     fn words(&self, command: &[&str], fields: &Map<String, Value>) -> Vec<String> {
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let mut words: Vec<String> = command.iter().map(|it| (*it).to_owned()).collect();
@@ -297,7 +297,7 @@ fn flags(fields: &Map<String, Value>) -> Vec<String> {
     words
 }
 
-/// Whose memory these models fill.
+/// The hosts whose memory these models occupy.
 fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
     let machine = LocalMachine::system();
     let mut hosts = Vec::new();
@@ -311,7 +311,7 @@ fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
         .filter_map(|it| it.parse::<ModelId>().ok())
         .map(|it| it.provider)
         .collect();
-    // Nobody named a model: it will be Ollama's or the embedded one.
+    // No model is named: it will be Ollama's or the embedded one.
     if kinds.is_empty() || kinds.contains(&ProviderKind::Ollama) {
         hosts.extend(ollama);
     }
@@ -323,7 +323,7 @@ fn hosts(models: &[String], settings: &Settings) -> Vec<String> {
     hosts
 }
 
-/// Cells in all; 0 where nobody named the models.
+/// Cells in all; 0 where no model is named.
 fn cells(task: &Task, settings: &Settings) -> u32 {
     let in_split = task
         .scenarios

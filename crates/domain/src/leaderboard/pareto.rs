@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pair, Row};
 
-/// Who is on the frontier, best first, and who is beaten by whom.
+/// The pairs on the frontier, best first, and which pairs are dominated by which.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pareto {
     pub frontier: Vec<Pair>,
@@ -29,7 +29,7 @@ type Point<'a> = (&'a Row, f64);
 
 impl Pareto {
     /// The frontier of these rows. `None` where fewer than two have a latency, or where every
-    /// latency is zero, which means that nobody measured it.
+    /// latency is zero, which means that it was not measured.
     pub fn of(rows: &[Row]) -> Option<Self> {
         let places: Vec<Point<'_>> = rows
             .iter()
@@ -57,7 +57,7 @@ impl Pareto {
         })
     }
 
-    /// Whether nobody beats the row's pair. Rows without a latency are not on the frontier.
+    /// Whether no pair dominates the row's pair. Rows without a latency are not on the frontier.
     pub fn holds(&self, row: &Row) -> bool {
         self.frontier
             .iter()

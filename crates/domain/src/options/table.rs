@@ -219,7 +219,7 @@ options! {
         value_name: "NAME",
         collect_form: Main("experiment"),
     }
-    /// Whose desk the runs wait on
+    /// The kind of judge that the runs are pending for
     judge_kind: String = "claude-code".to_owned(), COLLECT {
         value_name: "KIND",
         comment: "The kind of judge that the runs wait for.",

@@ -1,16 +1,16 @@
 //! Adaptive collection: paired sequential halving over scenarios.
 //!
 //! Most of a grid's cost goes into pairs that are never shipped. Here every pair is tried on a few
-//! scenarios, an automatic judge scores them, the better half goes on to further scenarios, and so
+//! scenarios, an automatic judge scores them, the better half continues with further scenarios, and so
 //! on ([`schedule`]); within a round all pairs see the same scenarios, so that every comparison
-//! stays paired ([`halve`]). The incumbent always goes on, because everything is compared with it.
+//! stays paired ([`halve`]). The incumbent is never dropped, because everything is compared with it.
 //!
 //! Nothing is remembered between rounds but what the store holds: killed and started again, each
-//! round finds its cells and verdicts there, decides the same, and goes on where it stopped. A cell
+//! round finds its cells and verdicts there, decides the same, and continues where it stopped. A cell
 //! that had failed is tried again and may then change what follows.
 //!
 //! Halving nominates and never decides: its winner was chosen on these very scores, which flatter
-//! it. The runs say so in their settings, boards warn, and the gate wants scenarios that halving
+//! it. The runs say so in their settings, boards warn, and the gate requires scenarios that halving
 //! has not seen.
 //!
 //! Reference: Karnin, Koren and Somekh (2013), "Almost optimal exploration in multi-armed bandits".
@@ -187,7 +187,7 @@ impl Adaptive {
         }
     }
 
-    /// Who goes on after a round, by what the store holds.
+    /// The pairs that continue after a round, decided from the store alone.
     fn decide(&self, collection: &Collection<'_>, alive: &[usize], round: usize) -> Result<Round> {
         let means = self.cell_means(collection, alive, round)?;
         let is_last = round + 1 == self.schedule.rounds();
@@ -214,7 +214,7 @@ impl Adaptive {
         })
     }
 
-    /// The pair that leads by the rule of the board; the incumbent where nobody is ahead of it.
+    /// The pair that leads by the rule of the board; the incumbent where no pair is ahead of it.
     fn leader(&self, alive: &[usize], means: &[Vec<Option<f64>>]) -> usize {
         let incumbent = alive.iter().position(|pair| *pair == self.incumbent);
         let family = Family::new(means, incumbent, SEED);

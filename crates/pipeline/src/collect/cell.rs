@@ -240,7 +240,7 @@ impl<'a> CellGenerator<'a> {
         ];
         let mut params = self.shared_params.clone();
         params.extend(own.into_iter().map(|(key, value)| (key.into(), value)));
-        // A scenario's own field never hides one of ours.
+        // A scenario's field never replaces a parameter of Assize.
         for (key, value) in cell.scenario.scalars() {
             if !params.iter().any(|(known, _)| &**known == key) {
                 params.push((key.into(), value.into()));

@@ -44,7 +44,7 @@ pub fn hosts(models: &[SizedModel]) -> Vec<Host> {
 pub struct Lane<'a> {
     pub collection: &'a Collection<'a>,
     pub grid: &'a Grid<'a>,
-    /// Models that nobody has taken yet.
+    /// Models that no lane has taken yet.
     pub plan: &'a Mutex<Vec<&'a SizedModel>>,
     pub summary: &'a Mutex<Summary>,
     pub abort: &'a AtomicBool,

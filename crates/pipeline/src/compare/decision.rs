@@ -22,7 +22,7 @@ pub struct DecisionRule {
     pub margin: f64,
 }
 
-/// Who leads. Pairs are named by their place in the family.
+/// The leading pair. Pairs are identified by their index in the family.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decision {
     /// This pair is significantly better than the incumbent.

@@ -44,7 +44,7 @@ pub struct AgentSummary {
     pub judged: usize,
     /// Cases that the agent did not judge correctly, by id, each with the reason.
     pub left_pending: BTreeMap<String, String>,
-    /// Cases that nobody has asked the agent about: behind the limit, or after it gave up.
+    /// Cases that were not sent to the agent: beyond the limit, or after it failed.
     pub untried: u64,
     pub calls: usize,
     /// As many cases as were asked for have been tried.

@@ -57,7 +57,7 @@ pub fn amend(
     now: &Now,
     entropy: Entropy,
 ) -> Result<Amended> {
-    sound(amendment)?;
+    check_amendment(amendment)?;
     let run = store.run_get(&amendment.run)?;
     let rubric = RubricRef {
         id: tag_of(&run, tag::RUBRIC),
@@ -114,7 +114,7 @@ pub fn amend(
 }
 
 /// Whether the reason is given, and every score once.
-fn sound(amendment: &Amendment) -> Result<()> {
+fn check_amendment(amendment: &Amendment) -> Result<()> {
     if amendment.reason.trim().is_empty() {
         let message = "--reason is empty: say in a sentence why the verdict is wrong";
         return Err(PipelineError::Invalid(message.to_owned()));
@@ -140,7 +140,7 @@ pub struct ReopenOptions {
     pub runs: Vec<String>,
     /// Put them under this rubric.
     pub rubric: Option<Rubric>,
-    /// Whose verdicts are set aside, where the rubric stays.
+    /// The tier whose verdicts are set aside, where the rubric stays.
     pub tiers: Vec<Tier>,
 }
 
@@ -244,7 +244,7 @@ fn spoken<'a>(
     Ok((tier, verdict))
 }
 
-/// Who gave the verdict that counts; where that is a correction itself, whom it corrected.
+/// The judge whose verdict counts; for a correction, the judge that it corrected.
 fn amended(
     files: &[VerdictFile],
     tier: Tier,

@@ -30,7 +30,7 @@ pub struct ApplyOptions {
     pub file: String,
     pub judge_kind: Option<String>,
     pub judged_by: Option<String>,
-    /// The person at the keyboard, where nobody else is named.
+    /// The current user, where no judge is named.
     pub user: Option<String>,
     pub partial: bool,
 }
@@ -238,7 +238,7 @@ fn commit(
         }
         if !matches!(read, Ok(Ok(true))) || !checker.problems.is_empty() {
             let message = "the judge file changed while it was read: nothing was written, so apply \
-                           it again once nobody edits it";
+                           it again when no program is editing it";
             return Err(StoreError::Conflict(message.to_owned()));
         }
         bundle.put_rest(take);
@@ -286,7 +286,7 @@ impl Bundle<'_> {
         let run_id = run.map_or(ANCHORS, |(run_id, _)| run_id);
         verdicts.sort_by_key(|verdict| verdict.candidate);
         let file = VerdictFile {
-            // Whoever filled in the file decides the tier, whatever it was exported for.
+            // The judge who filled in the file decides the tier, whatever it was exported for.
             tier: self.judge.tier(),
             ..self.sitting.verdict_file(&self.judge, self.now, verdicts)
         };

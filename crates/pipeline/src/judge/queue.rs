@@ -35,7 +35,7 @@ mod cases;
 /// The default time that a sitting without requests keeps its leases.
 pub const LEASE_MS: i64 = 30 * 60 * 1000;
 
-/// Who judges, and which experiment.
+/// The judge and the experiment.
 #[derive(Debug, Clone)]
 pub struct SitOptions {
     pub experiment: String,
@@ -59,7 +59,7 @@ pub struct Progress {
     pub done: usize,
     /// Held and not scored.
     pub held: usize,
-    /// Still to come: what waits and is held by nobody, and the anchors that will be mixed in.
+    /// Still to come: what is pending and not leased, and the anchors that will be mixed in.
     pub left: u64,
 }
 
@@ -362,7 +362,7 @@ impl Queue {
         }
     }
 
-    /// Cases of runs that wait and are held by nobody.
+    /// Cases of runs that are pending and not leased.
     pub fn waiting_cases(&self) -> u64 {
         self.left
     }
@@ -372,7 +372,7 @@ impl Queue {
         self.ask(0, now)
     }
 
-    /// Ends the sitting: what is held unscored waits again, for anybody.
+    /// Ends the sitting: cases that it leased and did not score are pending again.
     pub fn finish(self, now: &Now) -> Result<Finished> {
         let progress = self.progress();
         let store = self.store.as_ref();

@@ -34,7 +34,7 @@ pub struct Rating {
     pub judged_at: String,
 }
 
-/// Somebody who has judged, with everything they said.
+/// A judge with all of its ratings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rater {
     pub tier: Tier,

@@ -17,7 +17,7 @@ use assize_stats::two_tier::{Drawn, inclusion_weighted};
 use super::ratings::{Rater, Ratings};
 use crate::{PipelineError, Result};
 
-/// How many cases are drawn, about, where nobody says.
+/// The expected number of cases by default.
 pub const DEFAULT_CASES: usize = 30;
 /// The share of them that is spread evenly over all cases.
 const FLOOR: f64 = 0.5;

@@ -271,7 +271,7 @@ impl Design {
         })
     }
 
-    /// Judges who mostly agree: one score in ten is off by one.
+    /// Judges that mostly agree: one score in ten is off by one.
     fn double_scored(&self, criterion: &str, rng: &mut SplitMix64) -> DoubleScored {
         let mut draw = || {
             let expert = level(3.4 + 1.1 * rng.next_normal());

@@ -60,7 +60,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
     let pending = scores.coverage(tier).pending;
     if pending > 0 {
         warnings.push(format!(
-            "{} of the selection split without {tier} verdicts: they could change who is ahead",
+            "{} of the selection split without {tier} verdicts: they could change which pair is ahead",
             crate::count(pending as usize, "cell")
         ));
     }
@@ -95,7 +95,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
     })
 }
 
-/// Every tier's means; the rest of its evidence depends on who is compared.
+/// Every tier's means; the rest of its evidence depends on which pairs are compared.
 fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
     let judged = Tier::ALL
         .into_iter()

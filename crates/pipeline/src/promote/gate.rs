@@ -9,7 +9,7 @@
 //! regression elsewhere (flags, worst scenario); for both tiers (ranks), which agree well enough
 //! (α and bias by criterion); on all of the data (coverage); and once more on
 //! scenarios that the choice has not seen (confirmation). The confirmation split stays sealed
-//! until every other check has passed, so that nobody can try candidate after candidate on it.
+//! until every other check has passed, so that candidates cannot be tried on it one after another.
 //!
 //! It deliberately has no overall score: a large win never compensates for a failed check.
 

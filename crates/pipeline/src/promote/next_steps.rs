@@ -11,7 +11,7 @@ use crate::compare::read::PairKey;
 /// One step: a command to type, or advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// `assize VERB` with these flags, whose values nobody has quoted yet; a flag that takes no
+    /// `assize VERB` with these flags, whose values are not quoted yet; a flag that takes no
     /// value has an empty one.
     Command {
         verb: &'static str,

@@ -1,7 +1,7 @@
-//! One halving: who stays.
+//! One halving: which pairs continue.
 //!
 //! Pairs are ranked by their mean difference to the incumbent over the scenarios that both have,
-//! so that a cell that failed makes nobody look better or worse. With whole data that is the
+//! so that a failed cell makes no pair look better or worse. With whole data that is the
 //! order of the means. The incumbent always stays; where it is not among the better half it takes
 //! the last place there, so that the cost of a round is known before it begins.
 
@@ -19,7 +19,7 @@ pub struct Standing {
     pub scenarios: usize,
 }
 
-/// Who stays and who is dropped, each best first.
+/// The pairs that continue and those that are dropped, each best first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Halved {
     pub kept: Vec<Standing>,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_cell_makes_nobody_better() {
+    fn a_missing_cell_makes_no_pair_better() {
         // The second pair lacks the hard scenario; on what it shares it is worse.
         let means = vec![
             vec![Some(9.0), Some(2.0)],

@@ -63,7 +63,7 @@ impl Schedule {
         (0..self.rounds).map(|round| self.cells(round)).sum()
     }
 
-    /// Cells of the whole grid, which nobody collects.
+    /// Cells of the whole grid, for comparison.
     pub fn full_cells(&self) -> usize {
         self.pairs * self.scenarios.len()
     }

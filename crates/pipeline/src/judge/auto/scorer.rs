@@ -171,7 +171,7 @@ impl Scorer<'_> {
         asked_flags: &[&str],
         rejection: Option<&Rejection>,
     ) -> Vec<Message> {
-        // Whoever wrote the candidate cannot know the sitting's salt.
+        // The author of the candidate cannot know the sitting's salt.
         let nonce = self.sitting.case_id(&case.run_id, case.index);
         let whole = self.judge.model.id.provider != ProviderKind::Embedded;
         let text = &case.text;

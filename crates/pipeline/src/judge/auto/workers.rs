@@ -322,7 +322,7 @@ impl<'a> Workers<'a> {
         while !submission.files.is_empty() {
             let gone = match self.judge.store.sitting_submit(&submission) {
                 Ok(_) => break,
-                // Somebody else judges these now, or nobody can any more.
+                // Another sitting holds these now, or the run was deleted.
                 Err(StoreError::LeaseLost { run_ids, .. }) => run_ids,
                 Err(StoreError::NoRun { id, .. }) => vec![id],
                 Err(error) => return Err(error.into()),
@@ -355,7 +355,7 @@ impl JudgingState {
         }
     }
 
-    /// Runs that were begun keep what was found; runs that were not are nobody's failure.
+    /// Runs that were begun keep their verdicts; runs that were not begun are not counted as failed.
     fn close_open_runs(&mut self) {
         let begun = self.runs.drain();
         let begun = begun.filter(|(_, run)| run.failed || !run.verdicts.is_empty());

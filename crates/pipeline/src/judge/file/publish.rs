@@ -17,7 +17,7 @@ use crate::{Now, PipelineError, Result, whole_file};
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Hands pending cases out as a judge file under this name; `None` where nothing is pending.
-/// `kept` hears where an older file of that name went: it may hold scores that nobody has applied.
+/// `kept` is called with the new path of an older file of that name: it may hold scores that were not applied.
 pub fn export_to_file(
     store: &dyn Tracking,
     options: &ExportOptions,

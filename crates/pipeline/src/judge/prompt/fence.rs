@@ -1,7 +1,7 @@
 //! Making a candidate harmless before a judge reads it.
 //!
 //! The text keeps its words and its look; only what could act is changed: marks like our own
-//! fence, control tokens of chat templates, and characters that nobody sees.
+//! fence, control tokens of chat templates, and invisible characters.
 
 /// What opens and closes turns in the chat templates of common models, without `<|…|>`.
 const TOKENS: [&str; 14] = [
