@@ -156,13 +156,11 @@ impl Address {
 
     /// Whether the host is on this machine by its name or number alone.
     pub fn is_loopback(&self) -> bool {
-        match self.ip() {
-            Some(ip) => is_loopback(ip),
-            None => {
-                let name = self.name();
-                name == "localhost" || name.ends_with(".localhost")
-            }
+        if let Some(ip) = self.ip() {
+            return is_loopback(ip);
         }
+        let name = self.name();
+        name == "localhost" || name.ends_with(".localhost")
     }
 
     /// The host where it is a number; an IPv4 address in IPv6's notation as what it is.

@@ -134,8 +134,8 @@ impl Rest {
                 Ok(Some(self.parse_answer(path, answer)?))
             }
             Err(failed) => {
-                let mut tries = Tries::after(tried);
-                if self.client.backoff().wait(&mut tries, &failed) {
+                let backoff = self.client.backoff();
+                if backoff.wait(&mut Tries::after(tried), &failed) {
                     Ok(None)
                 } else {
                     Err(self.give_up(failed.error))
