@@ -1,16 +1,15 @@
-//! Who may come in, and what they may do.
+//! Authentication and authorization of requests.
 //!
-//! - **Host.** A page in the user's browser can make a name of its own point to this machine
-//!   (DNS rebinding), but it cannot choose the Host header: only `localhost`, addresses in
-//!   numbers and names that were configured pass.
-//! - **Origin.** A request that a page of another site makes carries that site's origin, and is
-//!   refused. What changes something on the strength of a cookie must carry our own.
-//! - **Token.** Everything but `/health`, `/version`, assets and the sign-in needs
-//!   `Authorization: Bearer TOKEN` or the cookie of a browser that signed in with one, unless
-//!   the server was told to be open on loopback. Only hashes are kept and compared.
-//! - **Right.** Every route stands in its table beside the right that it needs; roles have
-//!   rights.
-//! - **Blindness.** A judge reads nothing while a sitting of theirs is open.
+//! - **Host.** A malicious site can let its own name resolve to this machine (DNS rebinding), but
+//!   its pages cannot choose the Host header. Only `localhost`, IP addresses and configured names
+//!   are accepted.
+//! - **Origin.** Requests from pages of other sites carry that site's origin and are rejected. A
+//!   request that changes data and is authenticated by a cookie must carry this server's origin.
+//! - **Token.** All routes except `/health`, `/version`, the assets and the sign-in require
+//!   `Authorization: Bearer TOKEN` or the cookie of a signed-in browser, unless the server was
+//!   started with open loopback access. Only hashes are stored and compared.
+//! - **Right.** Every route declares the right that it requires; roles grant rights.
+//! - **Blindness.** A judge cannot read results while one of their sittings is open.
 
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::sha256;
@@ -24,7 +23,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use cookie::Cookie;
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::panel::page::{PageError, Visit, with_visit};
 use crate::{App, Config};
 
@@ -33,14 +32,14 @@ pub(crate) mod sign_in;
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The cookie of a browser that signed in, without the port.
+/// The name of the session cookie, without the port.
 const COOKIE_NAME: &str = "assize_session";
 
-/// Who asks.
+/// Who sent a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub role: Role,
-    /// As verdicts and promotions name them.
+    /// The name that verdicts and promotions record.
     pub name: String,
     pub token_id: String,
 }
@@ -55,21 +54,21 @@ impl From<Token> for Caller {
     }
 }
 
-/// What a route needs.
+/// The right that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Nothing: it is open to everybody.
+    /// None: no authentication is required.
     Public,
-    /// To look.
+    /// View results.
     Read,
-    /// To change or start anything.
+    /// Change data or start jobs.
     Write,
-    /// To sit at the judge's desk.
+    /// Score cases at the judge's desk.
     Judge,
 }
 
 impl Right {
-    pub fn is_had_by(self, role: Role) -> bool {
+    pub fn is_granted_to(self, role: Role) -> bool {
         match self {
             Self::Public => true,
             Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
@@ -80,7 +79,7 @@ impl Right {
 }
 
 impl Config {
-    fn knows_host(&self, header: &str) -> bool {
+    fn accepts_host(&self, header: &str) -> bool {
         Authority::parse(header).is_some_and(|it| match it.name() {
             Some(name) => name == "localhost" || self.host_names.iter().any(|own| own == name),
             None => true,
@@ -88,33 +87,33 @@ impl Config {
     }
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|it| it.to_str().ok())
 }
 
-/// Refuses what cannot be meant for this server, before anything else looks at it.
+/// Middleware that rejects requests with a foreign host or origin.
 pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let host = text(headers, &HOST).unwrap_or_default();
-    if !app.config.knows_host(host) {
+    let host = header_text(headers, &HOST).unwrap_or_default();
+    if !app.config.accepts_host(host) {
         let error = forbidden(&format!(
             "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
         ));
-        return refused(error, headers, request.uri().path());
+        return error_response(error, headers, request.uri().path());
     }
     if headers.get(ORIGIN).is_some() && !is_own_origin(headers) {
-        let error = forbidden("pages of other sites may not use this server");
-        return refused(error, headers, request.uri().path());
+        let error = forbidden("requests from pages of other sites are not allowed");
+        return error_response(error, headers, request.uri().path());
     }
-    // What a page of another site fetches without an origin: an image, a script, a prefetch.
-    // Following a link to a page is fine.
-    let is_link =
-        text(headers, &SEC_FETCH_MODE) == Some("navigate") && request.method() == Method::GET;
-    if text(headers, &SEC_FETCH_SITE) == Some("cross-site")
+    // Pages of other sites fetch images and scripts without an origin. Links to pages of this
+    // server are allowed.
+    let is_link = header_text(headers, &SEC_FETCH_MODE) == Some("navigate")
+        && request.method() == Method::GET;
+    if header_text(headers, &SEC_FETCH_SITE) == Some("cross-site")
         && (!is_link || request.uri().path().starts_with("/api/"))
     {
-        let error = forbidden("pages of other sites may not use this server");
-        return refused(error, headers, request.uri().path());
+        let error = forbidden("requests from pages of other sites are not allowed");
+        return error_response(error, headers, request.uri().path());
     }
     let mut response = next.run(request).await;
     let nosniff = HeaderValue::from_static("nosniff");
@@ -125,22 +124,22 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
 }
 
 fn is_own_origin(headers: &HeaderMap) -> bool {
-    let host = text(headers, &HOST).unwrap_or_default();
-    text(headers, &ORIGIN).is_some_and(|it| is_same_origin(it, host))
+    let host = header_text(headers, &HOST).unwrap_or_default();
+    header_text(headers, &ORIGIN).is_some_and(|it| is_same_origin(it, host))
 }
 
-/// Lets a request pass to a route that needs a right, or answers it.
+/// Middleware that authenticates a request and checks the right that its route requires.
 pub(crate) async fn check_right(
     State((app, right)): State<(App, Right)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // Routes are nested, so the path that is left is not the path that was asked for.
+    // Routes are nested, so the request's URI lacks the prefix.
     let uri = request.extensions().get::<OriginalUri>();
     let uri = uri.map_or_else(|| request.uri().clone(), |it| it.0.clone());
     let method = request.method().clone();
     let headers = request.headers().clone();
-    // A look at a small table takes less than handing the request to another thread would.
+    // The lookup in a small table is faster than a switch to a blocking thread.
     let caller = caller(&app, &headers, &method)
         .and_then(|caller| permit(&app, &caller, right).map(|()| caller));
     match caller {
@@ -149,44 +148,44 @@ pub(crate) async fn check_right(
             next.run(request).await
         }
         Err(error)
-            if error.kind == ErrorKind::Unauthenticated && wants_page(&headers, uri.path()) =>
+            if error.kind == ErrorKind::Unauthenticated && expects_page(&headers, uri.path()) =>
         {
-            to_sign_in(&headers, &method, &uri)
+            redirect_to_sign_in(&headers, &method, &uri)
         }
-        Err(error) => refused(error, &headers, uri.path()),
+        Err(error) => error_response(error, &headers, uri.path()),
     }
 }
 
-/// Where a browser goes that nobody signed in with, or not lately. It comes back to the page that
-/// it asked for, or to the one with the form that it sent.
-fn to_sign_in(headers: &HeaderMap, method: &Method, uri: &Uri) -> Response {
+/// Redirects a browser without a valid session to the sign-in page, which leads back to the
+/// requested page, or to the page whose form was sent.
+fn redirect_to_sign_in(headers: &HeaderMap, method: &Method, uri: &Uri) -> Response {
     let is_form = method != Method::GET;
-    let came_from = text(headers, &REFERER)
+    let referer = header_text(headers, &REFERER)
         .and_then(path_of)
         .unwrap_or_else(|| "/".to_owned());
-    let next = if is_form { came_from } else { uri.to_string() };
+    let next = if is_form { referer } else { uri.to_string() };
     let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
-    let why = match (cookie(headers).is_some(), is_form) {
+    let reason = match (cookie(headers).is_some(), is_form) {
         (true, false) => "error=ended&",
         (_, true) => "error=unsent&",
         (false, false) => "",
     };
-    Redirect::to(&format!("/sign-in?{why}next={next}")).into_response()
+    Redirect::to(&format!("/sign-in?{reason}next={next}")).into_response()
 }
 
-/// An error in the shape that whoever asked can read.
-pub(crate) fn refused(error: ApiError, headers: &HeaderMap, path: &str) -> Response {
-    if wants_page(headers, path) {
+/// An error as a page for browsers, or as JSON for programs.
+pub(crate) fn error_response(error: ApiError, headers: &HeaderMap, path: &str) -> Response {
+    if expects_page(headers, path) {
         PageError::from(error).into_response()
     } else {
         error.into_response()
     }
 }
 
-/// Puts the navigation around pages that say what is wrong, for whoever is signed in. Programs
-/// get no pages, and are not held up.
+/// Middleware that adds the navigation to error pages if the user is signed in. Requests of
+/// programs are passed through.
 pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next: Next) -> Response {
-    if !wants_page(request.headers(), request.uri().path()) {
+    if !expects_page(request.headers(), request.uri().path()) {
         return next.run(request).await;
     }
     let headers = request.headers().clone();
@@ -197,20 +196,20 @@ pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next:
     })
 }
 
-/// Whether a browser asks for something to look at, and not a program for data.
-fn wants_page(headers: &HeaderMap, path: &str) -> bool {
+/// Whether the client is a browser that expects an HTML page.
+fn expects_page(headers: &HeaderMap, path: &str) -> bool {
     !path.starts_with("/api/")
         && !path.starts_with("/ajax-api/")
-        && text(headers, &ACCEPT).is_some_and(|it| it.contains("text/html"))
+        && header_text(headers, &ACCEPT).is_some_and(|it| it.contains("text/html"))
 }
 
-/// Finds out who asks.
-fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
+/// Authenticates a request by token, cookie or open loopback access.
+fn caller(app: &App, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> {
     if let Some(secret) = bearer(headers) {
         let token = app.state.token_find(&digest(secret))?;
         return token.map(Caller::from).ok_or_else(|| {
             unauthenticated(
-                "this token is not known, or was revoked: `assize token create` makes one",
+                "this token is unknown or was revoked: create one with `assize token create`",
             )
         });
     }
@@ -220,7 +219,8 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
             let is_safe = *method == Method::GET || *method == Method::HEAD;
             if !is_safe && !is_own_origin(headers) {
                 return Err(forbidden(
-                    "a change that a cookie vouches for must come from a page of this server",
+                    "a change that is authenticated by a cookie must come from a page of this \
+                     server",
                 ));
             }
             return Ok(token.into());
@@ -234,43 +234,43 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> Answer<Caller> {
         });
     }
     Err(unauthenticated(
-        "this server needs a token: send it as `Authorization: Bearer TOKEN` \
-         (MLFLOW_TRACKING_TOKEN does that), or sign in with a browser",
+        "authentication required: send a token as `Authorization: Bearer TOKEN` \
+         (set MLFLOW_TRACKING_TOKEN for MLflow's clients), or sign in with a browser",
     ))
 }
 
-/// Whether whoever was let in to read may still do so; for answers that take long.
-pub(crate) fn still_reads(app: &App, caller: &Caller) -> Answer<()> {
+/// Checks again that a caller may read; for long-running responses.
+pub(crate) fn recheck_read(app: &App, caller: &Caller) -> ApiResult<()> {
     if !app.config.open_loopback && !app.state.token_is_valid(&caller.token_id)? {
         return Err(unauthenticated("this token was revoked"));
     }
     permit(app, caller, Right::Read)
 }
 
-fn permit(app: &App, caller: &Caller, right: Right) -> Answer<()> {
-    if !right.is_had_by(caller.role) {
+fn permit(app: &App, caller: &Caller, right: Right) -> ApiResult<()> {
+    if !right.is_granted_to(caller.role) {
         return Err(forbidden(&format!(
-            "a token of the role {} may not do this: ask an admin for another",
+            "the role '{}' does not permit this: ask an admin for a token with another role",
             caller.role
         )));
     }
     if right == Right::Read && caller.role == Role::Judge && app.store.judge_sits(&caller.name)? {
         return Err(forbidden(
-            "a sitting of yours is open, and judges are blind until it is over: finish it first",
+            "judges cannot see results while one of their sittings is open: finish yours first",
         ));
     }
     Ok(())
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, given) = text(headers, &AUTHORIZATION)?.split_once(' ')?;
+    let (scheme, given) = header_text(headers, &AUTHORIZATION)?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| given.trim())
 }
 
-/// Browsers keep cookies by host and not by port: with the port in its name, two servers on one
-/// host do not sign each other out. It is the port that the browser sees.
+/// Browsers store cookies by host and not by port. With the port in the cookie's name, two servers
+/// on one host do not overwrite each other's sessions. It is the port that the browser sees.
 fn cookie_name(headers: &HeaderMap) -> String {
-    let host = text(headers, &HOST).unwrap_or_default();
+    let host = header_text(headers, &HOST).unwrap_or_default();
     match Authority::parse(host).and_then(|it| it.port) {
         Some(port) => format!("{COOKIE_NAME}_{port}"),
         None => COOKIE_NAME.to_owned(),
@@ -304,14 +304,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_have_their_rights_and_no_others() {
-        let had = |role: Role| {
-            [Right::Read, Right::Write, Right::Judge].map(|right| right.is_had_by(role))
+    fn roles_grant_their_rights_and_no_others() {
+        let granted = |role: Role| {
+            [Right::Read, Right::Write, Right::Judge].map(|right| right.is_granted_to(role))
         };
-        assert_eq!(had(Role::Admin), [true, true, true]);
-        assert_eq!(had(Role::Viewer), [true, false, false]);
-        assert_eq!(had(Role::Judge), [true, false, true]);
-        assert_eq!(had(Role::Service), [false, false, false]);
+        assert_eq!(granted(Role::Admin), [true, true, true]);
+        assert_eq!(granted(Role::Viewer), [true, false, false]);
+        assert_eq!(granted(Role::Judge), [true, false, true]);
+        assert_eq!(granted(Role::Service), [false, false, false]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::App;
 use crate::access::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::http::{blocking, json, read};
 
 pub(crate) mod board;
@@ -28,7 +28,7 @@ pub(crate) mod table;
 pub(crate) mod tokens;
 
 /// A function that may block.
-pub(crate) type Work<T, A> = fn(&App, &Caller, &T) -> Answer<A>;
+pub(crate) type Work<T, A> = fn(&App, &Caller, &T) -> ApiResult<A>;
 
 /// A [`Work`] as an axum handler, with the status of its success.
 pub(crate) struct Call<T, A>(StatusCode, Work<T, A>);
@@ -58,7 +58,7 @@ where
     }
 }
 
-async fn answer<T, A>(app: &App, request: Request, call: Call<T, A>) -> Answer<Response>
+async fn answer<T, A>(app: &App, request: Request, call: Call<T, A>) -> ApiResult<Response>
 where
     T: DeserializeOwned + Send + 'static,
     A: Serialize + 'static,

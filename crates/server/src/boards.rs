@@ -1,7 +1,7 @@
-//! Leaderboards, computed once for each state of the data.
+//! A cache of leaderboards and other results that are computed from whole experiments.
 //!
-//! The JSON API and the panel show the same boards from here. A board of a hundred thousand runs
-//! takes a part of a second; asking for it again takes microseconds, until something is written.
+//! The API and the panel share it. A board of a hundred thousand runs takes a fraction of a second
+//! to compute; until the store changes, the cached board is returned within microseconds.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,12 +19,12 @@ use crate::App;
 use crate::change_cache::ChangeCache;
 use crate::http::run_blocking;
 
-/// Boards that are kept at most; each is small beside the runs that it stands on.
-const MOST: usize = 64;
-/// From here on two tiers count as disagreeing; as on the command line.
+/// The number of cached boards. A board is small compared with its runs.
+const CAPACITY: usize = 64;
+/// The difference from which on two tiers disagree; the default of the command line.
 const DELTA: f64 = 3.0;
 
-/// A board with its serialisation.
+/// A board with its JSON.
 #[derive(Debug)]
 pub(crate) struct CachedBoard {
     pub board: Leaderboard,
@@ -32,7 +32,7 @@ pub(crate) struct CachedBoard {
     pub json: Bytes,
 }
 
-/// Everything that is derived and kept.
+/// The caches, and the worker that computes their values.
 #[derive(Debug)]
 pub(crate) struct Boards {
     computed: ChangeCache<CompareOptions, CachedBoard>,
@@ -42,17 +42,17 @@ pub(crate) struct Boards {
 }
 
 impl Boards {
-    /// Starts the thread that computes.
+    /// Creates empty caches and starts the worker.
     pub fn start() -> io::Result<Self> {
         Ok(Self {
-            computed: ChangeCache::new(MOST),
+            computed: ChangeCache::new(CAPACITY),
             experiments: ChangeCache::new(1),
-            statuses: ChangeCache::new(MOST),
+            statuses: ChangeCache::new(CAPACITY),
             worker: Worker::start()?,
         })
     }
 
-    /// The board. Answers at once where it is known, else computes it on a thread that may block.
+    /// The board: from the cache if it is current, otherwise computed on a blocking thread.
     pub async fn get(
         app: &App,
         options: CompareOptions,
@@ -64,15 +64,15 @@ impl Boards {
         run_blocking(app, move |app| Self::get_blocking(app, &options)).await
     }
 
-    /// [`Boards::get`], for threads that may block.
+    /// [`Boards::get`], for blocking threads.
     pub fn get_blocking(
         app: &App,
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
-            let (asked, options) = (Arc::clone(&app.store), options.clone());
+            let (store, options) = (Arc::clone(&app.store), options.clone());
             let rule = app.config.thresholds.decision_rule();
-            let work = move || compare_cells(asked.as_ref(), &options, rule);
+            let work = move || compare_cells(store.as_ref(), &options, rule);
             let Compared { board, cells } = app.boards.worker.run(work)??;
             let json = serde_json::to_vec(&board)
                 .map_err(|error| PipelineError::Internal(error.to_string()))?;
@@ -87,30 +87,29 @@ impl Boards {
             .get(options, || Ok(app.store.changes()?), compute)
     }
 
-    /// The usual board of an experiment as it was known last. Where it is not known or has
-    /// changed, it is computed in the background for the next one who asks, and the answer says
-    /// that it is not the last word.
-    pub fn glance(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
+    /// The latest cached board of an experiment under the default options, and whether it is
+    /// current. If it is not, a new one is computed in the background.
+    pub fn get_cached(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
         let options = CompareOptions::usual(experiment);
         let changes = app.store.changes().unwrap_or_default();
         if let Some(board) = app.boards.computed.peek(&options, changes) {
             return (Some(board), true);
         }
-        let known = app.boards.computed.stale(&options);
+        let stale = app.boards.computed.stale(&options);
         if !app.boards.computed.is_computing(&options) {
             let app = app.clone();
-            // Nobody waits: who wants the board asks again, and is told what is wrong with it.
+            // The result is ignored: a later request computes the board again and reports errors.
             drop(tokio::task::spawn_blocking(move || {
                 Self::get_blocking(&app, &options).map(drop)
             }));
         }
-        (known, false)
+        (stale, false)
     }
 
-    /// Begins with the board that somebody will most likely ask for first.
+    /// Computes the board of the latest experiment in the background.
     pub fn warm_up(app: &App) {
         let app = app.clone();
-        // Nobody waits: whoever asks for the board joins, and is told what is wrong with it.
+        // The result is ignored: a request for the board waits for it and reports errors.
         drop(tokio::task::spawn_blocking(move || {
             if let Ok(Some(latest)) = app.store.latest_collected() {
                 let _ = Self::get_blocking(&app, &CompareOptions::usual(&latest));
@@ -134,13 +133,13 @@ impl Boards {
         .await
     }
 
-    /// How far judging has come in an experiment, and how far its judges can be trusted.
+    /// The progress of judging in an experiment, and the reliability of its judges.
     pub async fn status(app: &App, experiment: &str) -> Result<Arc<Status>, PipelineError> {
         let experiment = experiment.to_owned();
         run_blocking(app, move |app| {
             let compute = || {
-                let (asked, experiment) = (Arc::clone(&app.store), experiment.clone());
-                let work = move || status(asked.as_ref(), &experiment, DELTA);
+                let (store, experiment) = (Arc::clone(&app.store), experiment.clone());
+                let work = move || status(store.as_ref(), &experiment, DELTA);
                 app.boards.worker.run(work)?
             };
             app.boards
@@ -151,35 +150,35 @@ impl Boards {
     }
 }
 
-/// The one thread that reads whole experiments, one after the other. What it needed for one it
-/// has at hand for the next; each thread of a pool would keep as much for itself.
+/// A single thread that computes from whole experiments, one after the other. It reuses its
+/// buffers; every thread of a pool would allocate as much.
 #[derive(Debug)]
 struct Worker(Sender<Box<dyn FnOnce() + Send>>);
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        let (work, waiting) = channel::<Box<dyn FnOnce() + Send>>();
+        let (sender, queue) = channel::<Box<dyn FnOnce() + Send>>();
         let thread = std::thread::Builder::new().name("assize-boards".to_owned());
         thread.spawn(move || {
-            for work in waiting {
-                // Whoever waits for it learns that there is no answer.
+            for work in queue {
+                // A panic drops the result's sender, which the waiting caller notices.
                 let _ = catch_unwind(AssertUnwindSafe(work));
             }
         })?;
-        Ok(Self(work))
+        Ok(Self(sender))
     }
 
-    /// Has work done, and waits for it.
+    /// Runs work on the thread and waits for its result.
     fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PipelineError> {
-        let (answer, answered) = channel();
+        let (sender, result) = channel();
         let work = Box::new(move || {
-            let _ = answer.send(work());
+            let _ = sender.send(work());
         });
         let sent = self.0.send(work).ok();
-        sent.and_then(|()| answered.recv().ok())
+        sent.and_then(|()| result.recv().ok())
             .ok_or_else(PipelineError::worker_panicked)
     }
 }
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_the_worker_is_an_internal_error_and_the_next_work_is_done() {
+    fn a_panic_is_an_internal_error_and_the_worker_continues() {
         let worker = Worker::start().unwrap();
         let error = worker.run(|| assert_eq!(1, 2, "a bug")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal);

@@ -1,8 +1,8 @@
-//! What is derived from the store, kept until the store changes.
+//! A cache of values that are derived from the store, valid until the store changes.
 //!
-//! A value is good as long as nobody has written to the file ([`EmbeddedStore::changes`], which
-//! costs microseconds), so a reader never sees something older than what was committed before it
-//! asked. Of many who ask for the same at once, one computes and the others wait for it.
+//! A value is current as long as the store's change counter is the same
+//! ([`EmbeddedStore::changes`], which takes microseconds), so a reader always sees everything that
+//! was committed before its request. Concurrent requests for one value compute it only once.
 //!
 //! [`EmbeddedStore::changes`]: assize_store::embedded::EmbeddedStore::changes
 
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Values by key. The oldest make room where there are too many.
+/// Values by key, up to a capacity; the oldest entry is evicted first.
 #[derive(Debug)]
 pub(crate) struct ChangeCache<K, V> {
     slots: Mutex<Slots<K, V>>,
-    most: usize,
+    capacity: usize,
 }
 
 #[derive(Debug)]
@@ -26,40 +26,41 @@ struct Slots<K, V> {
 
 #[derive(Debug)]
 struct Slot<V> {
-    /// Held by whoever computes.
+    /// Held during the computation.
     computing: Mutex<()>,
-    kept: Mutex<Option<(i64, Arc<V>)>>,
+    /// The value, with the change counter that it was computed at.
+    cached: Mutex<Option<(i64, Arc<V>)>>,
 }
 
 impl<K: Eq + Hash + Clone, V> ChangeCache<K, V> {
-    pub fn new(most: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         let (by_key, order) = (HashMap::new(), Vec::new());
         Self {
             slots: Mutex::new(Slots { by_key, order }),
-            most,
+            capacity,
         }
     }
 
-    /// The value, where it is still good.
+    /// The cached value, if it is current.
     pub fn peek(&self, key: &K, changes: i64) -> Option<Arc<V>> {
         self.latest(key)
             .filter(|(version, _)| *version == changes)
             .map(|(_, value)| value)
     }
 
-    /// The latest value, good or not.
+    /// The cached value, current or not.
     pub fn stale(&self, key: &K) -> Option<Arc<V>> {
         self.latest(key).map(|(_, value)| value)
     }
 
-    /// Whether somebody computes it right now.
+    /// Whether the value is being computed.
     pub fn is_computing(&self, key: &K) -> bool {
         let slot = lock(&self.slots).by_key.get(key).map(Arc::clone);
         slot.is_some_and(|it| matches!(it.computing.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// The value, computed where there is none that is still good. `changes` is asked before the
-    /// computation, so that a change during it is noticed by the next one who asks.
+    /// The current value, computed if necessary. `changes` is read before the computation, so that
+    /// a change during it invalidates the value.
     pub fn get<E>(
         &self,
         key: &K,
@@ -67,22 +68,22 @@ impl<K: Eq + Hash + Clone, V> ChangeCache<K, V> {
         compute: impl FnOnce() -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
         let slot = self.slot(key);
-        let _turn = lock(&slot.computing);
+        let _guard = lock(&slot.computing);
         let changes = changes()?;
-        if let Some((version, value)) = &*lock(&slot.kept)
+        if let Some((version, value)) = &*lock(&slot.cached)
             && *version == changes
         {
             return Ok(Arc::clone(value));
         }
         let value = Arc::new(compute()?);
-        *lock(&slot.kept) = Some((changes, Arc::clone(&value)));
+        *lock(&slot.cached) = Some((changes, Arc::clone(&value)));
         Ok(value)
     }
 
     fn latest(&self, key: &K) -> Option<(i64, Arc<V>)> {
         let slot = Arc::clone(lock(&self.slots).by_key.get(key)?);
-        let kept = lock(&slot.kept);
-        kept.clone()
+        let cached = lock(&slot.cached);
+        cached.clone()
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<V>> {
@@ -90,13 +91,13 @@ impl<K: Eq + Hash + Clone, V> ChangeCache<K, V> {
         if let Some(slot) = slots.by_key.get(key) {
             return Arc::clone(slot);
         }
-        if slots.order.len() >= self.most {
+        if slots.order.len() >= self.capacity {
             let oldest = slots.order.remove(0);
             slots.by_key.remove(&oldest);
         }
         let slot = Arc::new(Slot {
             computing: Mutex::new(()),
-            kept: Mutex::new(None),
+            cached: Mutex::new(None),
         });
         slots.order.push(key.clone());
         slots.by_key.insert(key.clone(), Arc::clone(&slot));
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_kept_until_something_changes_and_the_oldest_make_room() {
+    fn a_value_is_cached_until_a_change_and_the_oldest_is_evicted() {
         let cache: ChangeCache<&str, i64> = ChangeCache::new(2);
         let get = |key, changes, value| {
             let value = cache.get(&key, || Ok::<_, ()>(changes), || Ok(value));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_not_kept() {
+    fn an_error_is_not_cached() {
         let cache: ChangeCache<u8, u8> = ChangeCache::new(2);
         assert_eq!(
             cache.get(&1, || Ok(1), || Err("unreachable")),

@@ -1,4 +1,4 @@
-//! The one type of error that this server answers with.
+//! The error type of all API handlers, and its response.
 
 use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_pipeline::PipelineError;
@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::ServerError;
 use crate::jobs::plan::FieldProblem;
 
-/// Shorthand for what handlers answer.
-pub(crate) type Answer<T> = Result<T, ApiError>;
+/// The result of API handlers.
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-/// An answer that is not a success. Status and code follow from the kind alone.
+/// An error response. The kind determines status and code.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub kind: ErrorKind,
     pub message: String,
-    /// What is wrong with which field of the request.
+    /// Problems with single fields of the request.
     pub fields: Vec<FieldProblem>,
 }
 
@@ -41,7 +41,7 @@ impl ApiError {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// Every bad field of a request, by name.
+    /// An error that lists all invalid fields of a request.
     pub fn fields(problems: Vec<FieldProblem>) -> Self {
         let words: Vec<String> = problems
             .iter()
@@ -61,11 +61,11 @@ impl ApiError {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// What MLflow has and Assize does not.
-    pub fn not_served(what: &str) -> Self {
+    /// A part of MLflow's API that Assize does not implement.
+    pub fn not_implemented(what: &str) -> Self {
         Self::new(
             ErrorKind::NotImplemented,
-            format!("{what} by assize: docs/mlflow.md lists what is"),
+            format!("{what} by assize; see docs/mlflow.md for what is supported"),
         )
     }
 
@@ -77,12 +77,13 @@ impl ApiError {
         Self::internal(format!("internal error: {WORKER_PANICKED}"))
     }
 
-    /// The response on MLflow's API, whose clients know 400 `BAD_REQUEST` for what conflicts with
-    /// the state of a run or an experiment. Everything else is as in the table of kinds.
+    /// The response on MLflow's API. MLflow's clients expect 400 `BAD_REQUEST` for a conflict with
+    /// the state of a run or an experiment.
     pub fn into_mlflow_response(self) -> Response {
-        match self.kind {
-            ErrorKind::Conflict => self.respond(StatusCode::BAD_REQUEST, "BAD_REQUEST"),
-            _ => self.into_response(),
+        if self.kind == ErrorKind::Conflict {
+            self.respond(StatusCode::BAD_REQUEST, "BAD_REQUEST")
+        } else {
+            self.into_response()
         }
     }
 
@@ -100,7 +101,7 @@ impl ApiError {
     }
 }
 
-/// The body of every error: `error` is the shape of this API, the other two of MLflow's.
+/// The body of every error. Clients of this API read `error`; MLflow's clients read the rest.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub(crate) struct ErrorBody<'a> {
@@ -113,7 +114,7 @@ pub(crate) struct ErrorBody<'a> {
 struct ErrorDetail<'a> {
     code: &'a str,
     message: &'a str,
-    /// What is wrong with which field of the request.
+    /// Problems with single fields of the request.
     #[serde(skip_serializing_if = "<[FieldProblem]>::is_empty")]
     fields: &'a [FieldProblem],
 }

@@ -1,6 +1,6 @@
-//! `/health`: whether the store can be read, and whether the services around answer.
+//! `/health`: whether the store is readable and the other services are reachable.
 //!
-//! It needs no token, so it says no addresses and nothing about what is tracked.
+//! It requires no token, so it reveals neither addresses nor tracked data.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use axum::response::Response;
 use crate::App;
 use crate::http::json;
 
-/// How long a service may take to take a connection.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a service may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) async fn check(State(app): State<App>) -> Response {
-    let looked = tokio::task::spawn_blocking(move || {
+    let checked = tokio::task::spawn_blocking(move || {
         let store = app.store.experiment_list().is_ok();
         let mut hosts = app.config.ollama_urls.iter();
-        (store, hosts.any(|url| takes_connections(url)))
+        (store, hosts.any(|url| is_reachable(url)))
     });
-    let (store, ollama) = looked.await.unwrap_or((false, false));
-    let word = |answers: bool| if answers { "ok" } else { "away" };
+    let (store, ollama) = checked.await.unwrap_or((false, false));
+    let word = |is_ok: bool| if is_ok { "ok" } else { "away" };
     let body = serde_json::json!({
         "status": if store { "OK" } else { "FAILED" },
         "store": word(store),
         "ollama": word(ollama),
-        // The embedded store answers MLflow's API itself.
+        // The embedded store implements MLflow's API itself.
         "mlflow": word(store),
     });
     let status = if store {
@@ -40,11 +40,11 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
     json(status, body.to_string())
 }
 
-fn takes_connections(url: &str) -> bool {
+fn is_reachable(url: &str) -> bool {
     let addresses = Address::parse_or_http(url).map(|it| it.socket_addresses());
     let Ok(Ok(addresses)) = addresses else {
         return false;
     };
     let mut addresses = addresses.iter();
-    addresses.any(|it| TcpStream::connect_timeout(it, PATIENCE).is_ok())
+    addresses.any(|it| TcpStream::connect_timeout(it, CONNECT_TIMEOUT).is_ok())
 }

@@ -1,8 +1,8 @@
-//! The plumbing that the API, MLflow's API and the panel share: reading requests, work that
-//! blocks, and JSON answers.
+//! Request parsing, blocking work and JSON responses, shared by the bench API, MLflow's API and
+//! the panel.
 //!
-//! [`route`] is a route with the right that it needs, [`stream`] a body that leaves while it is
-//! made.
+//! [`route`] declares a route with the right that it requires; [`stream`] sends a body while it
+//! is being generated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -19,21 +19,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::App;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::panel::page::PageError;
 
 pub(crate) mod route;
 pub(crate) mod stream;
 
-/// Larger JSON bodies are refused. A full batch of MLflow's has less than two million characters.
-const LARGEST_BODY: usize = 16 << 20;
+/// The size limit of JSON bodies. MLflow's largest batches have less than two million characters.
+const MAX_BODY: usize = 16 << 20;
 /// How long a JSON body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a small body may take to arrive, and what is small.
+/// How long a small body may take to arrive.
 const SMALL_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest small body, in bytes.
 const SMALL_BODY: u64 = 64 << 10;
 
-/// A thread that did a request's work has panicked.
+/// The thread that handled a request has panicked.
 #[derive(Debug)]
 pub(crate) struct WorkerPanicked;
 
@@ -55,7 +56,7 @@ impl From<WorkerPanicked> for PipelineError {
     }
 }
 
-/// Runs work on a thread that may block.
+/// Runs `work` on a blocking thread.
 pub(crate) async fn run_blocking<R, E>(
     app: &App,
     work: impl FnOnce(&App) -> Result<R, E> + Send + 'static,
@@ -70,30 +71,30 @@ where
         .unwrap_or_else(|_| Err(WorkerPanicked.into()))
 }
 
-/// [`run_blocking`] for handlers of the APIs.
+/// [`run_blocking`] for API handlers.
 pub(crate) async fn blocking<R: Send + 'static>(
     app: &App,
-    work: impl FnOnce(&App) -> Answer<R> + Send + 'static,
-) -> Answer<R> {
+    work: impl FnOnce(&App) -> ApiResult<R> + Send + 'static,
+) -> ApiResult<R> {
     run_blocking(app, work).await
 }
 
-/// Runs work where the request is; other requests move to another thread meanwhile. A client
-/// that logs waits for every answer, and the way to another thread and back takes as long as
-/// the work itself.
-pub(crate) fn in_place<R>(work: impl FnOnce() -> Answer<R>) -> Answer<R> {
+/// Runs blocking `work` on the current thread, while the runtime moves its other tasks to another
+/// one. Logging clients wait for every response, and a switch to another thread and back would
+/// take as long as the work itself.
+pub(crate) fn in_place<R>(work: impl FnOnce() -> ApiResult<R>) -> ApiResult<R> {
     tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(work)))
         .unwrap_or_else(|_| Err(WorkerPanicked.into()))
 }
 
-/// A JSON text as a response.
+/// A response with a JSON body.
 pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.into()).into_response()
 }
 
-/// The fields of a request as one object: the query of a GET, the JSON body of everything else,
-/// and the parts of the path.
-pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Answer<T> {
+/// Reads a request's fields into one type: the query of a GET, otherwise the JSON body, and the
+/// parameters of the path.
+pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> ApiResult<T> {
     let (mut parts, body) = request.into_parts();
     let mut fields = if parts.method == Method::GET {
         query(parts.uri.query().unwrap_or_default())
@@ -110,7 +111,7 @@ pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> Answer<T> {
         .map_err(|error| ApiError::invalid(format!("the request cannot be read: {error}")))
 }
 
-/// A key that comes again becomes a list.
+/// Parses a query string. A repeated key becomes a list.
 fn query(text: &str) -> Map<String, Value> {
     let mut fields = Map::new();
     for (key, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -126,12 +127,13 @@ fn query(text: &str) -> Map<String, Value> {
     fields
 }
 
-async fn body_fields(headers: &HeaderMap, body: Body) -> Answer<Map<String, Value>> {
-    let bytes = read_body(body, LARGEST_BODY, BODY_TIMEOUT).await?;
+async fn body_fields(headers: &HeaderMap, body: Body) -> ApiResult<Map<String, Value>> {
+    let bytes = read_body(body, MAX_BODY, BODY_TIMEOUT).await?;
     if bytes.is_empty() {
         return Ok(Map::new());
     }
-    // Pages of other sites can send forms and plain text without asking, but no JSON.
+    // Browsers let pages of other sites send forms and plain text without a preflight request,
+    // but not JSON.
     let kind = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
     if !kind.is_some_and(|it| it.starts_with("application/json")) {
         return Err(ApiError::invalid(
@@ -142,24 +144,25 @@ async fn body_fields(headers: &HeaderMap, body: Body) -> Answer<Map<String, Valu
         .map_err(|error| ApiError::invalid(format!("the body is not a JSON object: {error}")))
 }
 
-/// A whole body, of limited size and within a limited time.
-pub(crate) async fn read_body(body: Body, largest: usize, timeout: Duration) -> Answer<Bytes> {
-    let late = |_| {
+/// Reads a whole body, with a limit on its size and a timeout.
+pub(crate) async fn read_body(body: Body, max_size: usize, timeout: Duration) -> ApiResult<Bytes> {
+    let timed_out = |_| {
         let message = format!(
             "the request took longer than {} s to arrive",
             timeout.as_secs()
         );
         ApiError::new(ErrorKind::RequestTimeout, message)
     };
-    let read = tokio::time::timeout(timeout, to_bytes(body, largest)).await;
-    read.map_err(late)?.map_err(|_| {
-        let message = format!("the request is larger than {largest} bytes, or broke off");
+    let read = tokio::time::timeout(timeout, to_bytes(body, max_size)).await;
+    read.map_err(timed_out)?.map_err(|_| {
+        let message =
+            format!("the request is larger than {max_size} bytes, or the connection was lost");
         ApiError::new(ErrorKind::TooLarge, message)
     })
 }
 
-/// Reads the body before anything is decided, where it is small: an answer that leaves a body
-/// unread would end the connection, and with it what the client sends next.
+/// Middleware that reads a small body before the request is handled. A response that leaves the
+/// body unread would close the connection, which the client may reuse.
 pub(crate) async fn read_small_body(request: Request, next: Next) -> Response {
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
@@ -169,7 +172,7 @@ pub(crate) async fn read_small_body(request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     let read = tokio::time::timeout(SMALL_BODY_TIMEOUT, to_bytes(body, usize::MAX)).await;
     let Ok(Ok(body)) = read else {
-        let message = "the request's body did not arrive in time";
+        let message = "timeout while reading the request's body";
         return ApiError::new(ErrorKind::RequestTimeout, message).into_response();
     };
     next.run(Request::from_parts(head, Body::from(body))).await
@@ -181,7 +184,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_panic_of_a_handler_is_an_internal_error() {
-        let error = in_place(|| -> Answer<()> { unreachable!("a bug") }).unwrap_err();
+        let error = in_place(|| -> ApiResult<()> { unreachable!("a bug") }).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Internal);
         let response = error.into_response();
         assert_eq!(response.status(), 500);
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_again_is_a_list() {
+    fn a_repeated_key_is_a_list() {
         let fields = Value::Object(query("a=1&b=2&a=3"));
         assert_eq!(fields, serde_json::json!({"a": ["1", "3"], "b": "2"}));
     }

@@ -1,13 +1,13 @@
-//! Jobs: collections and automatic judges, as subprocesses of the same binary.
+//! Jobs: collections and automatic judging, as subprocesses of the same binary.
 //!
-//! A crash of an engine ends its job and never the server. A job's folder holds what the
-//! process prints: `events.jsonl` (its stdout, one object a line) and `log.txt` (its stderr).
-//! Its standard input is the file `lock`, on which this server took a lock before it started
-//! the process: the lock belongs to the open file, so it is held exactly as long as the process
-//! lives, also when the server is gone. A new server therefore knows which jobs are alive
-//! without trusting a process id, goes on to watch those, and marks the others as interrupted.
+//! A crash of an engine ends its job, not the server. A job's folder holds the process's output:
+//! `events.jsonl` (its stdout, one object per line) and `log.txt` (its stderr). Its standard input
+//! is the file `lock`, which the server locks before it starts the process. The lock belongs to
+//! the open file, so it is held exactly as long as the process runs, even if the server has
+//! stopped. A restarted server can therefore find running jobs without relying on process ids. It
+//! monitors these again and marks the others as interrupted.
 //!
-//! Jobs that fill the memory of one host run one after the other ([`Plan::hosts`]).
+//! Jobs that use the memory of the same host run one after the other ([`Plan::hosts`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -22,19 +22,19 @@ use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::{broadcast, watch as watch_channel};
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::{Config, ServerError};
 use plan::Plan;
 
 pub(crate) mod events;
+mod monitor;
 pub mod plan;
-mod watch;
 
-/// How many jobs run at once, whatever their hosts.
-const MOST_RUNNING: usize = 4;
-/// How often the queue is looked at where nobody says that something happened.
-const EVERY: Duration = Duration::from_millis(200);
-/// What waits for a slow watcher before it has to read the file again.
+/// How many jobs run at once, on all hosts together.
+const MAX_RUNNING: usize = 4;
+/// How often the scheduler checks the queue.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How many updates are buffered for a slow subscriber, which then reads the file again.
 const BACKLOG: usize = 1024;
 
 /// The queue of this machine's jobs.
@@ -42,29 +42,29 @@ const BACKLOG: usize = 1024;
 pub(crate) struct Jobs {
     state: Arc<State>,
     config: Arc<Config>,
-    watched: Mutex<HashMap<String, Watched>>,
-    /// Who resumes looks first, and nobody else meanwhile.
+    running: Mutex<HashMap<String, RunningJob>>,
+    /// Serialises [`Jobs::resume`], so that no job is resumed twice.
     resuming: Mutex<()>,
     stopping: watch_channel::Sender<bool>,
 }
 
-/// A job that is alive.
+/// A job whose process is running.
 #[derive(Debug)]
-struct Watched {
+struct RunningJob {
     hosts: Vec<String>,
-    news: broadcast::Sender<events::News>,
+    updates: broadcast::Sender<events::JobUpdate>,
     is_cancelled: Arc<AtomicBool>,
-    /// Cells that were there already, so far.
+    /// Cells that were skipped so far because they had been collected before.
     skipped: Arc<AtomicU32>,
 }
 
 impl Jobs {
-    /// Takes over what an earlier server left, and starts what is queued from now on.
+    /// Takes over the jobs of an earlier server process and starts the scheduler.
     pub fn start(state: Arc<State>, config: Arc<Config>) -> Result<Arc<Self>, ServerError> {
         let jobs = Arc::new(Self {
             state,
             config,
-            watched: Mutex::default(),
+            running: Mutex::default(),
             resuming: Mutex::default(),
             stopping: watch_channel::Sender::new(false),
         });
@@ -79,28 +79,28 @@ impl Jobs {
             .spawn(move || {
                 while !*scheduler.stopping.borrow() {
                     if let Err(error) = scheduler.start_queued() {
-                        tracing::error!("the job queue: {error}");
+                        tracing::error!("the job scheduler failed: {error}");
                     }
-                    std::thread::sleep(EVERY);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
             })?;
         Ok(jobs)
     }
 
-    /// Starts nothing more. Jobs that run go on; the next server finds them.
+    /// Stops the scheduler. Running jobs continue; the next server process takes them over.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Comes when the server was asked to stop.
+    /// Resolves when the scheduler was stopped.
     pub async fn stopped(&self) {
         let mut stopping = self.stopping.subscribe();
-        // The sender lives as long as this.
+        // This cannot fail, because `self` owns the sender.
         let _ = stopping.wait_for(|it| *it).await;
     }
 
-    fn watched(&self) -> std::sync::MutexGuard<'_, HashMap<String, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, RunningJob>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> i64 {
@@ -113,7 +113,7 @@ impl Jobs {
     }
 
     /// Queues a job.
-    pub fn submit(&self, plan: Plan, request: String, by: &str) -> Answer<JobRecord> {
+    pub fn submit(&self, plan: Plan, request: String, by: &str) -> ApiResult<JobRecord> {
         let job = JobRecord {
             id: self.config.id()?,
             kind: plan.kind,
@@ -136,40 +136,40 @@ impl Jobs {
         Ok(job)
     }
 
-    /// The same job once more: what was done is skipped, what is missing is done. Where it is
-    /// queued or runs again already, that is the answer.
-    pub fn resume(&self, id: &str, by: &str) -> Answer<JobRecord> {
+    /// Queues a finished job again; only missing cells are generated. Idempotent: if the same
+    /// request is already queued or running, that job is returned.
+    pub fn resume(&self, id: &str, by: &str) -> ApiResult<JobRecord> {
         let old = self.get(id)?;
         if !old.status.is_over() {
             return Err(ApiError::conflict(format!(
-                "job {id} is {}: only a job that is over can be resumed",
+                "job {id} is {}: only a finished job can be resumed",
                 old.status.as_str()
             )));
         }
-        let _turn = self.resuming.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.resuming.lock().unwrap_or_else(PoisonError::into_inner);
         let unfinished = self.state.job_unfinished()?;
         let mut same = unfinished.into_iter();
         if let Some(job) = same.find(|it| (&it.kind, &it.request) == (&old.kind, &old.request)) {
             return Ok(job);
         }
-        // What the server allows may have changed.
+        // The server's settings may have changed since, so the request is checked again.
         let fields = serde_json::from_str(&old.request).unwrap_or_default();
         let plan = self.config.plan.plan(old.kind, &fields);
         self.submit(plan.map_err(ApiError::fields)?, old.request, by)
     }
 
-    pub fn get(&self, id: &str) -> Answer<JobRecord> {
+    pub fn get(&self, id: &str) -> ApiResult<JobRecord> {
         let found = self.state.job_get(id)?;
         found.ok_or_else(|| ApiError::not_found(format!("there is no job '{id}'")))
     }
 
     /// The newest jobs, newest first.
-    pub fn list(&self, limit: u32) -> Answer<Vec<JobRecord>> {
+    pub fn list(&self, limit: u32) -> ApiResult<Vec<JobRecord>> {
         Ok(self.state.job_list(limit)?)
     }
 
-    /// Stops a job; one that is over is left as it is.
-    pub fn cancel(&self, id: &str) -> Answer<JobRecord> {
+    /// Stops a job. A finished job stays as it is.
+    pub fn cancel(&self, id: &str) -> ApiResult<JobRecord> {
         let job = self.get(id)?;
         if job.status == JobStatus::Queued {
             let (status, why) = (JobStatus::Cancelled, "cancelled before it started");
@@ -177,27 +177,27 @@ impl Jobs {
                 .job_finish(id, status, Some(why), self.now_ms())?;
             return self.get(id);
         }
-        if let Some(watched) = self.watched().get(id) {
-            watched.is_cancelled.store(true, Ordering::SeqCst);
-            // The lock is held, so the process lives, and this is its id.
+        if let Some(running) = self.running().get(id) {
+            running.is_cancelled.store(true, Ordering::SeqCst);
+            // The process id is valid, because the process still holds its lock.
             if let Some(pid) = job.pid {
-                ask_to_stop(pid);
+                terminate(pid);
             }
         }
         self.get(id)
     }
 
-    /// What happens to a job from now on; `None` where nothing will.
-    pub fn subscribe(&self, id: &str) -> Option<broadcast::Receiver<events::News>> {
-        self.watched().get(id).map(|it| it.news.subscribe())
+    /// Subscribes to a job's updates; `None` if it is not running.
+    pub fn subscribe(&self, id: &str) -> Option<broadcast::Receiver<events::JobUpdate>> {
+        self.running().get(id).map(|it| it.updates.subscribe())
     }
 
-    /// Seconds until a running job is done, at its pace so far.
+    /// The estimated seconds until a running job is done, from its speed so far.
     pub fn eta_seconds(&self, job: &JobRecord, now_ms: i64) -> Option<f64> {
         let started_ms = job
             .started_ms
             .filter(|_| job.status == JobStatus::Running)?;
-        let skipped = self.watched().get(&job.id)?.skipped.load(Ordering::Relaxed);
+        let skipped = self.running().get(&job.id)?.skipped.load(Ordering::Relaxed);
         let elapsed_s = (now_ms - started_ms) as f64 / 1000.0;
         let left = job.total.checked_sub(job.done)?;
         seconds_left(
@@ -207,21 +207,21 @@ impl Jobs {
         )
     }
 
-    /// The end of what a job logged.
+    /// The end of a job's log.
     pub fn log_tail(&self, id: &str) -> String {
-        watch::log_tail(&self.folder(id)).unwrap_or_default()
+        monitor::log_tail(&self.folder(id)).unwrap_or_default()
     }
 
-    /// Whether a job has not begun yet.
+    /// Whether a job has not started yet.
     pub async fn is_queued(self: &Arc<Self>, id: &str) -> bool {
         let (jobs, id) = (Arc::clone(self), id.to_owned());
         let job = tokio::task::spawn_blocking(move || jobs.get(&id)).await;
         job.is_ok_and(|job| job.is_ok_and(|job| job.status == JobStatus::Queued))
     }
 
-    /// How many jobs are alive.
-    pub fn running(&self) -> usize {
-        self.watched().len()
+    /// The number of running jobs.
+    pub fn count_running(&self) -> usize {
+        self.running().len()
     }
 
     fn start_queued(self: &Arc<Self>) -> Result<(), ServerError> {
@@ -230,20 +230,19 @@ impl Jobs {
             if job.status != JobStatus::Queued {
                 continue;
             }
-            let (running, taken) = {
-                let watched = self.watched();
-                let taken: HashSet<String> =
-                    watched.values().flat_map(|it| it.hosts.clone()).collect();
-                (watched.len(), taken)
+            let (running, busy_hosts) = {
+                let running = self.running();
+                let hosts = running.values().flat_map(|it| it.hosts.clone());
+                (running.len(), hosts.collect::<HashSet<String>>())
             };
-            if running >= MOST_RUNNING {
+            if running >= MAX_RUNNING {
                 break;
             }
-            if job.hosts.iter().any(|host| taken.contains(host)) {
+            if job.hosts.iter().any(|host| busy_hosts.contains(host)) {
                 continue;
             }
             if let Err(error) = self.launch(&job) {
-                let why = format!("it could not be started: {error}");
+                let why = format!("the job could not be started: {error}");
                 self.state
                     .job_finish(&job.id, JobStatus::Failed, Some(&why), self.now_ms())?;
             }
@@ -258,7 +257,7 @@ impl Jobs {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("its lock is held by another process").into());
+                return Err(io::Error::other("another process holds the job's lock").into());
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
@@ -274,15 +273,15 @@ impl Jobs {
             .stdin(lock)
             .stdout(append(EVENTS)?)
             .stderr(append(LOG)?);
-        // Ctrl-C at the server's terminal is meant for the server.
+        // In its own process group the job does not receive Ctrl-C from the server's terminal.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn()?;
-        // This side of the lock closes with the command; the process has its own.
+        // Closes the server's handle of the lock file; the process has inherited its own.
         drop(command);
         if !self.state.job_start(&job.id, child.id(), self.now_ms())? {
-            // Cancelled in this very moment.
-            ask_to_stop(child.id());
+            // The job was cancelled in the meantime.
+            terminate(child.id());
             let _ = child.wait();
             return Ok(());
         }
@@ -292,33 +291,34 @@ impl Jobs {
             experiment = job.experiment,
             "job started"
         );
-        self.watch(job, Some(child))?;
+        self.monitor(job, Some(child))?;
         Ok(())
     }
 
-    /// Goes on with a job that an earlier server started.
+    /// Takes over a job that an earlier server process started.
     fn take_over(self: &Arc<Self>, job: &JobRecord) -> Result<(), ServerError> {
         if is_alive(&self.folder(&job.id)) {
-            self.watch(job, None)?;
+            self.monitor(job, None)?;
             return Ok(());
         }
-        let reading = events::Tail::new(&self.folder(&job.id)).read_all(job.total);
-        self.finish(job, &reading, None, false)
+        let progress = events::Tail::new(&self.folder(&job.id)).read_all(job.total);
+        self.finish(job, &progress, None, false)
     }
 
-    fn watch(
+    /// Starts a thread that monitors a job until it has ended.
+    fn monitor(
         self: &Arc<Self>,
         job: &JobRecord,
         child: Option<std::process::Child>,
     ) -> Result<(), ServerError> {
-        let (news, _) = broadcast::channel(BACKLOG);
+        let (updates, _) = broadcast::channel(BACKLOG);
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let skipped = Arc::new(AtomicU32::new(0));
-        self.watched().insert(
+        self.running().insert(
             job.id.clone(),
-            Watched {
+            RunningJob {
                 hosts: job.hosts.clone(),
-                news: news.clone(),
+                updates: updates.clone(),
                 is_cancelled: Arc::clone(&is_cancelled),
                 skipped: Arc::clone(&skipped),
             },
@@ -327,26 +327,26 @@ impl Jobs {
         std::thread::Builder::new()
             .name(format!("job {}", job.id))
             .spawn(move || {
-                watch::follow(&jobs, &job, child, &news, (&is_cancelled, &skipped));
-                jobs.watched().remove(&job.id);
+                monitor::run(&jobs, &job, child, &updates, (&is_cancelled, &skipped));
+                jobs.running().remove(&job.id);
             })?;
         Ok(())
     }
 
-    /// Writes down how a job ended.
+    /// Stores the outcome of a job.
     fn finish(
         &self,
         job: &JobRecord,
-        reading: &events::Progress,
+        progress: &events::Progress,
         code: Option<i32>,
         is_cancelled: bool,
     ) -> Result<(), ServerError> {
-        let (status, error) = watch::ending(&self.folder(&job.id), reading, code, is_cancelled);
-        let counts = (reading.done, reading.failed, reading.total);
+        let (status, error) = monitor::outcome(&self.folder(&job.id), progress, code, is_cancelled);
+        let counts = (progress.done, progress.failed, progress.total);
         self.state.job_progress(&job.id, counts)?;
         self.state
             .job_finish(&job.id, status, error.as_deref(), self.now_ms())?;
-        tracing::info!(job = job.id, status = status.as_str(), "job over");
+        tracing::info!(job = job.id, status = status.as_str(), "job ended");
         Ok(())
     }
 }
@@ -363,13 +363,13 @@ fn open_lock(folder: &Path) -> io::Result<File> {
         .open(folder.join("lock"))
 }
 
-/// Whether a process holds a job's lock.
+/// Whether a job's process is running: it holds the lock.
 fn is_alive(folder: &Path) -> bool {
     open_lock(folder).is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Asks a process to stop cleanly: models are unloaded, work so far is kept.
-fn ask_to_stop(pid: u32) {
+/// Sends SIGTERM. The process unloads its models and keeps the finished cells.
+fn terminate(pid: u32) {
     #[cfg(unix)]
     if let Some(pid) = i32::try_from(pid)
         .ok()

@@ -1,12 +1,12 @@
-//! Everything HTTP: `assize serve`.
+//! The HTTP server behind `assize serve`.
 //!
-//! One axum server over the embedded store. All routes are on one page ([`router`]), who may
-//! come in is decided in one place ([`access`]), and handlers are thin: they read the request,
-//! call the store's verbs on a thread that may block, and write the answer: MLflow's REST API
-//! ([`mlflow`]) and the API of the bench ([`api`]). What generates or holds weights runs as a
-//! subprocess of the same binary ([`jobs`]).
+//! One axum server over the embedded store. [`router`] assembles all routes, [`access`] does
+//! authentication and authorization, and handlers are thin: they parse the request, call the
+//! store on a blocking thread, and write the response. It serves MLflow's REST API ([`mlflow`]),
+//! the bench API ([`api`]) and the pages for browsers ([`panel`]). Work that loads models runs
+//! in subprocesses of the same binary ([`jobs`]).
 //!
-//! It deliberately knows no SQL and no statistics.
+//! The crate contains no SQL and no statistics.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,19 +27,20 @@ use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::state::tokens::Token;
 
-use access::sign_in::Attempts;
+use access::sign_in::FailedSignIns;
 use jobs::Jobs;
+use judging_sessions::JudgingSessions;
 use metrics::Metrics;
 
 mod access;
 mod api;
 mod boards;
 mod change_cache;
-mod desks;
 mod error;
 mod health;
 mod http;
 mod jobs;
+mod judging_sessions;
 mod listen;
 mod log;
 mod metrics;
@@ -47,11 +48,11 @@ mod mlflow;
 mod panel;
 mod router;
 
-pub use desks::EndObserver;
 pub use jobs::plan::{FieldProblem, Plan, Planner};
+pub use judging_sessions::EndObserver;
 
-/// How long threads that may block have to come to an end.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long blocking threads may take to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the server could not run.
 #[derive(Debug, thiserror::Error)]
@@ -65,17 +66,17 @@ pub enum ServerError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("another token has the name '{0}', and judges are known by it: choose another name")]
+    #[error("another token has the name '{0}', and names identify judges: choose another name")]
     NameTaken(String),
     #[error(
-        "another `assize serve` works in this folder: stop it, use it, or start this one in \
+        "another `assize serve` is running in this folder: stop it, use it, or start this one in \
          another folder"
     )]
     AlreadyServing,
 }
 
 impl ServerError {
-    /// What kind of error it is.
+    /// The kind, which determines exit code and HTTP status.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Listen { .. } | Self::Io(_) => ErrorKind::Io,
@@ -86,27 +87,27 @@ impl ServerError {
     }
 }
 
-/// What the binary tells the server.
+/// The server's configuration, which the binary provides.
 #[derive(Debug)]
 pub struct Config {
-    /// This program, which jobs are started with.
+    /// The path of this executable; jobs run it.
     pub program: PathBuf,
-    /// Where what is local to this machine lives.
+    /// The directory of this machine's local state (tokens, jobs).
     pub state_dir: PathBuf,
-    /// Where this machine's locks are.
+    /// The directory of this machine's lock files.
     pub locks: PathBuf,
     pub tracking_uri: String,
-    /// The task that is evaluated where a request names no other.
+    /// The default task, used if a request names none.
     pub task: String,
-    /// The options that a job has where its request does not set them.
+    /// Default options of jobs.
     pub options: Options,
     pub thresholds: Thresholds,
     pub anchors: Anchors,
-    /// Names under which this server may be addressed, besides `localhost`; lower-case.
+    /// Host names that are accepted besides `localhost`, in lower case.
     pub host_names: Vec<String>,
-    /// Every program on this machine comes in without a token.
+    /// Whether requests from this machine need no token.
     pub open_loopback: bool,
-    /// Who sits at this machine's keyboard.
+    /// The name of the operating system's user; used for requests without a token.
     pub user: String,
     pub ollama_urls: Vec<String>,
     pub clock: fn() -> Now,
@@ -121,27 +122,27 @@ impl Config {
         Ok(hex(&(self.entropy)()?) + &hex(&(self.entropy)()?))
     }
 
-    /// A short id that is not guessed.
+    /// A short random id.
     pub(crate) fn id(&self) -> io::Result<String> {
         Ok(hex(&(self.entropy)()?[..6]))
     }
 }
 
-/// What every handler can reach.
+/// The state that all handlers share.
 #[derive(Debug, Clone)]
 struct App {
     store: Arc<EmbeddedStore>,
     boards: Arc<boards::Boards>,
-    desks: Arc<desks::Desks>,
+    judging: Arc<JudgingSessions>,
     state: Arc<State>,
     config: Arc<Config>,
     jobs: Arc<Jobs>,
-    attempts: Arc<Attempts>,
+    failed_sign_ins: Arc<FailedSignIns>,
     metrics: Arc<Metrics>,
 }
 
-/// A new token: its record is kept, its secret is answered and never seen again. No two valid
-/// ones have the same name, because a judge is known by it.
+/// Creates a token and returns its record and its secret. Only the secret's hash is stored. The
+/// names of valid tokens are unique, because verdicts identify a judge by name.
 pub fn token_create(
     state: &State,
     role: Role,
@@ -166,8 +167,8 @@ pub fn token_create(
     Ok((token, secret))
 }
 
-/// Serves until Ctrl-C or SIGTERM. `announce` is told the real address, which matters for
-/// port 0.
+/// Serves until Ctrl-C or SIGTERM. `announce` is called with the actual address, which differs
+/// from the given one for port 0.
 pub fn run(
     store: Arc<EmbeddedStore>,
     state: Arc<State>,
@@ -179,28 +180,28 @@ pub fn run(
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // Jobs and seats are this process's: two servers would take them from each other.
-    let held = lock::acquire(&config.locks, "assize serve", &|| true, || {});
-    let _one = held.map_err(|_| ServerError::AlreadyServing)?;
+    // Two servers in one folder would both start the queued jobs.
+    let lock = lock::acquire(&config.locks, "assize serve", &|| true, || {});
+    let _lock = lock.map_err(|_| ServerError::AlreadyServing)?;
     let outcome = runtime.block_on(async {
         let address = SocketAddr::new(host, port);
         let listen = |source| ServerError::Listen { address, source };
         let listener = tokio::net::TcpListener::bind(address)
             .await
             .map_err(listen)?;
-        // Signals are caught before the address is announced: who reads it may send one.
+        // Handlers are installed first, because a signal may follow the announcement at once.
         let stop = StopSignals::catch()?;
         let config = Arc::new(config);
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
-        let desks = desks::Desks::new(Arc::clone(&store), Arc::clone(&config));
+        let judging = JudgingSessions::new(Arc::clone(&store), Arc::clone(&config));
         let app = App {
             store,
             boards: Arc::new(boards::Boards::start()?),
-            desks: Arc::new(desks),
+            judging: Arc::new(judging),
             state,
             config,
             jobs: Arc::clone(&jobs),
-            attempts: Arc::default(),
+            failed_sign_ins: Arc::default(),
             metrics: Arc::default(),
         };
         boards::Boards::warm_up(&app);
@@ -212,11 +213,11 @@ pub fn run(
         listen::serve(listener, router::router(app), stop, || jobs.stop()).await;
         Ok(())
     });
-    runtime.shutdown_timeout(GRACE);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome
 }
 
-/// What asks a server to stop.
+/// The signals that stop the server.
 struct StopSignals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
@@ -243,7 +244,7 @@ impl StopSignals {
     }
 
     #[cfg(not(unix))]
-    #[expect(clippy::unnecessary_wraps, reason = "catching can fail elsewhere")]
+    #[expect(clippy::unnecessary_wraps, reason = "it can fail on Unix")]
     fn catch() -> io::Result<Self> {
         Ok(Self {})
     }

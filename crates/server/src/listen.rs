@@ -1,7 +1,7 @@
-//! Taking connections, with patience that ends.
+//! Accepting connections, with timeouts and a limit.
 //!
-//! A client that sends its request head too slowly is let go, there is a most to how many are
-//! connected at once, and a server that is asked to stop lets requests finish for a while.
+//! A client that sends its request headers too slowly is disconnected, the number of connections
+//! is limited, and at shutdown requests in progress have some time to finish.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,16 +23,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
-/// How long a client may take to say what it wants, also the first time.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// Connections at once; more wait to be taken.
-const MOST_CONNECTIONS: usize = 4096;
-/// How long requests that are under way may take once the server was asked to stop.
-const GRACE: Duration = Duration::from_secs(5);
-/// Before accepting is tried again where the system has no room for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long a client may take to send the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many connections are open at once; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 4096;
+/// How long requests in progress may take at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a failed accept, for example without free file descriptors.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is there; `stopping` is called then.
+/// Serves until `stop` resolves, then calls `stopping`.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -40,29 +40,29 @@ pub(crate) async fn serve(
     stopping: impl FnOnce(),
 ) {
     let connections = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     tokio::pin!(stop);
     loop {
-        let taken = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+        let next = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
-            taken = taken => taken,
+        let (permit, accepted) = tokio::select! {
+            next = next => next,
             () = &mut stop => break,
         };
         match accepted {
             Ok((stream, address)) => {
                 let connection = connections.watch(connect(stream, address, router.clone()));
                 tokio::spawn(async move {
-                    // A connection that breaks concerns nobody else.
+                    // A broken connection affects no other.
                     let _ = connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
-                tracing::warn!("a connection was not taken: {error}");
-                tokio::time::sleep(PAUSE).await;
+                tracing::warn!("a connection could not be accepted: {error}");
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     drop(listener);
     tokio::select! {
         () = connections.shutdown() => {}
-        () = tokio::time::sleep(GRACE) => {}
+        () = tokio::time::sleep(SHUTDOWN_TIMEOUT) => {}
     }
 }
 
@@ -87,7 +87,7 @@ fn connect(
         Future: Send,
     >,
 > {
-    // Small answers leave at once.
+    // Small responses are sent without delay.
     let _: io::Result<()> = stream.set_nodelay(true);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(address));
@@ -95,6 +95,6 @@ fn connect(
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
 }

@@ -1,4 +1,4 @@
-//! One line a request, with an id that the answer carries too.
+//! Request logging: one line per request, with an id that the response repeats.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,12 +10,12 @@ use axum::response::Response;
 
 use crate::App;
 
-static NEXT: AtomicU64 = AtomicU64::new(1);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Times the request, logs it, counts it, and names it in `x-request-id`.
+/// Middleware that measures, counts and logs a request, and sets `x-request-id`.
 pub(crate) async fn request(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let id = format!("{:08x}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let id = format!("{:08x}", NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let route = request
@@ -25,10 +25,10 @@ pub(crate) async fn request(State(app): State<App>, request: Request, next: Next
     let mut response = next.run(request).await;
     let took = started.elapsed();
     let status = response.status().as_u16();
-    app.metrics.answered(&route, status, took);
+    app.metrics.record(&route, status, took);
     let took_ms = took.as_secs_f64() * 1000.0;
     if status == 501 {
-        // Somebody wishes for what is not served: nothing has failed here.
+        // The client used an operation that is not implemented; the server has not failed.
         tracing::warn!(id, %method, path, status, took_ms, "request");
     } else if status >= 500 {
         tracing::error!(id, %method, path, status, took_ms, "request");

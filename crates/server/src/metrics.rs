@@ -1,4 +1,4 @@
-//! Figures for Prometheus at `/metrics`.
+//! Metrics for Prometheus at `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use crate::App;
 /// Upper bounds of the duration's buckets, in seconds.
 const BUCKETS: [f64; 7] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0];
 
-/// A number that goes up and down.
+/// A count that can go up and down.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub fn enter(&self) {
+    pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn leave(&self) {
+    pub fn decrement(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -39,20 +39,23 @@ struct Durations {
     sum_s: f64,
 }
 
-/// What was answered so far, by route and status.
+/// Response times by route and status, and gauges.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    answers: Mutex<BTreeMap<(String, u16), Durations>>,
-    /// Streams of events that are open.
-    pub watchers: Gauge,
+    responses: Mutex<BTreeMap<(String, u16), Durations>>,
+    /// Open event streams.
+    pub subscribers: Gauge,
 }
 
 impl Metrics {
-    /// Counts an answer. `route` is a route's pattern, so that there are few of them.
-    pub fn answered(&self, route: &str, status: u16, took: Duration) {
+    /// Counts a response. `route` is the route's pattern, which limits the number of labels.
+    pub fn record(&self, route: &str, status: u16, took: Duration) {
         let took_s = took.as_secs_f64();
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = answers.entry((route.to_owned(), status)).or_default();
+        let mut responses = self
+            .responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = responses.entry((route.to_owned(), status)).or_default();
         for (bound, count) in BUCKETS.iter().zip(&mut known.buckets) {
             *count += u64::from(took_s <= *bound);
         }
@@ -62,11 +65,14 @@ impl Metrics {
 
     fn text(&self, jobs: usize) -> String {
         let mut text = String::from(
-            "# HELP assize_request_seconds Time to the head of the answer.\n\
+            "# HELP assize_request_seconds Time until the response headers were ready.\n\
              # TYPE assize_request_seconds histogram\n",
         );
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((route, status), it) in answers.iter() {
+        let responses = self
+            .responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for ((route, status), it) in responses.iter() {
             let labels = format!("route=\"{route}\",status=\"{status}\"");
             for (bound, count) in BUCKETS.iter().zip(it.buckets) {
                 text.push_str(&format!(
@@ -80,21 +86,21 @@ impl Metrics {
                  assize_request_seconds_count{{{labels}}} {count}\n"
             ));
         }
-        let watchers = self.watchers.get();
+        let subscribers = self.subscribers.get();
         text.push_str(&format!(
             "# HELP assize_jobs_running Jobs whose process is alive.\n\
              # TYPE assize_jobs_running gauge\n\
              assize_jobs_running {jobs}\n\
-             # HELP assize_event_watchers Open streams of a job's events.\n\
+             # HELP assize_event_watchers Open event streams of jobs.\n\
              # TYPE assize_event_watchers gauge\n\
-             assize_event_watchers {watchers}\n"
+             assize_event_watchers {subscribers}\n"
         ));
         text
     }
 }
 
 pub(crate) async fn show(State(app): State<App>) -> Response {
-    let text = app.metrics.text(app.jobs.running());
+    let text = app.metrics.text(app.jobs.count_running());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
@@ -105,8 +111,8 @@ mod tests {
     #[test]
     fn buckets_add_up() {
         let metrics = Metrics::default();
-        metrics.answered("/x", 200, Duration::from_millis(3));
-        metrics.answered("/x", 200, Duration::from_mins(1));
+        metrics.record("/x", 200, Duration::from_millis(3));
+        metrics.record("/x", 200, Duration::from_mins(1));
         let text = metrics.text(1);
         for line in [
             "assize_request_seconds_bucket{route=\"/x\",status=\"200\",le=\"0.001\"} 0",

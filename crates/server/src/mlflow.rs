@@ -20,4 +20,4 @@ mod trace_filter;
 pub(crate) mod trace_search;
 pub(crate) mod traces;
 
-pub(crate) use crate::error::{Answer, ApiError};
+pub(crate) use crate::error::{ApiError, ApiResult};

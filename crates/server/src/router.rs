@@ -1,6 +1,6 @@
-//! All routes together: the API's ([`table`](crate::api::table)), MLflow's
+//! All routes: the bench API's ([`table`](crate::api::table)), MLflow's
 //! ([`mlflow::routes`](crate::mlflow::routes)), the panel's ([`panel::routes`](crate::panel::routes))
-//! and the server's own. Every table has the right that a route needs beside the route.
+//! and the server's own. Every entry names the right that the route requires.
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -19,10 +19,10 @@ pub(crate) fn router(app: App) -> Router {
     for group in groups() {
         let mut routes = Router::new();
         for route in group.routes {
-            routes = routes.route(route.path, route.guarded(&app));
+            routes = routes.route(route.path, route.authorized(&app));
         }
-        if group.is_whole {
-            routes = routes.fallback(missing::not_served);
+        if group.owns_prefix {
+            routes = routes.fallback(missing::not_implemented);
         }
         all = if group.prefix.is_empty() {
             all.merge(routes)
@@ -44,10 +44,10 @@ fn groups() -> Vec<Group> {
     let at_root = |routes| Group {
         prefix: "",
         routes,
-        is_whole: false,
+        owns_prefix: false,
     };
     let mut groups = vec![
-        at_root(own()),
+        at_root(server_routes()),
         at_root(api::table::routes()),
         at_root(panel::routes()),
     ];
@@ -55,19 +55,19 @@ fn groups() -> Vec<Group> {
     groups
 }
 
-fn own() -> Vec<Route> {
+fn server_routes() -> Vec<Route> {
     vec![
         Route::get("/health", Right::Public, health::check),
         Route::get("/version", Right::Public, async || server::VERSION),
-        Route::post("/sign-in", Right::Public, sign_in::enter),
-        Route::post("/sign-out", Right::Public, sign_in::leave),
+        Route::post("/sign-in", Right::Public, sign_in::sign_in),
+        Route::post("/sign-out", Right::Public, sign_in::sign_out),
         Route::get("/metrics", Right::Read, metrics::show),
     ]
 }
 
 async fn not_found(method: Method, OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
     let error = missing::not_found(&method, uri.path());
-    access::refused(error, &headers, uri.path())
+    access::error_response(error, &headers, uri.path())
 }
 
 async fn wrong_method(
@@ -76,7 +76,7 @@ async fn wrong_method(
     headers: HeaderMap,
 ) -> Response {
     let error = missing::wrong_method(&method, uri.path());
-    access::refused(error, &headers, uri.path())
+    access::error_response(error, &headers, uri.path())
 }
 
 #[cfg(test)]

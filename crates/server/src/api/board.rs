@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::App;
 use crate::boards::Boards;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::http::{json, read};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(crate) struct BoardRequest {
 }
 
 impl BoardRequest {
-    fn options(self) -> Answer<CompareOptions> {
+    fn options(self) -> ApiResult<CompareOptions> {
         let tier = self.tier.filter(|it| !it.is_empty());
         let tier = tier.map(|it| it.parse::<Tier>()).transpose();
         let split = self.split.filter(|it| !it.is_empty());

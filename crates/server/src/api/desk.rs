@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::App;
 use crate::access::Caller;
-use crate::desks::Sitter;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
+use crate::judging_sessions::SessionJudge;
 use crate::mlflow::fields::Int;
 
 /// Cases that are handed out at once at most.
 const MOST: i64 = 50;
 
-fn sitter(caller: &Caller) -> Sitter {
-    Sitter {
+fn session_judge(caller: &Caller) -> SessionJudge {
+    SessionJudge {
         token_id: caller.token_id.clone(),
         name: caller.name.clone(),
     }
@@ -75,13 +75,16 @@ pub(crate) struct NextCases {
 }
 
 /// `GET /api/bench/judge/next`: blind cases under the rubric; none where nothing waits.
-pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<NextCases> {
+pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> ApiResult<NextCases> {
     let limit = ask.limit.as_ref().map_or(1, |it| it.0);
     let limit = usize::try_from(limit)
         .ok()
         .filter(|_| (1..=MOST).contains(&limit))
         .ok_or_else(|| ApiError::invalid(format!("limit must be from 1 to {MOST}")))?;
-    let Some(hand) = app.desks.next(&sitter(caller), &ask.experiment, limit)? else {
+    let Some(batch) = app
+        .judging
+        .next(&session_judge(caller), &ask.experiment, limit)?
+    else {
         return Ok(NextCases {
             experiment: ask.experiment.clone(),
             sitting: None,
@@ -91,14 +94,14 @@ pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> Answer<Next
             progress: None,
         });
     };
-    let mut head = file::head(&ask.experiment, &hand.sitting, &hand.rubric);
+    let mut head = file::head(&ask.experiment, &batch.sitting, &batch.rubric);
     Ok(NextCases {
         experiment: ask.experiment.clone(),
-        sitting: Some(hand.sitting),
-        resumed: Some(hand.resumed),
+        sitting: Some(batch.sitting),
+        resumed: Some(batch.resumed),
         rubric: head.remove("rubric"),
-        cases: hand.cases,
-        progress: Some(hand.pace.progress.into()),
+        cases: batch.cases,
+        progress: Some(batch.pace.progress.into()),
     })
 }
 
@@ -120,13 +123,13 @@ pub(crate) struct Accepted {
 }
 
 /// `POST /api/bench/judge/verdicts`: all of them or none.
-pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &VerdictsRequest) -> Answer<Accepted> {
+pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &VerdictsRequest) -> ApiResult<Accepted> {
     if ask.verdicts.is_empty() {
         return Err(ApiError::invalid("verdicts is empty: give at least one"));
     }
-    let (accepted, pace) = app
-        .desks
-        .submit(&sitter(caller), &ask.experiment, &ask.verdicts)?;
+    let (accepted, pace) =
+        app.judging
+            .submit(&session_judge(caller), &ask.experiment, &ask.verdicts)?;
     Ok(Accepted {
         scored: accepted.scored,
         revised: accepted.revised,
@@ -153,8 +156,10 @@ pub(crate) struct Finished {
 }
 
 /// `POST /api/bench/judge/finish`: ends the sitting; what was not scored waits again.
-pub(crate) fn finish(app: &App, caller: &Caller, ask: &FinishRequest) -> Answer<Finished> {
-    let finished = app.desks.finish(&sitter(caller), &ask.experiment)?;
+pub(crate) fn finish(app: &App, caller: &Caller, ask: &FinishRequest) -> ApiResult<Finished> {
+    let finished = app
+        .judging
+        .finish(&session_judge(caller), &ask.experiment)?;
     Ok(Finished {
         sitting: finished.sitting,
         state: finished.state,

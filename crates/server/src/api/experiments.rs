@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::App;
 use crate::access::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::mlflow::fields::{Int, Nothing};
 
 const PAGE: u32 = 100;
@@ -17,7 +17,7 @@ pub(crate) struct Experiments {
     experiments: Vec<ExperimentSummary>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Experiments> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Experiments> {
     let experiments = app.store.experiment_list()?;
     Ok(Experiments { experiments })
 }
@@ -52,7 +52,7 @@ pub(crate) struct Runs {
     next_page_token: Option<String>,
 }
 
-pub(crate) fn runs(app: &App, _: &Caller, ask: &RunsRequest) -> Answer<Runs> {
+pub(crate) fn runs(app: &App, _: &Caller, ask: &RunsRequest) -> ApiResult<Runs> {
     let max_results = ask.max_results.as_ref().map_or(i64::from(PAGE), |it| it.0);
     let max_results = u32::try_from(max_results)
         .ok()

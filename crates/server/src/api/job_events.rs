@@ -16,10 +16,10 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::jobs::shown;
 use crate::App;
-use crate::access::{Caller, still_reads};
+use crate::access::{Caller, recheck_read};
 use crate::error::ApiError;
 use crate::http::blocking;
-use crate::jobs::events::{News, Tail};
+use crate::jobs::events::{JobUpdate, Tail};
 
 /// A comment so often keeps proxies from closing a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -59,7 +59,7 @@ pub(crate) async fn stream(
         return error.into_response();
     }
     let (sender, waiting) = mpsc::channel(QUEUE);
-    app.metrics.watchers.enter();
+    app.metrics.subscribers.increment();
     tokio::spawn(async move {
         let metrics = std::sync::Arc::clone(&app.metrics);
         // A watcher who left ends the stream, and so does a server that stops.
@@ -68,7 +68,7 @@ pub(crate) async fn stream(
             () = not_allowed(&app, &caller) => {}
             () = app.jobs.stopped() => {}
         }
-        metrics.watchers.leave();
+        metrics.subscribers.decrement();
     });
     let events = Sse::new(Events(waiting)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     ([(CACHE_CONTROL, "no-store")], events).into_response()
@@ -79,7 +79,7 @@ async fn not_allowed(app: &App, caller: &Caller) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
         let asked = caller.clone();
-        if blocking(app, move |app| still_reads(app, &asked))
+        if blocking(app, move |app| recheck_read(app, &asked))
             .await
             .is_err()
         {
@@ -106,15 +106,15 @@ async fn send(
     after = replay(app, job_id, after, events).await?;
     while let Some(receiver) = &mut news {
         match receiver.recv().await {
-            Ok(News::Line { end, text }) if end > after => {
+            Ok(JobUpdate::Line { end, text }) if end > after => {
                 after = end;
                 put(events, event(end, &text)).await?;
             }
-            Ok(News::Line { .. }) => {}
+            Ok(JobUpdate::Line { .. }) => {}
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 after = replay(app, job_id, after, events).await?;
             }
-            Ok(News::Over) | Err(broadcast::error::RecvError::Closed) => news = None,
+            Ok(JobUpdate::Ended) | Err(broadcast::error::RecvError::Closed) => news = None,
         }
     }
     replay(app, job_id, after, events).await?;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::App;
 use crate::access::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::jobs::plan::{FieldProblem, Plan};
 use crate::mlflow::fields::Nothing;
 
@@ -18,12 +18,12 @@ use crate::mlflow::fields::Nothing;
 const LISTED: u32 = 200;
 
 /// `POST /api/bench/run`.
-pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Queued> {
+pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> ApiResult<Queued> {
     submit(app, caller, JobKind::Collect, ask)
 }
 
 /// `POST /api/bench/judge`.
-pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> Answer<Queued> {
+pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> ApiResult<Queued> {
     submit(app, caller, JobKind::Judge, ask)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn submit(
     caller: &Caller,
     kind: JobKind,
     ask: &Map<String, Value>,
-) -> Answer<Queued> {
+) -> ApiResult<Queued> {
     let plan = plan(app, kind, ask).map_err(ApiError::fields)?;
     let request = Value::Object(ask.clone()).to_string();
     let job = app.jobs.submit(plan, request, &caller.name)?;
@@ -90,20 +90,20 @@ pub(crate) struct Jobs {
     jobs: Vec<JobView>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Jobs> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Jobs> {
     let jobs = app.jobs.list(LISTED)?;
     let jobs: Vec<JobView> = jobs.iter().map(|job| shown(app, job)).collect();
     Ok(Jobs { jobs })
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> Answer<JobView> {
+pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> ApiResult<JobView> {
     let job = app.jobs.get(&ask.job_id)?;
     let mut body = shown(app, &job);
     body.log = Some(app.jobs.log_tail(&job.id));
     Ok(body)
 }
 
-pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> Answer<Queued> {
+pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> ApiResult<Queued> {
     let job = app.jobs.cancel(&ask.job_id)?;
     tracing::info!(job = job.id, by = caller.name, "job cancelled");
     Ok(Queued {
@@ -113,7 +113,7 @@ pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> Answer<Queued> {
     })
 }
 
-pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> Answer<Queued> {
+pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> ApiResult<Queued> {
     let job = app.jobs.resume(&ask.job_id, &caller.name)?;
     Ok(Queued {
         job_id: job.id,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::table::{Content, Field, Operation, Request, operations};
 use crate::App;
 use crate::access::Caller;
-use crate::error::{Answer, ErrorBody, status_of};
+use crate::error::{ApiResult, ErrorBody, status_of};
 use crate::mlflow::fields::Nothing;
 
 /// What every operation can end with.
@@ -33,7 +33,7 @@ pub(crate) struct OpenApi {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
-pub(crate) fn document(_: &App, _: &Caller, _: &Nothing) -> Answer<OpenApi> {
+pub(crate) fn document(_: &App, _: &Caller, _: &Nothing) -> ApiResult<OpenApi> {
     Ok(build())
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::mlflow::fields::Nothing;
 use crate::{App, token_create};
 
@@ -18,7 +18,7 @@ pub(crate) struct Tokens {
     tokens: Vec<Token>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> Answer<Tokens> {
+pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Tokens> {
     let tokens = app.state.token_list()?;
     Ok(Tokens { tokens })
 }
@@ -42,7 +42,7 @@ pub(crate) struct CreatedToken {
     token: String,
 }
 
-pub(crate) fn create(app: &App, caller: &Caller, ask: &CreateRequest) -> Answer<CreatedToken> {
+pub(crate) fn create(app: &App, caller: &Caller, ask: &CreateRequest) -> ApiResult<CreatedToken> {
     let name = ask.name.trim();
     if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
         return Err(ApiError::invalid(format!(
@@ -77,7 +77,7 @@ pub(crate) struct RevokedToken {
     revoked: bool,
 }
 
-pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> Answer<RevokedToken> {
+pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> ApiResult<RevokedToken> {
     if !app.state.token_revoke(&ask.id, (app.config.clock)().ms)? {
         return Err(ApiError::not_found(format!(
             "there is no valid token '{}'",

@@ -1,4 +1,4 @@
-//! A route: what it answers to, and the right that it needs.
+//! A route: method, path, handler, and the right that it requires.
 
 use axum::handler::Handler;
 use axum::http::Method;
@@ -11,10 +11,10 @@ use crate::access::{Right, check_right};
 /// One entry of a table of routes.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// `None` answers to every method.
+    /// `None` accepts every method.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the test of rights walks the tables")
+        expect(dead_code, reason = "only the test of rights reads it")
     )]
     pub method: Option<Method>,
     pub path: &'static str,
@@ -66,8 +66,8 @@ impl Route {
         }
     }
 
-    /// What answers, behind the check of the right.
-    pub fn guarded(self, app: &App) -> MethodRouter<App> {
+    /// The handler, wrapped in the authorization check.
+    pub fn authorized(self, app: &App) -> MethodRouter<App> {
         match self.right {
             Right::Public => self.handler,
             right => {
@@ -83,6 +83,6 @@ impl Route {
 pub(crate) struct Group {
     pub prefix: &'static str,
     pub routes: Vec<Route>,
-    /// Whether other addresses under the prefix are said not to be served.
-    pub is_whole: bool,
+    /// Whether other paths under the prefix respond with 501 (not implemented).
+    pub owns_prefix: bool,
 }

@@ -1,9 +1,9 @@
-//! Bodies that leave while they are made, by a thread that reads the store.
+//! Response bodies that are sent while a blocking thread generates them from the store.
 //!
-//! What fits into one part is answered whole, and an error before the first part is an ordinary
-//! error. A failure behind it breaks the connection off, so that nobody takes half an answer
-//! for all of it. A client that stops reading is disconnected, because it would hold a
-//! snapshot of the store.
+//! A body that fits into one part is sent as an ordinary response, and an error before the first
+//! part is sent is an ordinary error response. A later error closes the connection, so that no
+//! client takes a partial body for a complete one. A client that stops reading is disconnected,
+//! because it would keep a snapshot of the store open.
 
 use std::io;
 use std::pin::Pin;
@@ -20,19 +20,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{WorkerPanicked, json};
 use crate::App;
-use crate::error::Answer;
+use crate::error::ApiResult;
 
-/// Parts that wait for a slow reader at most.
-const AHEAD: usize = 4;
-/// The size from which on a part leaves.
-const PART: usize = 64 << 10;
-/// How long a reader may take for a part.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How many parts are buffered for a slow client.
+const MAX_BUFFERED_PARTS: usize = 4;
+/// The buffer size, in bytes, from which on a part is sent.
+const PART_SIZE: usize = 64 << 10;
+/// How long a client may take to accept a part.
+const SEND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A body whose parts come through a channel.
-struct Parts(mpsc::Receiver<io::Result<Bytes>>);
+/// A body whose parts arrive through a channel.
+struct ChannelBody(mpsc::Receiver<io::Result<Bytes>>);
 
-impl http_body::Body for Parts {
+impl http_body::Body for ChannelBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -46,72 +46,75 @@ impl http_body::Body for Parts {
     }
 }
 
-/// Where a thread puts the parts of a body.
-pub(crate) struct Feed {
+/// The sending half of a body, for a blocking thread.
+pub(crate) struct PartSender {
     parts: mpsc::Sender<io::Result<Bytes>>,
     runtime: Handle,
 }
 
-impl Feed {
-    /// Hands a part over, and says whether anybody wants more.
+impl PartSender {
+    /// Sends a part; returns false if the client is gone or too slow.
     pub fn send(&self, part: io::Result<Bytes>) -> bool {
-        let send = tokio::time::timeout(PATIENCE, self.parts.send(part));
+        let send = tokio::time::timeout(SEND_TIMEOUT, self.parts.send(part));
         matches!(self.runtime.block_on(send), Ok(Ok(())))
     }
 }
 
-/// A body, and what feeds it.
-pub(crate) fn body() -> (Feed, Body) {
-    let (parts, waiting) = mpsc::channel(AHEAD);
-    let feed = Feed {
+/// A body with its sending half.
+pub(crate) fn body() -> (PartSender, Body) {
+    let (parts, receiver) = mpsc::channel(MAX_BUFFERED_PARTS);
+    let sender = PartSender {
         parts,
         runtime: Handle::current(),
     };
-    (feed, Body::new(Parts(waiting)))
+    (sender, Body::new(ChannelBody(receiver)))
 }
 
-/// A JSON text that is being written.
-pub(crate) struct Text {
+/// Writes a JSON body in parts.
+pub(crate) struct JsonWriter {
     buffer: Vec<u8>,
-    started: Option<oneshot::Sender<Answer<Response>>>,
-    feed: Option<Feed>,
+    /// Taken when the response has started.
+    response: Option<oneshot::Sender<ApiResult<Response>>>,
+    sender: Option<PartSender>,
 }
 
-impl Text {
-    /// Where to write to; [`Text::pass`] afterwards.
+impl JsonWriter {
+    /// The buffer to write to. Call [`JsonWriter::flush_if_full`] after every item.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Lets what was written leave once it is enough; says whether anybody wants more.
-    pub fn pass(&mut self) -> bool {
-        if self.buffer.len() < PART {
+    /// Sends the buffer if it holds a full part; returns false if the client is gone or too slow.
+    pub fn flush_if_full(&mut self) -> bool {
+        if self.buffer.len() < PART_SIZE {
             return true;
         }
-        if let Some(started) = self.started.take() {
-            let (feed, body) = body();
-            self.feed = Some(feed);
-            if started.send(Ok(json(StatusCode::OK, body))).is_err() {
+        if let Some(response) = self.response.take() {
+            let (sender, body) = body();
+            self.sender = Some(sender);
+            if response.send(Ok(json(StatusCode::OK, body))).is_err() {
                 return false;
             }
         }
         let part = Bytes::from(std::mem::take(&mut self.buffer));
-        self.feed.as_ref().is_some_and(|feed| feed.send(Ok(part)))
+        self.sender
+            .as_ref()
+            .is_some_and(|sender| sender.send(Ok(part)))
     }
 
-    fn finish(mut self, outcome: Answer<()>) {
+    fn finish(mut self, outcome: ApiResult<()>) {
         let rest = Bytes::from(std::mem::take(&mut self.buffer));
-        match (self.started.take(), &self.feed, outcome) {
-            // A caller that is gone needs no answer.
-            (Some(started), _, outcome) => {
-                let _ = started.send(outcome.map(|()| json(StatusCode::OK, rest)));
+        match (self.response.take(), &self.sender, outcome) {
+            // Sending fails only if the client is gone.
+            (Some(response), _, outcome) => {
+                let _ = response.send(outcome.map(|()| json(StatusCode::OK, rest)));
             }
-            (None, Some(feed), Ok(())) => {
-                feed.send(Ok(rest));
+            (None, Some(sender), Ok(())) => {
+                sender.send(Ok(rest));
             }
-            (None, Some(feed), Err(_)) => {
-                feed.send(Err(io::Error::other(
-                    "the store failed after the answer had started",
+            (None, Some(sender), Err(_)) => {
+                sender.send(Err(io::Error::other(
+                    "the store failed after the response had started",
                 )));
             }
             (None, None, _) => {}
@@ -119,20 +122,22 @@ impl Text {
     }
 }
 
-/// Answers with the JSON that `work` writes, on a thread that may block.
-pub(crate) async fn text(
+/// Responds with the JSON that `work` writes on a blocking thread.
+pub(crate) async fn stream_json(
     app: App,
-    work: impl FnOnce(Mlflow<'_>, &mut Text) -> Answer<()> + Send + 'static,
-) -> Answer<Response> {
-    let (started, start) = oneshot::channel();
+    work: impl FnOnce(Mlflow<'_>, &mut JsonWriter) -> ApiResult<()> + Send + 'static,
+) -> ApiResult<Response> {
+    let (sender, response) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
-        let mut text = Text {
+        let mut writer = JsonWriter {
             buffer: Vec::new(),
-            started: Some(started),
-            feed: None,
+            response: Some(sender),
+            sender: None,
         };
-        let outcome = work(app.store.mlflow(), &mut text);
-        text.finish(outcome);
+        let outcome = work(app.store.mlflow(), &mut writer);
+        writer.finish(outcome);
     });
-    start.await.unwrap_or_else(|_| Err(WorkerPanicked.into()))
+    response
+        .await
+        .unwrap_or_else(|_| Err(WorkerPanicked.into()))
 }

@@ -1,4 +1,4 @@
-//! What a job's process prints, read while it grows.
+//! Reading a job's events from its output file while the job runs.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
@@ -11,32 +11,32 @@ use assize_pipeline::judge::auto::AutoSummary;
 
 use super::EVENTS;
 
-/// What watchers are told.
+/// An update for the subscribers of a job.
 #[derive(Debug, Clone)]
-pub(crate) enum News {
-    /// A line that the process printed; `end` is where it ends in the file.
+pub(crate) enum JobUpdate {
+    /// A line that the process printed; `end` is its end offset in the file.
     Line { end: u64, text: Arc<str> },
-    /// The job is over.
-    Over,
+    /// The job has ended.
+    Ended,
 }
 
-/// What the lines so far come to.
+/// The progress of a job, computed from its events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Progress {
     pub done: u32,
     pub failed: u32,
-    /// Cells that were there already: they are done, but they say nothing about the pace.
+    /// Cells that had been collected before. They are done, but do not count towards the speed.
     pub skipped: u32,
     pub total: u32,
-    /// The process said how it all came out.
+    /// Whether the process has printed its summary.
     pub has_summary: bool,
-    /// What is not as it should be, by the summary.
+    /// The problems that the summary reports.
     pub remark: Option<String>,
 }
 
 impl Progress {
-    /// Adds one line; what is not an event is left out.
-    fn take(&mut self, line: &str) {
+    /// Adds one line. Lines that are not events are ignored.
+    fn add_line(&mut self, line: &str) {
         let Ok(event) = serde_json::from_str::<JobEvent>(line) else {
             return;
         };
@@ -54,21 +54,21 @@ impl Progress {
             JobEvent::Round(_) => {}
             JobEvent::Summary(summary) => {
                 self.has_summary = true;
-                self.remark = of_collection(&summary);
-                // One that was interrupted counts only the cells that it came to.
+                self.remark = collection_problems(&summary);
+                // The summary of an interrupted collection counts only the cells that it reached.
                 if !summary.interrupted {
                     self.total = count(summary.cells);
                 }
             }
             JobEvent::Judged(summary) => {
                 self.has_summary = true;
-                self.remark = of_judge(&summary);
+                self.remark = judging_problems(&summary);
             }
         }
     }
 }
 
-fn of_collection(summary: &Summary) -> Option<String> {
+fn collection_problems(summary: &Summary) -> Option<String> {
     let mut remarks = Vec::new();
     if summary.failed > 0 {
         remarks.push(format!(
@@ -77,32 +77,34 @@ fn of_collection(summary: &Summary) -> Option<String> {
         ));
     }
     if summary.undelivered > 0 {
-        let waiting = summary.undelivered;
-        remarks.push(format!("{waiting} cells wait for the tracking server"));
+        let undelivered = summary.undelivered;
+        remarks.push(format!(
+            "{undelivered} cells are not yet delivered to the tracking server"
+        ));
     }
     let rejections = summary.rejections.iter();
     remarks.extend(rejections.map(|it| format!("{} was not admitted: {}", it.model, it.reason)));
     (!remarks.is_empty()).then(|| remarks.join("; "))
 }
 
-fn of_judge(summary: &AutoSummary) -> Option<String> {
+fn judging_problems(summary: &AutoSummary) -> Option<String> {
     if summary.cap_reached {
-        return Some("the cap on spending was reached: the rest stays pending".to_owned());
+        return Some("the spending cap was reached; the remaining cases stay pending".to_owned());
     }
     if summary.is_quarantined() {
         let remark = "quarantined: the judge has drifted, and these verdicts do not count";
         return Some(remark.to_owned());
     }
-    let reason = summary.reasons.first().map_or("not known", String::as_str);
+    let reason = summary.reasons.first().map_or("unknown", String::as_str);
     (summary.left_pending > 0).then(|| {
         format!(
-            "{} runs are left pending; the first reason: {reason}",
+            "{} runs are still pending; first reason: {reason}",
             summary.left_pending
         )
     })
 }
 
-/// Reads a job's events from where it stopped before.
+/// Reads the new lines of a job's events, like `tail -f`.
 #[derive(Debug)]
 pub(crate) struct Tail {
     path: PathBuf,
@@ -121,7 +123,7 @@ impl Tail {
         }
     }
 
-    /// Whole lines that are new, each with the place where it ends.
+    /// Visits new complete lines, each with its end offset.
     pub fn read(&mut self, mut visit: impl FnMut(u64, &str)) -> std::io::Result<()> {
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -133,7 +135,7 @@ impl Tail {
         loop {
             line.clear();
             let length = lines.read_until(b'\n', &mut line)?;
-            // The rest of a line may still come.
+            // The line is incomplete: the process may still be writing it.
             if line.last() != Some(&b'\n') {
                 return Ok(());
             }
@@ -142,19 +144,19 @@ impl Tail {
         }
     }
 
-    /// What is new, added up.
+    /// Reads new lines and adds them to `progress`.
     pub fn read_into(
         &mut self,
         progress: &mut Progress,
         mut visit: impl FnMut(u64, &str),
     ) -> std::io::Result<()> {
         self.read(|end, line| {
-            progress.take(line);
+            progress.add_line(line);
             visit(end, line);
         })
     }
 
-    /// What all lines come to.
+    /// The progress from all lines.
     pub fn read_all(mut self, total: u32) -> Progress {
         let mut progress = Progress {
             total,
@@ -173,12 +175,12 @@ mod tests {
 
     fn progress_after(event: &JobEvent) -> Progress {
         let mut progress = Progress::default();
-        progress.take(&serde_json::to_string(event).unwrap());
+        progress.add_line(&serde_json::to_string(event).unwrap());
         progress
     }
 
     #[test]
-    fn a_summary_says_what_went_wrong() {
+    fn the_summary_s_problems_are_reported() {
         let remark = |event: JobEvent| {
             let progress = progress_after(&event);
             assert!(progress.has_summary);
@@ -210,12 +212,12 @@ mod tests {
             reasons: vec!["the answer is not JSON".to_owned()],
             ..AutoSummary::default()
         };
-        let expected = "9 runs are left pending; the first reason: the answer is not JSON";
+        let expected = "9 runs are still pending; first reason: the answer is not JSON";
         assert_eq!(remark(judged(left)), expected);
     }
 
     #[test]
-    fn half_a_line_waits_for_its_end() {
+    fn an_incomplete_line_is_read_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(EVENTS);
         let cell = "{\"event\":\"cell\",\"model\":\"m\",\"prompt\":\"p\",\"scenario\":\"s\",\

@@ -1,4 +1,4 @@
-//! What a request for a job comes to.
+//! The plan of a job: a checked request, as a command line of this program.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 type Check = dyn Fn(JobKind, &Map<String, Value>) -> Result<Plan, Vec<FieldProblem>> + Send + Sync;
 
-/// Checks a request for a job of a kind, and turns it into a command line of this program.
+/// Checks the request for a job and converts it to a plan.
 pub struct Planner(Box<Check>);
 
 impl Planner {
@@ -35,20 +35,20 @@ impl fmt::Debug for Planner {
     }
 }
 
-/// A request that can be run.
+/// A valid request for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub kind: JobKind,
     pub experiment: String,
-    /// The command line after the program's name.
+    /// The arguments of the command line, without the program's name.
     pub words: Vec<String>,
-    /// Hosts whose memory it fills: no two jobs share one at a time.
+    /// Hosts whose memory the job uses. At most one job runs on a host.
     pub hosts: Vec<String>,
-    /// Cells in all; 0 where that is not known before.
+    /// The number of cells; 0 if it is unknown.
     pub total: u32,
 }
 
-/// What is wrong with one field of a request.
+/// A problem with one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct FieldProblem {
     pub field: String,

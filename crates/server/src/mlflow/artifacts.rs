@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::fields::RunRef;
 use super::request::respond;
-use super::{Answer, ApiError, traces};
+use super::{ApiError, ApiResult, traces};
 use crate::App;
 use crate::http::{blocking, json, stream};
 
@@ -45,7 +45,7 @@ enum Owner {
 impl ArtifactPath {
     /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run,
     /// `EXPERIMENT/models/MODEL/artifacts/PATH`, or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
-    fn of(path: &str) -> Answer<Self> {
+    fn of(path: &str) -> ApiResult<Self> {
         let path = path.trim_matches('/');
         limits::artifact_path(path)?;
         let parts: Vec<&str> = path.split('/').collect();
@@ -74,10 +74,10 @@ impl ArtifactPath {
     }
 
     /// The run, where it is one; the files of traces are only written and read.
-    fn run_id(&self) -> Answer<&str> {
+    fn run_id(&self) -> ApiResult<&str> {
         match &self.owner {
             Owner::Run(run_id) => Ok(run_id),
-            Owner::Trace(_) => Err(ApiError::not_served(
+            Owner::Trace(_) => Err(ApiError::not_implemented(
                 "the files of traces are not listed or deleted",
             )),
         }
@@ -126,7 +126,7 @@ pub(crate) struct ListAsk {
     clippy::needless_pass_by_value,
     reason = "a handler owns what it was asked"
 )]
-pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
+pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> ApiResult<Value> {
     let place = ArtifactPath::of(&ask.path)?;
     let mut files = mlflow.artifact_list(place.run_id()?, &place.path)?;
     for file in &mut files {
@@ -141,7 +141,7 @@ pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
     clippy::needless_pass_by_value,
     reason = "a handler owns what it was asked"
 )]
-pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> Answer<Value> {
+pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> ApiResult<Value> {
     let run_id = ask.run.id()?;
     let root = mlflow.run_get(run_id)?.info.artifact_uri;
     let mut answer = listed(&mlflow.artifact_list(run_id, &ask.path)?);
@@ -181,7 +181,7 @@ pub(crate) async fn run_upload(
 }
 
 /// The artifact that a query names.
-fn named(query: Option<String>) -> Answer<ArtifactPath> {
+fn named(query: Option<String>) -> ApiResult<ArtifactPath> {
     let query = query.unwrap_or_default();
     let value = |names: &[&str]| {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
@@ -207,7 +207,7 @@ fn empty() -> Response {
     json(StatusCode::OK, "{}")
 }
 
-async fn download(app: App, place: ArtifactPath) -> Answer<Response> {
+async fn download(app: App, place: ArtifactPath) -> ApiResult<Response> {
     let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
     let mut response = match place.owner {
         Owner::Run(run_id) => stored(app, run_id, place.path).await?,
@@ -238,18 +238,18 @@ async fn download(app: App, place: ArtifactPath) -> Answer<Response> {
 }
 
 /// A run's artifact, part by part.
-async fn stored(app: App, run_id: String, path: String) -> Answer<Response> {
+async fn stored(app: App, run_id: String, path: String) -> ApiResult<Response> {
     let asked = (run_id.clone(), path.clone());
     let size = blocking(&app, move |app| {
         Ok(app.store.mlflow().artifact_size(&asked.0, &asked.1)?)
     })
     .await?;
-    let (feed, body) = stream::body();
+    let (sender, body) = stream::body();
     tokio::task::spawn_blocking(move || {
         // A failure on the way shows as a body that is shorter than announced.
         let mlflow = app.store.mlflow();
         let _ = mlflow.artifact_read(&run_id, &path, &mut |part| {
-            feed.send(Ok(Bytes::copy_from_slice(part)))
+            sender.send(Ok(Bytes::copy_from_slice(part)))
         });
     });
     let mut response = Response::new(body);
@@ -258,7 +258,7 @@ async fn stored(app: App, run_id: String, path: String) -> Answer<Response> {
     Ok(response)
 }
 
-async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> Answer<Response> {
+async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> ApiResult<Response> {
     limits::artifact_path(&place.path)?;
     let failed = |error: io::Error| ApiError::internal(format!("the upload cannot wait: {error}"));
     let mut file = tempfile::tempfile().map_err(failed)?;
@@ -283,7 +283,7 @@ async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> An
     Ok(empty())
 }
 
-fn keep(mlflow: Mlflow<'_>, place: &ArtifactPath, mut file: File) -> Answer<()> {
+fn keep(mlflow: Mlflow<'_>, place: &ArtifactPath, mut file: File) -> ApiResult<()> {
     match &place.owner {
         Owner::Run(run_id) => mlflow.artifact_write(run_id, &place.path, file)?,
         Owner::Trace(trace_id) => {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fields::{Id, OneOrMore, Paging, page, view};
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
@@ -22,7 +22,7 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
     let id = mlflow.experiment_create(&ask.name, ask.artifact_location.as_deref(), &ask.tags)?;
     Ok(json!({"experiment_id": id}))
 }
@@ -32,17 +32,17 @@ pub(crate) struct ById {
     experiment_id: Id,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
+pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
     let experiment = mlflow.experiment_get(&ask.experiment_id.0)?;
     Ok(json!({"experiment": experiment}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
+pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
     mlflow.experiment_set_deleted(&ask.experiment_id.0, true)?;
     Ok(json!({}))
 }
 
-pub(crate) fn restore(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
+pub(crate) fn restore(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
     mlflow.experiment_set_deleted(&ask.experiment_id.0, false)?;
     Ok(json!({}))
 }
@@ -52,7 +52,7 @@ pub(crate) struct ByName {
     experiment_name: String,
 }
 
-pub(crate) fn get_by_name(mlflow: Mlflow<'_>, ask: ByName) -> Answer<Value> {
+pub(crate) fn get_by_name(mlflow: Mlflow<'_>, ask: ByName) -> ApiResult<Value> {
     let experiment = mlflow.experiment_get_by_name(&ask.experiment_name)?;
     Ok(json!({"experiment": experiment}))
 }
@@ -64,7 +64,7 @@ pub(crate) struct Update {
     new_name: Option<String>,
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> Answer<Value> {
+pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> ApiResult<Value> {
     let Some(name) = ask.new_name else {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'new_name'",
@@ -82,12 +82,12 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.experiment_tag(&ask.experiment_id.0, &ask.key, Some(&ask.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.experiment_tag(&ask.experiment_id.0, &ask.key, None)?;
     Ok(json!({}))
 }
@@ -104,7 +104,7 @@ pub(crate) struct SearchAsk {
     view_type: Option<String>,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
+pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
     if !ask.paging.is_limited() {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'max_results'",

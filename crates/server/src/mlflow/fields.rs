@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 /// A request without fields.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
@@ -105,7 +105,7 @@ pub(crate) struct RunRef {
 }
 
 impl RunRef {
-    pub fn id(&self) -> Answer<&str> {
+    pub fn id(&self) -> ApiResult<&str> {
         let id = self.run_id.as_deref().filter(|it| !it.is_empty());
         id.or(self.run_uuid.as_deref())
             .filter(|it| !it.is_empty())
@@ -124,7 +124,7 @@ pub(crate) struct Paging {
 
 impl Paging {
     /// How many at most, and the place that the page before ended at.
-    pub fn after(&self, default: u32, most: u32) -> Answer<(u32, Option<String>)> {
+    pub fn after(&self, default: u32, most: u32) -> ApiResult<(u32, Option<String>)> {
         let token = self.page_token.as_deref().filter(|it| !it.is_empty());
         let place = token.map(|token| {
             let decoded = STANDARD.decode(token).ok();
@@ -134,7 +134,7 @@ impl Paging {
         Ok((self.limit(default, most)?, place.transpose()?))
     }
 
-    fn limit(&self, default: u32, most: u32) -> Answer<u32> {
+    fn limit(&self, default: u32, most: u32) -> ApiResult<u32> {
         let wanted = self.max_results.map_or(i64::from(default), |it| it.0);
         let limit = u32::try_from(wanted).ok();
         limit.filter(|it| (1..=most).contains(it)).ok_or_else(|| {
@@ -144,7 +144,7 @@ impl Paging {
         })
     }
 
-    pub fn slice(&self, default: u32, most: u32) -> Answer<Slice> {
+    pub fn slice(&self, default: u32, most: u32) -> ApiResult<Slice> {
         let max_results = self.limit(default, most)?;
         let token = self.page_token.as_deref().filter(|it| !it.is_empty());
         Ok(Slice {
@@ -159,7 +159,7 @@ impl Paging {
 }
 
 /// Where a page starts: base64 of `{"offset": N}`.
-fn offset(token: &str) -> Answer<u64> {
+fn offset(token: &str) -> ApiResult<u64> {
     let decoded = STANDARD.decode(token).ok();
     let parsed: Option<Value> = decoded.and_then(|it| serde_json::from_slice(&it).ok());
     let offset = parsed.as_ref().and_then(|it| it["offset"].as_u64());
@@ -178,7 +178,7 @@ pub(crate) fn token(place: &str) -> String {
 }
 
 /// A page as MLflow writes it: no empty lists.
-pub(crate) fn page<T: serde::Serialize>(name: &str, page: Page<T>) -> Answer<Value> {
+pub(crate) fn page<T: serde::Serialize>(name: &str, page: Page<T>) -> ApiResult<Value> {
     let mut answer = json!({});
     if !page.items.is_empty() {
         answer[name] = serde_json::to_value(page.items)
@@ -191,7 +191,7 @@ pub(crate) fn page<T: serde::Serialize>(name: &str, page: Page<T>) -> Answer<Val
 }
 
 /// Which of the living and the deleted, as requests say it.
-pub(crate) fn view(name: Option<&str>) -> Answer<View> {
+pub(crate) fn view(name: Option<&str>) -> ApiResult<View> {
     match name {
         None | Some("" | "ACTIVE_ONLY") => Ok(View::Active),
         Some("DELETED_ONLY") => Ok(View::Deleted),

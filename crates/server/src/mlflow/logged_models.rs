@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::artifacts::listed;
 use super::fields::{Id, Paging, page};
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
@@ -31,7 +31,7 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
     let made = mlflow.logged_model_create(NewLoggedModel {
         experiment_id: ask.experiment_id.0,
         name: ask.name.filter(|it| !it.is_empty()),
@@ -50,7 +50,7 @@ pub(crate) struct Get {
     allow_deleted: String,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: Get) -> Answer<Value> {
+pub(crate) fn get(mlflow: Mlflow<'_>, ask: Get) -> ApiResult<Value> {
     let also_deleted = ask.allow_deleted.eq_ignore_ascii_case("true");
     let found = mlflow.logged_model_get(&ask.model_id, also_deleted)?;
     Ok(json!({"model": found}))
@@ -62,7 +62,7 @@ pub(crate) struct Finalize {
     status: Id,
 }
 
-pub(crate) fn finalize(mlflow: Mlflow<'_>, ask: Finalize) -> Answer<Value> {
+pub(crate) fn finalize(mlflow: Mlflow<'_>, ask: Finalize) -> ApiResult<Value> {
     let named = |(number, status): &(usize, ModelStatus)| {
         status.name() == ask.status.0 || number.to_string() == ask.status.0
     };
@@ -85,7 +85,7 @@ pub(crate) struct Params {
     params: Vec<Entry>,
 }
 
-pub(crate) fn params_log(mlflow: Mlflow<'_>, ask: Params) -> Answer<Value> {
+pub(crate) fn params_log(mlflow: Mlflow<'_>, ask: Params) -> ApiResult<Value> {
     mlflow.logged_model_params_log(&ask.model_id, ask.params)?;
     Ok(json!({}))
 }
@@ -97,7 +97,7 @@ pub(crate) struct Tags {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn tags_set(mlflow: Mlflow<'_>, ask: Tags) -> Answer<Value> {
+pub(crate) fn tags_set(mlflow: Mlflow<'_>, ask: Tags) -> ApiResult<Value> {
     mlflow.logged_model_tags_set(&ask.model_id, ask.tags)?;
     Ok(json!({}))
 }
@@ -108,7 +108,7 @@ pub(crate) struct Tag {
     tag_key: String,
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.logged_model_tag_delete(&ask.model_id, &ask.tag_key)?;
     Ok(json!({}))
 }
@@ -118,7 +118,7 @@ pub(crate) struct ById {
     model_id: String,
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
+pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
     mlflow.logged_model_delete(&ask.model_id)?;
     Ok(json!({}))
 }
@@ -131,7 +131,7 @@ pub(crate) struct Files {
 }
 
 /// Paths are relative to the model's root.
-pub(crate) fn files(mlflow: Mlflow<'_>, ask: Files) -> Answer<Value> {
+pub(crate) fn files(mlflow: Mlflow<'_>, ask: Files) -> ApiResult<Value> {
     let root = mlflow.logged_model_get(&ask.model_id, false)?;
     let mut answer = listed(&mlflow.artifact_list(&ask.model_id, &ask.artifact_directory_path)?);
     answer["root_uri"] = root.info.artifact_uri.into();
@@ -161,7 +161,7 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
+pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
     if ask.datasets.iter().any(|it| it.dataset_name.is_empty()) {
         return Err(ApiError::invalid(
             "`dataset_name` in the `datasets` clause must be specified.",

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 /// What a field holds.
 pub(super) enum Kind {
@@ -85,7 +85,7 @@ pub(super) const TRACE: &[Field] = &[
 ];
 
 /// Checks what is there of a message. Fields that clients do not know they pass over.
-pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) -> Answer<()> {
+pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) -> ApiResult<()> {
     for (field, kind) in fields {
         if let Some(value) = message.get(*field).filter(|it| !it.is_null()) {
             check_field(&format!("{name}.{field}"), value, kind)?;
@@ -94,7 +94,7 @@ pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) 
     Ok(())
 }
 
-fn check_field(name: &str, value: &Value, kind: &Kind) -> Answer<()> {
+fn check_field(name: &str, value: &Value, kind: &Kind) -> ApiResult<()> {
     let text = value.as_str();
     let wanted = match kind {
         Kind::Message(fields) => match value {

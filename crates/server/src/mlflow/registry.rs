@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fields::{Id, OneOrMore, Paging, page};
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 /// A registered model, and what a request says of it.
 #[derive(Debug, Deserialize)]
@@ -25,21 +25,21 @@ pub(crate) struct Model {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
     let made = mlflow.model_create(&ask.name, &ask.description, &ask.tags)?;
     Ok(json!({"registered_model": made}))
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
+pub(crate) fn get(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
     Ok(json!({"registered_model": mlflow.model_get(&ask.name)?}))
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
+pub(crate) fn update(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
     let changed = mlflow.model_update(&ask.name, &ask.description)?;
     Ok(json!({"registered_model": changed}))
 }
 
-pub(crate) fn rename(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
+pub(crate) fn rename(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
     let Some(new_name) = ask.new_name else {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'new_name'",
@@ -49,7 +49,7 @@ pub(crate) fn rename(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
     Ok(json!({"registered_model": changed}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: Model) -> Answer<Value> {
+pub(crate) fn delete(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
     mlflow.model_delete(&ask.name)?;
     Ok(json!({}))
 }
@@ -62,7 +62,7 @@ pub(crate) struct LatestAsk {
 }
 
 /// Versions are never moved to another stage than the first, `None`.
-pub(crate) fn latest(mlflow: Mlflow<'_>, ask: LatestAsk) -> Answer<Value> {
+pub(crate) fn latest(mlflow: Mlflow<'_>, ask: LatestAsk) -> ApiResult<Value> {
     let mut latest = mlflow.model_get(&ask.name)?.latest_versions;
     let mut asks_for_first = ask.stages.0.is_empty();
     for stage in &ask.stages.0 {
@@ -94,7 +94,7 @@ pub(crate) struct SearchAsk {
 }
 
 impl SearchAsk {
-    fn search(self, default: u32, most: u32) -> Answer<Search> {
+    fn search(self, default: u32, most: u32) -> ApiResult<Search> {
         Ok(Search {
             slice: self.paging.slice(default, most)?,
             filter: self.filter,
@@ -104,7 +104,7 @@ impl SearchAsk {
     }
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
+pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
     let found = mlflow.model_search(&ask.search(100, 1_000)?)?;
     page("registered_models", found)
 }
@@ -119,23 +119,23 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.model_tag(&ask.name, &ask.key, Some(&ask.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.model_tag(&ask.name, &ask.key, None)?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_tag_set(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn version_tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     let version = ask.version.unwrap_or_default().0;
     mlflow.version_tag(&ask.name, &version, &ask.key, Some(&ask.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     let version = ask.version.unwrap_or_default().0;
     mlflow.version_tag(&ask.name, &version, &ask.key, None)?;
     Ok(json!({}))
@@ -149,18 +149,18 @@ pub(crate) struct AliasAsk {
     version: Option<Id>,
 }
 
-pub(crate) fn alias_set(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
+pub(crate) fn alias_set(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
     let version = ask.version.unwrap_or_default().0;
     mlflow.model_alias(&ask.name, &ask.alias, Some(&version))?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_delete(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
+pub(crate) fn alias_delete(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
     mlflow.model_alias(&ask.name, &ask.alias, None)?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_get(mlflow: Mlflow<'_>, ask: AliasAsk) -> Answer<Value> {
+pub(crate) fn alias_get(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
     let found = mlflow.version_by_alias(&ask.name, &ask.alias)?;
     Ok(json!({"model_version": found}))
 }
@@ -181,7 +181,7 @@ pub(crate) struct Create {
     model_id: String,
 }
 
-pub(crate) fn version_create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
+pub(crate) fn version_create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
     let made = mlflow.version_create(NewVersion {
         name: ask.name,
         source: ask.source,
@@ -202,27 +202,27 @@ pub(crate) struct VersionAsk {
     description: String,
 }
 
-pub(crate) fn version_get(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
+pub(crate) fn version_get(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
     let found = mlflow.version_get(&ask.name, &ask.version.0)?;
     Ok(json!({"model_version": found}))
 }
 
-pub(crate) fn version_update(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
+pub(crate) fn version_update(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
     let changed = mlflow.version_update(&ask.name, &ask.version.0, &ask.description)?;
     Ok(json!({"model_version": changed}))
 }
 
-pub(crate) fn version_delete(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
+pub(crate) fn version_delete(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
     mlflow.version_delete(&ask.name, &ask.version.0)?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_source(mlflow: Mlflow<'_>, ask: VersionAsk) -> Answer<Value> {
+pub(crate) fn version_source(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
     let found = mlflow.version_get(&ask.name, &ask.version.0)?;
     Ok(json!({"artifact_uri": found.source}))
 }
 
-pub(crate) fn version_search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
+pub(crate) fn version_search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
     let found = mlflow.version_search(&ask.search(10_000, 200_000)?)?;
     page("model_versions", found)
 }

@@ -10,12 +10,12 @@ use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 use crate::App;
 use crate::http::{in_place, json, read};
 
 /// A function that may block.
-type Work<T, A> = fn(Mlflow<'_>, T) -> Answer<A>;
+type Work<T, A> = fn(Mlflow<'_>, T) -> ApiResult<A>;
 
 /// A [`Work`] as an axum handler.
 pub(crate) struct Call<T, A>(Work<T, A>);
@@ -50,6 +50,6 @@ where
 }
 
 /// An answer, or its error in the shape of MLflow's API.
-pub(crate) async fn respond(outcome: impl Future<Output = Answer<Response>>) -> Response {
+pub(crate) async fn respond(outcome: impl Future<Output = ApiResult<Response>>) -> Response {
     outcome.await.unwrap_or_else(ApiError::into_mlflow_response)
 }

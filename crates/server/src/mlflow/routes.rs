@@ -16,7 +16,7 @@ pub(crate) fn groups() -> Vec<Group> {
     let whole = |prefix, routes| Group {
         prefix,
         routes,
-        is_whole: true,
+        owns_prefix: true,
     };
     vec![
         Group {
@@ -25,7 +25,7 @@ pub(crate) fn groups() -> Vec<Group> {
                 Route::get("/get-artifact", Read, artifacts::run_get),
                 Route::any("/v1/traces", Read, missing::spans),
             ],
-            is_whole: false,
+            owns_prefix: false,
         },
         whole("/api/2.0/mlflow", version_2()),
         whole("/ajax-api/2.0/mlflow", version_2()),
@@ -171,16 +171,16 @@ fn version_3() -> Vec<Route> {
         Route::post("/traces", Write, call(traces::start)),
         Route::post("/traces/search", Read, call(trace_search::search)),
         // Without these, `get` would be taken for the id of a trace.
-        Route::any("/traces/get", Read, missing::not_served),
-        Route::any("/traces/batchGet", Read, missing::not_served),
+        Route::any("/traces/get", Read, missing::not_implemented),
+        Route::any("/traces/batchGet", Read, missing::not_implemented),
         Route::get("/traces/batchGetInfos", Read, call(traces::get_many)),
         Route::post("/traces/batchGetInfos", Read, call(traces::get_many)),
-        Route::any("/traces/metrics", Read, missing::not_served),
-        Route::any("/traces/delete-traces", Read, missing::not_served),
+        Route::any("/traces/metrics", Read, missing::not_implemented),
+        Route::any("/traces/delete-traces", Read, missing::not_implemented),
         Route::any(
             "/traces/calculate-filter-correlation",
             Read,
-            missing::not_served,
+            missing::not_implemented,
         ),
         Route::get("/traces/{trace_id}", Read, call(traces::get)),
         Route::post(

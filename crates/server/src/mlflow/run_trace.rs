@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::Answer;
+use super::ApiResult;
 
 /// As much of a text as a preview shows.
 const PREVIEW: usize = 1_000;
@@ -29,7 +29,7 @@ pub(super) struct RunTrace {
 }
 
 /// `None` where there is no such run, or where it has no candidates.
-pub(super) fn find(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Option<RunTrace>> {
+pub(super) fn find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<RunTrace>> {
     let Some(run_id) = trace_id.strip_prefix("tr-") else {
         return Ok(None);
     };
@@ -83,7 +83,7 @@ impl RunTrace {
     }
 
     /// What the client reads as a trace's spans.
-    pub fn spans(&self, mlflow: Mlflow<'_>) -> Answer<Value> {
+    pub fn spans(&self, mlflow: Mlflow<'_>) -> ApiResult<Value> {
         let run = &self.run.info;
         let context = mlflow.artifact_text(&run.run_id, artifact::CONTEXT)?;
         let inputs = json!({
@@ -119,7 +119,7 @@ impl RunTrace {
     }
 
     /// All verdicts as assessments.
-    pub fn assessments(&self, mlflow: Mlflow<'_>) -> Answer<Vec<Value>> {
+    pub fn assessments(&self, mlflow: Mlflow<'_>) -> ApiResult<Vec<Value>> {
         let set_aside = self
             .run
             .data

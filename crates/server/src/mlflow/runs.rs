@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use super::fields::{Double, Id, Int, Paging, RunRef, page, token, view};
 use super::request::respond;
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 use crate::App;
 use crate::http::read;
-use crate::http::stream::{self, Text};
+use crate::http::stream::{JsonWriter, stream_json};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
@@ -34,7 +34,7 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
     let run = mlflow.run_create(NewRun {
         experiment_id: ask.experiment_id.0,
         user_id: ask.user_id,
@@ -45,16 +45,16 @@ pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> Answer<Value> {
     Ok(json!({"run": run}))
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: RunRef) -> Answer<Value> {
+pub(crate) fn get(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
     Ok(json!({"run": mlflow.run_get(ask.id()?)?}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: RunRef) -> Answer<Value> {
+pub(crate) fn delete(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
     mlflow.run_set_deleted(ask.id()?, true)?;
     Ok(json!({}))
 }
 
-pub(crate) fn restore(mlflow: Mlflow<'_>, ask: RunRef) -> Answer<Value> {
+pub(crate) fn restore(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
     mlflow.run_set_deleted(ask.id()?, false)?;
     Ok(json!({}))
 }
@@ -71,7 +71,7 @@ pub(crate) struct Update {
     run_name: Option<String>,
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> Answer<Value> {
+pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> ApiResult<Value> {
     let change = RunChange {
         name: ask.run_name,
         status: ask.status.as_deref().map(status).transpose()?,
@@ -89,7 +89,7 @@ pub(crate) struct Pair {
     entry: Entry,
 }
 
-pub(crate) fn log_parameter(mlflow: Mlflow<'_>, ask: Pair) -> Answer<Value> {
+pub(crate) fn log_parameter(mlflow: Mlflow<'_>, ask: Pair) -> ApiResult<Value> {
     let batch = Batch {
         params: vec![ask.entry],
         ..Batch::default()
@@ -98,7 +98,7 @@ pub(crate) fn log_parameter(mlflow: Mlflow<'_>, ask: Pair) -> Answer<Value> {
     Ok(json!({}))
 }
 
-pub(crate) fn set_tag(mlflow: Mlflow<'_>, ask: Pair) -> Answer<Value> {
+pub(crate) fn set_tag(mlflow: Mlflow<'_>, ask: Pair) -> ApiResult<Value> {
     let batch = Batch {
         tags: vec![ask.entry],
         ..Batch::default()
@@ -114,7 +114,7 @@ pub(crate) struct Key {
     key: String,
 }
 
-pub(crate) fn delete_tag(mlflow: Mlflow<'_>, ask: Key) -> Answer<Value> {
+pub(crate) fn delete_tag(mlflow: Mlflow<'_>, ask: Key) -> ApiResult<Value> {
     mlflow.run_tag_delete(ask.run.id()?, &ask.key)?;
     Ok(json!({}))
 }
@@ -169,7 +169,7 @@ pub(crate) struct LogMetric {
     metric: Metric,
 }
 
-pub(crate) fn log_metric(mlflow: Mlflow<'_>, ask: LogMetric) -> Answer<Value> {
+pub(crate) fn log_metric(mlflow: Mlflow<'_>, ask: LogMetric) -> ApiResult<Value> {
     let run_id = ask.run.id()?;
     mlflow.run_log(run_id, batch_of(run_id, vec![ask.metric]))?;
     Ok(json!({}))
@@ -187,7 +187,7 @@ pub(crate) struct LogBatch {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn log_batch(mlflow: Mlflow<'_>, ask: LogBatch) -> Answer<Value> {
+pub(crate) fn log_batch(mlflow: Mlflow<'_>, ask: LogBatch) -> ApiResult<Value> {
     let run_id = ask.run.id()?;
     let batch = Batch {
         params: ask.params,
@@ -223,7 +223,7 @@ fn uses(models: Vec<Used>) -> Vec<ModelUse> {
     models.collect()
 }
 
-pub(crate) fn log_inputs(mlflow: Mlflow<'_>, ask: LogInputs) -> Answer<Value> {
+pub(crate) fn log_inputs(mlflow: Mlflow<'_>, ask: LogInputs) -> ApiResult<Value> {
     mlflow.run_inputs_log(ask.run.id()?, ask.datasets, uses(ask.models))?;
     Ok(json!({}))
 }
@@ -236,7 +236,7 @@ pub(crate) struct LogOutputs {
     models: Vec<Used>,
 }
 
-pub(crate) fn log_outputs(mlflow: Mlflow<'_>, ask: LogOutputs) -> Answer<Value> {
+pub(crate) fn log_outputs(mlflow: Mlflow<'_>, ask: LogOutputs) -> ApiResult<Value> {
     mlflow.run_outputs_log(ask.run.id()?, uses(ask.models))?;
     Ok(json!({}))
 }
@@ -250,7 +250,7 @@ pub(crate) struct LogModel {
 
 /// What older clients say of a model that they put among the artifacts; MLflow keeps these
 /// fields of it, in a tag.
-pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> Answer<Value> {
+pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> ApiResult<Value> {
     let model: serde_json::Map<String, Value> = serde_json::from_str(&ask.model_json)
         .map_err(|error| ApiError::invalid(format!("model_json is not a JSON object: {error}")))?;
     let kept = ["run_id", "utc_time_created", "artifact_path", "model_uuid"];
@@ -279,7 +279,7 @@ pub(crate) struct History {
     paging: Paging,
 }
 
-pub(crate) fn metric_history(mlflow: Mlflow<'_>, ask: History) -> Answer<Value> {
+pub(crate) fn metric_history(mlflow: Mlflow<'_>, ask: History) -> ApiResult<Value> {
     let slice = ask.paging.slice(25_000, 1_000_000)?;
     let found = mlflow.metric_history(ask.run.id()?, &ask.metric_key, slice)?;
     page("metrics", found)
@@ -311,20 +311,23 @@ pub(crate) async fn search(State(app): State<App>, request: Request) -> Response
             max_results,
             after,
         };
-        stream::text(app, move |mlflow, text| found(mlflow, &search, text)).await
+        stream_json(app, move |mlflow, writer| {
+            write_found(mlflow, &search, writer)
+        })
+        .await
     })
     .await
 }
 
-/// Writes the runs that a search finds, one after the other.
-fn found(mlflow: Mlflow<'_>, search: &RunSearch, text: &mut Text) -> Answer<()> {
+/// Writes the runs that a search finds.
+fn write_found(mlflow: Mlflow<'_>, search: &RunSearch, writer: &mut JsonWriter) -> ApiResult<()> {
     let mut start: &[u8] = b"{\"runs\":[";
     let mut failed = None;
     let next = mlflow.run_search_each(search, &mut |run| {
-        text.buffer().extend_from_slice(start);
+        writer.buffer().extend_from_slice(start);
         start = b",";
-        failed = serde_json::to_writer(text.buffer(), &run).err();
-        failed.is_none() && text.pass()
+        failed = serde_json::to_writer(writer.buffer(), &run).err();
+        failed.is_none() && writer.flush_if_full()
     })?;
     if let Some(error) = failed {
         return Err(ApiError::internal(error.to_string()));
@@ -334,6 +337,6 @@ fn found(mlflow: Mlflow<'_>, search: &RunSearch, text: &mut Text) -> Answer<()> 
         (b",", None) => "]}".to_owned(),
         _ => "{}".to_owned(),
     };
-    text.buffer().extend_from_slice(end.as_bytes());
+    writer.buffer().extend_from_slice(end.as_bytes());
     Ok(())
 }

@@ -14,7 +14,7 @@ use assize_store::mlflow::filter::{Comparison, Literal, Operator, parse};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 /// All of these hold.
 pub(super) struct Filter(Vec<Clause>);
@@ -43,9 +43,9 @@ enum Time {
 }
 
 impl Filter {
-    pub fn parse(text: &str) -> Answer<Self> {
+    pub fn parse(text: &str) -> ApiResult<Self> {
         let clauses = parse(text)?.into_iter().map(Clause::of);
-        clauses.collect::<Answer<_>>().map(Self)
+        clauses.collect::<ApiResult<_>>().map(Self)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -72,7 +72,7 @@ impl Filter {
 const SOURCE_RUN: &str = "mlflow.sourceRun";
 
 impl Clause {
-    fn of(comparison: Comparison) -> Answer<Self> {
+    fn of(comparison: Comparison) -> ApiResult<Self> {
         let Comparison {
             left,
             operator,
@@ -85,7 +85,7 @@ impl Clause {
             (Some("expectation"), name) => Field::Assessment("expectation", name),
             (None | Some("attribute" | "attributes" | "trace"), key) => attribute(&key)?,
             (Some(entity), key) => {
-                return Err(ApiError::not_served(&format!(
+                return Err(ApiError::not_implemented(&format!(
                     "filters on traces by {entity}.{key} are not served"
                 )));
             }
@@ -178,7 +178,7 @@ impl Clause {
     }
 }
 
-fn attribute(key: &str) -> Answer<Field> {
+fn attribute(key: &str) -> ApiResult<Field> {
     Ok(match key {
         "status" | "state" => Field::Text("state"),
         "request_id" | "trace_id" => Field::Text("trace_id"),
@@ -189,7 +189,7 @@ fn attribute(key: &str) -> Answer<Field> {
         "execution_time" | "execution_time_ms" => Field::Time(Time::Lasted),
         "end_time" | "end_time_ms" => Field::Time(Time::End),
         _ => {
-            return Err(ApiError::not_served(&format!(
+            return Err(ApiError::not_implemented(&format!(
                 "filters on traces by '{key}' are not served"
             )));
         }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::fields::{OneOrMore, Paging, page};
 use super::trace_filter::Filter;
 use super::traces::info_find;
-use super::{Answer, ApiError};
+use super::{ApiError, ApiResult};
 
 /// As many traces as a filter looks at. They are read one by one.
 const MOST: u32 = 50_000;
@@ -34,7 +34,7 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
+pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
     let place = |it: &Value| it.pointer("/mlflow_experiment/experiment_id").cloned();
     let ids = ask.locations.iter().filter_map(place);
     let experiment_ids: Vec<String> = ids
@@ -46,7 +46,7 @@ pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
         ));
     }
     if experiment_ids.len() < ask.locations.len() {
-        return Err(ApiError::not_served(
+        return Err(ApiError::not_implemented(
             "traces elsewhere than in experiments are not served",
         ));
     }
@@ -67,12 +67,12 @@ pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> Answer<Value> {
 }
 
 /// Which end of the time comes first; the latest where nothing is said.
-fn is_latest_first(clauses: &[String]) -> Answer<bool> {
+fn is_latest_first(clauses: &[String]) -> ApiResult<bool> {
     let [clause] = clauses else {
         return if clauses.is_empty() {
             Ok(true)
         } else {
-            Err(ApiError::not_served(
+            Err(ApiError::not_implemented(
                 "orders of traces by more than one field are not served",
             ))
         };
@@ -84,7 +84,7 @@ fn is_latest_first(clauses: &[String]) -> Answer<bool> {
     if is_attribute && is_time {
         return Ok(order.descending);
     }
-    Err(ApiError::not_served(
+    Err(ApiError::not_implemented(
         "orders of traces but by `timestamp_ms` are not served",
     ))
 }
@@ -94,7 +94,7 @@ fn matching(
     list: &TraceList<'_>,
     filter: &Filter,
     slice: Slice,
-) -> Answer<Page<Value>> {
+) -> ApiResult<Page<Value>> {
     let listed = mlflow.trace_list(list)?;
     let wanted = usize::try_from(slice.max_results).unwrap_or(usize::MAX);
     let mut items = Vec::new();

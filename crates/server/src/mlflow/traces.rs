@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::fields::OneOrMore;
-use super::{Answer, ApiError, messages, run_trace};
+use super::{ApiError, ApiResult, messages, run_trace};
 
 /// Says where the client puts a trace's spans.
 const LOCATION_TAG: &str = "mlflow.artifactLocation";
@@ -35,7 +35,7 @@ struct StartedTrace {
     trace_info: Map<String, Value>,
 }
 
-pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> Answer<Value> {
+pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> ApiResult<Value> {
     let mut info = ask.trace.trace_info;
     messages::check("trace_info", &info, messages::TRACE)?;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -72,7 +72,7 @@ fn location(experiment_id: &str, trace_id: &str) -> String {
 }
 
 /// Texts by their keys.
-fn tags_of(tags: Option<Value>) -> Answer<Vec<Entry>> {
+fn tags_of(tags: Option<Value>) -> ApiResult<Vec<Entry>> {
     let tags = match tags {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(tags)) => tags,
@@ -92,7 +92,7 @@ fn tags_of(tags: Option<Value>) -> Answer<Vec<Entry>> {
 }
 
 /// The assessments that a trace comes with, each of them sound.
-fn assessments_of(list: Option<Value>) -> Answer<Vec<Map<String, Value>>> {
+fn assessments_of(list: Option<Value>) -> ApiResult<Vec<Map<String, Value>>> {
     let list: Option<Vec<Map<String, Value>>> = serde_json::from_value(json!(list))
         .map_err(|error| ApiError::invalid(format!("the assessments cannot be read: {error}")))?;
     let list = list.unwrap_or_default();
@@ -105,7 +105,7 @@ pub(crate) struct ById {
     trace_id: String,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> Answer<Value> {
+pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
     Ok(json!({"trace": {"trace_info": info_of(mlflow, &ask.trace_id)?}}))
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct ByIds {
 }
 
 /// Those that are there, as MLflow answers.
-pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> Answer<Value> {
+pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> ApiResult<Value> {
     if ask.trace_ids.0.len() > MOST_AT_ONCE {
         return Err(ApiError::invalid(format!(
             "{} traces at once, and the limit is {MOST_AT_ONCE}",
@@ -131,12 +131,12 @@ pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> Answer<Value> {
 }
 
 /// A trace as it was logged, or as a run makes it.
-fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Value> {
+fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Value> {
     let found = info_find(mlflow, trace_id)?;
     found.ok_or_else(|| ApiError::not_found(format!("Trace with ID '{trace_id}' not found")))
 }
 
-pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Option<Value>> {
+pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<Value>> {
     let kept = mlflow.trace_get(trace_id)?;
     let (mut info, verdicts) = match &kept.info {
         Some(info) => (read(info)?, Vec::new()),
@@ -154,7 +154,7 @@ pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> Answer<Option<Val
 }
 
 /// A file of a trace: as a client uploaded it, or a run's spans.
-pub(super) fn file(mlflow: Mlflow<'_>, trace_id: &str, path: &str) -> Answer<Vec<u8>> {
+pub(super) fn file(mlflow: Mlflow<'_>, trace_id: &str, path: &str) -> ApiResult<Vec<u8>> {
     if path == SPANS_FILE
         && mlflow.trace_get(trace_id)?.info.is_none()
         && let Some(trace) = run_trace::find(mlflow, trace_id)?
@@ -164,11 +164,11 @@ pub(super) fn file(mlflow: Mlflow<'_>, trace_id: &str, path: &str) -> Answer<Vec
     Ok(mlflow.trace_file_read(trace_id, path)?)
 }
 
-fn read(text: &str) -> Answer<Value> {
+fn read(text: &str) -> ApiResult<Value> {
     serde_json::from_str(text).map_err(|error| ApiError::internal(error.to_string()))
 }
 
-fn add(info: &mut Value, kept: &Trace, mut assessments: Vec<Value>) -> Answer<()> {
+fn add(info: &mut Value, kept: &Trace, mut assessments: Vec<Value>) -> ApiResult<()> {
     for record in &kept.assessments {
         assessments.push(read(record)?);
     }
@@ -187,7 +187,7 @@ pub(crate) struct Assess {
     assessment: Map<String, Value>,
 }
 
-pub(crate) fn assess(mlflow: Mlflow<'_>, ask: Assess) -> Answer<Value> {
+pub(crate) fn assess(mlflow: Mlflow<'_>, ask: Assess) -> ApiResult<Value> {
     info_of(mlflow, &ask.trace_id)?;
     let old = ask.assessment.get("overrides").and_then(Value::as_str);
     let old = old.and_then(|old| assessment_find(mlflow, &ask.trace_id, old).ok());
@@ -200,12 +200,12 @@ pub(crate) fn assess(mlflow: Mlflow<'_>, ask: Assess) -> Answer<Value> {
     Ok(json!({"assessment": kept}))
 }
 
-fn put(mlflow: Mlflow<'_>, trace_id: &str, assessment: &Value) -> Answer<()> {
+fn put(mlflow: Mlflow<'_>, trace_id: &str, assessment: &Value) -> ApiResult<()> {
     let id = assessment["assessment_id"].as_str().unwrap_or_default();
     Ok(mlflow.assessment_put(trace_id, id, &assessment.to_string())?)
 }
 
-fn assessment_check(assessment: &Map<String, Value>) -> Answer<()> {
+fn assessment_check(assessment: &Map<String, Value>) -> ApiResult<()> {
     let has = |field: &str| assessment.get(field).is_some_and(|it| !it.is_null());
     if !assessment
         .get("assessment_name")
@@ -225,7 +225,7 @@ fn assessment_keep(
     mlflow: Mlflow<'_>,
     trace_id: &str,
     mut assessment: Map<String, Value>,
-) -> Answer<Value> {
+) -> ApiResult<Value> {
     assessment_check(&assessment)?;
     let (id, now) = stamp(mlflow)?;
     assessment.insert("assessment_id".to_owned(), format!("a-{id}").into());
@@ -242,7 +242,7 @@ fn assessment_keep(
 }
 
 /// A fresh id and the time in RFC 3339.
-fn stamp(mlflow: Mlflow<'_>) -> Answer<(String, String)> {
+fn stamp(mlflow: Mlflow<'_>) -> ApiResult<(String, String)> {
     let (id, now_ms) = mlflow.stamp()?;
     let now = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default();
     Ok((id, format!("{now:.3}")))
@@ -256,7 +256,7 @@ pub(crate) struct OneAssessment {
     assessment: Map<String, Value>,
 }
 
-fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> Answer<Value> {
+fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> ApiResult<Value> {
     let info = info_of(mlflow, trace_id)?;
     let known = info["assessments"].as_array().into_iter().flatten();
     let found = known.clone().find(|it| it["assessment_id"] == id).cloned();
@@ -267,7 +267,7 @@ fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> Answer<Value
     })
 }
 
-fn no_verdict(assessment: &Value) -> Answer<()> {
+fn no_verdict(assessment: &Value) -> ApiResult<()> {
     let id = assessment["assessment_id"].as_str();
     if id.is_some_and(|id| id.starts_with("verdict-")) {
         return Err(ApiError::invalid(
@@ -277,12 +277,12 @@ fn no_verdict(assessment: &Value) -> Answer<()> {
     Ok(())
 }
 
-pub(crate) fn assessment_get(mlflow: Mlflow<'_>, ask: OneAssessment) -> Answer<Value> {
+pub(crate) fn assessment_get(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
     let found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
     Ok(json!({"assessment": found}))
 }
 
-pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> Answer<Value> {
+pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
     let mut found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
     no_verdict(&found)?;
     for (field, value) in ask.assessment {
@@ -310,7 +310,7 @@ pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> Answe
     Ok(json!({"assessment": found}))
 }
 
-pub(crate) fn assessment_delete(mlflow: Mlflow<'_>, ask: OneAssessment) -> Answer<Value> {
+pub(crate) fn assessment_delete(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
     let found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
     no_verdict(&found)?;
     mlflow.assessment_delete(&ask.trace_id, &ask.assessment_id)?;
@@ -325,13 +325,13 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     info_of(mlflow, &ask.trace_id)?;
     mlflow.trace_tag(&ask.trace_id, &ask.key, Some(&ask.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> Answer<Value> {
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
     mlflow.trace_tag(&ask.trace_id, &ask.key, None)?;
     Ok(json!({}))
 }

@@ -22,7 +22,7 @@ use super::relative_time::span;
 use super::run::context;
 use crate::App;
 use crate::boards::Boards;
-use crate::desks::Pace;
+use crate::judging_sessions::Pace;
 
 pub(crate) mod reveal;
 
@@ -96,11 +96,11 @@ struct Mark {
 pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
-        let sitter = visit.sitter();
-        let sits = app.desks.has_open(&sitter)?;
+        let judge = visit.session_judge();
+        let sits = app.judging.has_open_sitting(&judge)?;
         let mut waiting = Vec::new();
         for it in experiments.iter() {
-            let goes_on = sits && app.desks.is_open(&sitter, &it.name)?;
+            let goes_on = sits && app.judging.is_open(&judge, &it.name)?;
             if goes_on || it.pending > 0 {
                 waiting.push(Waiting {
                     name: it.name.clone(),
@@ -118,7 +118,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     .await
 }
 
-/// The case at hand, or how to start.
+/// The case at batch, or how to start.
 pub(crate) async fn page(
     State(app): State<App>,
     Path(experiment): Path,
@@ -133,37 +133,44 @@ pub(crate) async fn page(
 }
 
 fn at_hand(app: &App, visit: &Visit, experiment: &str, again: Option<&str>) -> Paged {
-    let sitter = visit.sitter();
-    if app.desks.progress(&sitter, experiment).is_none() {
+    let judge = visit.session_judge();
+    if app.judging.progress(&judge, experiment).is_none() {
         return start_page(app, visit, experiment);
     }
-    let Some(hand) = app.desks.next(&sitter, experiment, 1)? else {
+    let Some(batch) = app.judging.next(&judge, experiment, 1)? else {
         return start_page(app, visit, experiment);
     };
-    let scored = again.and_then(|case| app.desks.scored(&sitter, experiment, case));
+    let scored = again.and_then(|case| app.judging.scored(&judge, experiment, case));
     if let Some(it) = scored {
         let sheet = Sheet::of_verdict(&it.verdict);
-        let page = case_page(visit, experiment, &hand.rubric, &it.case, &sheet, hand.pace);
+        let page = case_page(
+            visit,
+            experiment,
+            &batch.rubric,
+            &it.case,
+            &sheet,
+            batch.pace,
+        );
         return show(&CasePage {
-            before: it.before,
+            before: it.previous,
             is_revision: true,
             ..page
         });
     }
-    let Some(case) = hand.cases.first() else {
+    let Some(case) = batch.cases.first() else {
         return show(&StartPage {
             frame: Frame::new("desk", visit),
             experiment: experiment.to_owned(),
             pending: 0,
             goes_on: false,
             is_over: true,
-            done: hand.pace.progress.done,
+            done: batch.pace.progress.done,
         });
     };
     let sheet = Sheet::of_case(case);
-    let page = case_page(visit, experiment, &hand.rubric, case, &sheet, hand.pace);
+    let page = case_page(visit, experiment, &batch.rubric, case, &sheet, batch.pace);
     show(&CasePage {
-        before: app.desks.last_scored(&sitter, experiment),
+        before: app.judging.last_scored(&judge, experiment),
         ..page
     })
 }
@@ -175,7 +182,7 @@ fn start_page(app: &App, visit: &Visit, experiment: &str) -> Paged {
         frame: Frame::new("desk", visit),
         experiment: experiment.to_owned(),
         pending: counts.expert_pending,
-        goes_on: app.desks.is_open(&visit.sitter(), experiment)?,
+        goes_on: app.judging.is_open(&visit.session_judge(), experiment)?,
         is_over: false,
         done: 0,
     })
@@ -300,7 +307,7 @@ fn desk(experiment: &str) -> Redirect {
 /// Sits down.
 pub(crate) async fn start(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
-        app.desks.next(&visit.sitter(), &experiment, 1)?;
+        app.judging.next(&visit.session_judge(), &experiment, 1)?;
         Ok(desk(&experiment).into_response())
     })
     .await
@@ -320,16 +327,16 @@ pub(crate) async fn submit(
 const LONGEST_REASON: usize = 4000;
 
 fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
-    let sitter = visit.sitter();
+    let judge = visit.session_judge();
     // A form from before the end of a sitting must not begin another.
-    if !app.desks.is_open(&sitter, experiment)? {
+    if !app.judging.is_open(&judge, experiment)? {
         let message = "This sitting is over, so the form was not taken.";
         return Err(PageError::new(ErrorKind::Conflict, message));
     }
-    let Some(hand) = app.desks.next(&sitter, experiment, 1)? else {
+    let Some(batch) = app.judging.next(&judge, experiment, 1)? else {
         return Ok(desk(experiment).into_response());
     };
-    let sheet = Sheet::of_form(fields, &hand.rubric);
+    let sheet = Sheet::of_form(fields, &batch.rubric);
     let submission = Submission {
         case: fields.owned("case").unwrap_or_default(),
         scores: sheet.scores.clone(),
@@ -338,26 +345,26 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     let problems = match too_long(&sheet.reason) {
         Some(problem) => vec![problem],
         None => match app
-            .desks
-            .submit(&sitter, experiment, std::slice::from_ref(&submission))
+            .judging
+            .submit(&judge, experiment, std::slice::from_ref(&submission))
         {
             Ok(_) => return Ok(desk(experiment).into_response()),
             Err(PipelineError::JudgeFile { problems, .. }) => named(&problems),
             Err(error) => return Err(error.into()),
         },
     };
-    let mut cases = hand.cases.into_iter();
+    let mut cases = batch.cases.into_iter();
     let held = cases.find(|it| it.case == submission.case);
-    let scored = || app.desks.scored(&sitter, experiment, &submission.case);
+    let scored = || app.judging.scored(&judge, experiment, &submission.case);
     let Some(case) = held.or_else(|| scored().map(|it| it.case)) else {
         let message = format!("{}. The next case waits at the desk.", problems.join("; "));
         return Err(PageError::new(ErrorKind::Conflict, message));
     };
-    let page = case_page(visit, experiment, &hand.rubric, &case, &sheet, hand.pace);
+    let page = case_page(visit, experiment, &batch.rubric, &case, &sheet, batch.pace);
     super::page::with_status(
         axum::http::StatusCode::BAD_REQUEST,
         &CasePage {
-            before: app.desks.last_scored(&sitter, experiment),
+            before: app.judging.last_scored(&judge, experiment),
             problems,
             ..page
         },
@@ -385,7 +392,7 @@ fn named(problems: &[FileProblem]) -> Vec<String> {
 /// Ends the sitting.
 pub(crate) async fn finish(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
     blocking(&app, move |app| {
-        let finished = app.desks.finish(&visit.sitter(), &experiment)?;
+        let finished = app.judging.finish(&visit.session_judge(), &experiment)?;
         let place = format!(
             "/desk/{}/reveal?sitting={}",
             segment(&experiment),

@@ -94,7 +94,7 @@ impl Top {
         tab: &'static str,
     ) -> Result<Self, PageError> {
         let pending = pending(app, experiment).await?;
-        let (cached, _) = Boards::glance(app, experiment);
+        let (cached, _) = Boards::get_cached(app, experiment);
         Ok(match cached {
             Some(it) => Self::of(&it.board, tab, pending, String::new()),
             None => Self {

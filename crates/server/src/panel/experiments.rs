@@ -74,7 +74,7 @@ fn leader(app: &App, experiment: &str, glances: &mut usize) -> Leader {
     if *glances >= MOST_GLANCES {
         return Leader::Unknown;
     }
-    let (board, is_fresh) = Boards::glance(app, experiment);
+    let (board, is_fresh) = Boards::get_cached(app, experiment);
     *glances += usize::from(!is_fresh);
     board.map_or(Leader::Unknown, |it| leader_of(&it))
 }

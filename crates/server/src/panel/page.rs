@@ -14,9 +14,9 @@ use axum::response::{IntoResponse, Response};
 use super::ASSETS;
 use crate::App;
 use crate::access::Caller;
-use crate::desks::Sitter;
 use crate::error::{ApiError, status_of};
 use crate::http::run_blocking;
+use crate::judging_sessions::SessionJudge;
 
 /// Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
@@ -50,8 +50,8 @@ impl Visit {
     }
 
     /// As the desk knows the visitor.
-    pub fn sitter(&self) -> Sitter {
-        Sitter {
+    pub fn session_judge(&self) -> SessionJudge {
+        SessionJudge {
             token_id: self.token_id.clone(),
             name: self.name.clone(),
         }

@@ -21,13 +21,13 @@ use tower_service::Service as _;
 
 use super::*;
 use crate::boards::Boards;
-use crate::desks::Desks;
 use crate::jobs::Jobs;
 use crate::jobs::plan::{FieldProblem, Planner};
+use crate::judging_sessions::JudgingSessions;
 use crate::{Config, EndObserver, token_create};
 
-/// What a request for a right that is missing is told.
-const LACKS_RIGHT: &str = "may not do this";
+/// A part of the error message for a missing right.
+const LACKS_RIGHT: &str = "does not permit this";
 
 fn clock() -> Now {
     Now {
@@ -75,12 +75,15 @@ fn app(folder: &Path) -> App {
     let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config)).unwrap();
     App {
         boards: Arc::new(Boards::start().unwrap()),
-        desks: Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&config))),
+        judging: Arc::new(JudgingSessions::new(
+            Arc::clone(&store),
+            Arc::clone(&config),
+        )),
         store,
         state,
         config,
         jobs,
-        attempts: Arc::default(),
+        failed_sign_ins: Arc::default(),
         metrics: Arc::default(),
     }
 }
@@ -132,7 +135,7 @@ async fn every_route_is_open_to_the_roles_that_have_its_right_and_to_no_others()
                 assert_eq!(nobody == 401, right != Right::Public, "{shown}: {nobody}");
                 for (role, token) in &tokens {
                     let (status, lacks) = ask(&router, (&method, &path), Some(token)).await;
-                    let is_open = right.is_had_by(*role);
+                    let is_open = right.is_granted_to(*role);
                     assert_eq!(
                         (status == 403 && lacks),
                         !is_open,

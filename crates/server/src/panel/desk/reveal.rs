@@ -43,8 +43,8 @@ pub(crate) async fn page(
     let sitting = fields.owned("sitting").unwrap_or_default();
     let visitor = visit.clone();
     let (record, rows) = blocking(&app, move |app| {
-        let sitter = visitor.sitter();
-        if app.desks.has_open(&sitter)? {
+        let judge = visitor.session_judge();
+        if app.judging.has_open_sitting(&judge)? {
             let message = "A sitting of yours is open, and judges are blind until it is over.";
             return Err(PageError::new(ErrorKind::Forbidden, message));
         }

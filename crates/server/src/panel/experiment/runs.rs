@@ -244,7 +244,7 @@ fn wanted(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageE
 
 /// What could be typed, as far as it is known without reading anything.
 fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] {
-    let (cached, _) = Boards::glance(app, experiment);
+    let (cached, _) = Boards::get_cached(app, experiment);
     let mut lists = [
         ("model", Vec::new()),
         ("prompt", Vec::new()),

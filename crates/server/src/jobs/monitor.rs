@@ -1,4 +1,4 @@
-//! Following a job until it is over, and saying how it ended.
+//! Monitoring a job until it has ended, and determining its outcome.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::broadcast;
 
-use super::events::{News, Progress, Tail};
+use super::events::{JobUpdate, Progress, Tail};
 use super::{Jobs, LOG, is_alive};
 
-const EVERY: Duration = Duration::from_millis(100);
-/// How often counts are written down.
-const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// How much of the log is shown.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the counts are stored.
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many bytes of the log are shown.
 const LOG_TAIL: u64 = 8 * 1024;
 
-/// Tells watchers what the job prints, and writes down how it ended.
-pub(super) fn follow(
+/// Forwards the job's output to its subscribers and stores its outcome.
+pub(super) fn run(
     jobs: &Jobs,
     job: &JobRecord,
     mut child: Option<Child>,
-    news: &broadcast::Sender<News>,
+    updates: &broadcast::Sender<JobUpdate>,
     (is_cancelled, skipped): (&AtomicBool, &AtomicU32),
 ) {
     let folder = jobs.folder(&job.id);
@@ -34,49 +34,49 @@ pub(super) fn follow(
         total: job.total,
         ..Progress::default()
     };
-    let mut written = Instant::now();
+    let mut stored = Instant::now();
     let code = loop {
         let ended = match &mut child {
             Some(child) => child.try_wait().ok().flatten().map(|status| status.code()),
             None => (!is_alive(&folder)).then_some(None),
         };
         let read = tail.read_into(&mut progress, |end, line| {
-            // Nobody watching is no error.
-            let _ = news.send(News::Line {
+            // Sending fails only without subscribers.
+            let _ = updates.send(JobUpdate::Line {
                 end,
                 text: Arc::from(line),
             });
         });
         skipped.store(progress.skipped, Ordering::Relaxed);
         if let Err(error) = read {
-            tracing::warn!(job = job.id, "its events cannot be read: {error}");
+            tracing::warn!(job = job.id, "the job's events cannot be read: {error}");
         }
         if let Some(code) = ended {
             break code;
         }
-        if written.elapsed() > WRITE_EVERY {
+        if stored.elapsed() > STORE_INTERVAL {
             let counts = (progress.done, progress.failed, progress.total);
             let _ = jobs.state.job_progress(&job.id, counts);
-            written = Instant::now();
+            stored = Instant::now();
         }
-        std::thread::sleep(EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     };
     let was_cancelled = is_cancelled.load(Ordering::SeqCst);
     if let Err(error) = jobs.finish(job, &progress, code, was_cancelled) {
-        tracing::error!(job = job.id, "its end cannot be written down: {error}");
+        tracing::error!(job = job.id, "the job's outcome cannot be stored: {error}");
     }
-    let _ = news.send(News::Over);
+    let _ = updates.send(JobUpdate::Ended);
 }
 
-/// How a job ended, from its exit code where this server started it, else from what it said.
-pub(super) fn ending(
+/// The outcome of a job: from its exit code if this server started it, otherwise from its events.
+pub(super) fn outcome(
     folder: &Path,
     progress: &Progress,
     code: Option<i32>,
     is_cancelled: bool,
 ) -> (JobStatus, Option<String>) {
     let log = || log_tail(folder).unwrap_or_default();
-    let last_words = || {
+    let last_error = || {
         let log = log();
         let mut lines = log.lines().rev().filter(|it| !it.trim().is_empty());
         let last = lines.find(|it| it.starts_with("error:")).map(str::to_owned);
@@ -90,22 +90,26 @@ pub(super) fn ending(
     let remark = || progress.remark.clone();
     match code {
         Some(0) => (JobStatus::Done, remark()),
-        // Finished, and some cells failed or stay pending, or a threshold said no.
-        Some(3 | 4) => (JobStatus::Done, remark().or_else(last_words)),
+        // Finished, but some cells failed or are pending, or a threshold was not met.
+        Some(3 | 4) => (JobStatus::Done, remark().or_else(last_error)),
         None if progress.has_summary => (JobStatus::Done, remark()),
         _ if is_cancelled => (
             JobStatus::Cancelled,
-            Some("cancelled; what was done is kept".to_owned()),
+            Some("cancelled; finished cells are kept".to_owned()),
         ),
         None | Some(130) => (
             JobStatus::Failed,
             Some(
-                "interrupted: its process ended early. What was done is kept; resume it".to_owned(),
+                "interrupted: the process ended early. Finished cells are kept; resume the job to \
+                 run the rest"
+                    .to_owned(),
             ),
         ),
         Some(code) => (
             JobStatus::Failed,
-            Some(last_words().unwrap_or_else(|| format!("it ended with exit code {code}"))),
+            Some(
+                last_error().unwrap_or_else(|| format!("the process ended with exit code {code}")),
+            ),
         ),
     }
 }
