@@ -60,7 +60,10 @@ fn a_server_that_answers_with_html() {
             let _ = write!(stream, "{head}Connection: close\r\n\r\n{page}");
         }
     });
-    is_a_mistake(&format!("http://{address}"), "is not MLflow's");
+    is_a_mistake(
+        &format!("http://{address}"),
+        "is not a valid MLflow response",
+    );
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn a_host_name_that_does_not_exist() {
     }
     is_a_mistake(
         "http://nowhere.invalid:5000",
-        "no host is named 'nowhere.invalid'",
+        "the host name 'nowhere.invalid' cannot be resolved",
     );
 }
 

@@ -1,3 +1,3 @@
-//! Parts of addresses on an MLflow server.
+//! Encoding of URL parts for an MLflow server.
 
 pub(crate) use assize_http::encoded;

@@ -1,12 +1,13 @@
-//! A run's artifacts, by whichever way the server really keeps them.
+//! A run's artifacts, stored in one of three ways.
 //!
-//! 1. Where the run's artifact URI is `mlflow-artifacts:`, the server is a proxy for them.
-//! 2. Otherwise they may lie on a disk that only the server sees: it is asked to write them.
-//! 3. Otherwise they are tags `artifact:PATH`, cut into numbered parts where they are long.
+//! 1. If the run's artifact URI is `mlflow-artifacts:`, through the server's artifact proxy.
+//! 2. Otherwise through the server's upload endpoint, which writes to a disk that only the
+//!    server can access.
+//! 3. Otherwise as tags `artifact:PATH`, split into numbered parts if they are long.
 //!
-//! What a server says about itself does not tell which of these works, so the first artifact
-//! of an experiment is written and read back, and what worked is kept for the others. Reading
-//! understands all three, whoever wrote.
+//! A server does not report which of these works. So the first artifact of an experiment is
+//! written and read back, and the result is cached for the others. Reading supports all three,
+//! whichever client wrote the artifact.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,36 +22,37 @@ use crate::address::encoded;
 use crate::rest::Rest;
 use crate::wire::{FileShape, FilesAnswer, Tracked};
 
-/// Characters of a tag at most, on any server.
+/// The maximum number of characters of a tag that every server accepts.
 const PART: usize = 4_900;
-/// Tags that are written in one request.
+/// The maximum number of tags that are written in one request.
 const PARTS_AT_ONCE: usize = 40;
 const PREFIX: &str = "artifact:";
-/// The value of the tag that says how many parts there are, and their hash.
+/// The first word of a tag that holds the number of parts and their hash.
 const IN_PARTS: &str = "assize-parts";
-/// The end of that tag where the file is no text.
+/// The end of that tag if the file is not text.
 const BASE64: &str = " base64";
-/// The largest file that a server writes for us.
+/// The largest file that the upload endpoint accepts.
 const MAX_UPLOAD_BYTES: usize = 10 << 20;
 
+/// How artifacts are stored on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Method {
     Proxy,
     Upload,
     Tags,
 }
 
-/// How artifacts go into each experiment.
+/// The storage method of each experiment.
 #[derive(Debug, Default)]
 pub(crate) struct Artifacts {
-    ways: Mutex<HashMap<String, Way>>,
+    methods: Mutex<HashMap<String, Method>>,
 }
 
 /// Writes tags of a run.
 pub(crate) type TagsSet<'a> = &'a dyn Fn(&[(String, String)]) -> Result<()>;
 
 impl Artifacts {
-    /// Keeps a file with a run, in place of one that is there.
+    /// Stores a file with a run, replacing an existing one.
     pub fn put(
         &self,
         rest: &Rest,
@@ -59,50 +61,50 @@ impl Artifacts {
         content: &[u8],
         tags_set: TagsSet<'_>,
     ) -> Result<()> {
-        let way = self.way(rest, run, path, content)?;
+        let method = self.method(rest, run, path, content)?;
         let fits_upload = !content.is_empty() && content.len() <= MAX_UPLOAD_BYTES;
-        let answer = match way {
-            Way::Proxy => rest.bytes_put("PUT", &proxy_path(run, path), content)?,
-            Way::Upload if fits_upload => {
+        let answer = match method {
+            Method::Proxy => rest.bytes_put("PUT", &proxy_path(run, path), content)?,
+            Method::Upload if fits_upload => {
                 rest.bytes_put("POST", &upload_path(run, path), content)?
             }
-            Way::Upload | Way::Tags => return put_tags(path, content, tags_set),
+            Method::Upload | Method::Tags => return put_tags(path, content, tags_set),
         };
         let refused = |refusal| rest.refused(&format!("{path} of run {}", run.run_id), &refusal);
         answer.map(|_| ()).map_err(refused)
     }
 
-    /// The way that works for a run's experiment, found out once.
-    fn way(&self, rest: &Rest, run: &Tracked, path: &str, content: &[u8]) -> Result<Way> {
-        // Held while one thread finds out, so that the others need not.
-        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(way) = ways.get(&run.experiment_id) {
-            return Ok(*way);
+    /// The method that works for a run's experiment, determined once.
+    fn method(&self, rest: &Rest, run: &Tracked, path: &str, content: &[u8]) -> Result<Method> {
+        // Held during the probe, so that only one thread probes.
+        let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(method) = methods.get(&run.experiment_id) {
+            return Ok(*method);
         }
         let is_too_large = !is_proxied(run) && content.len() > MAX_UPLOAD_BYTES;
         if content.is_empty() || is_too_large {
-            // Nothing can be told from nothing, or from what no server takes.
+            // An empty file, or one that no server accepts, is not a meaningful probe.
             return Ok(if is_proxied(run) {
-                Way::Proxy
+                Method::Proxy
             } else {
-                Way::Tags
+                Method::Tags
             });
         }
         let put_path = if is_proxied(run) {
-            (Way::Proxy, "PUT", proxy_path(run, path))
+            (Method::Proxy, "PUT", proxy_path(run, path))
         } else {
-            (Way::Upload, "POST", upload_path(run, path))
+            (Method::Upload, "POST", upload_path(run, path))
         };
-        let (way, method, put_path) = put_path;
-        let took = rest.probe(method, &put_path, Some(content))?.is_some();
+        let (method, verb, put_path) = put_path;
+        let took = rest.probe(verb, &put_path, Some(content))?.is_some();
         let works =
             took && rest.probe("GET", &read_path(run, path), None)?.as_deref() == Some(content);
-        let way = if works { way } else { Way::Tags };
-        ways.insert(run.experiment_id.clone(), way);
-        Ok(way)
+        let method = if works { method } else { Method::Tags };
+        methods.insert(run.experiment_id.clone(), method);
+        Ok(method)
     }
 
-    /// The content of a file; `None` where the run has none of this name.
+    /// The content of a file; `None` if the run has no such file.
     #[expect(clippy::unused_self, reason = "the counterpart of put")]
     pub fn get(&self, rest: &Rest, run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
         if let Some(found) = read_tags(run, path)? {
@@ -110,8 +112,8 @@ impl Artifacts {
         }
         let place = read_path(run, path);
         if !is_proxied(run) && tag_paths(run).next().is_some() {
-            // The server keeps files of this run as tags because it has no better place, so
-            // that it fails to look there says nothing new.
+            // Files of this run are stored as tags because neither endpoint works, so an error
+            // of the endpoint does not mean that this file is damaged.
             return rest.probe("GET", &place, None);
         }
         match rest.bytes_get(&place)? {
@@ -121,7 +123,7 @@ impl Artifacts {
         }
     }
 
-    /// The text of a file.
+    /// The content of a text file.
     pub fn text(&self, rest: &Rest, run: &Tracked, path: &str) -> Result<Option<String>> {
         let Some(content) = self.get(rest, run, path)? else {
             return Ok(None);
@@ -159,7 +161,7 @@ impl Artifacts {
     }
 }
 
-/// What is in a folder of a run's files. A server that cannot look has none to show.
+/// The entries of a folder of a run's files; empty if the server cannot list them.
 pub(crate) fn listed(rest: &Rest, run: &Tracked, folder: &str) -> Result<Vec<FileShape>> {
     let path = format!(
         "/api/2.0/mlflow/artifacts/list?run_id={}&path={}",
@@ -219,12 +221,12 @@ fn read_path(run: &Tracked, path: &str) -> String {
 
 fn put_tags(path: &str, content: &[u8], tags_set: TagsSet<'_>) -> Result<()> {
     let name = format!("{PREFIX}{path}");
-    // A tag is text.
+    // A tag can hold only text.
     let (text, code) = match std::str::from_utf8(content) {
         Ok(text) => (Cow::Borrowed(text), ""),
         Err(_) => (Cow::Owned(STANDARD.encode(content)), BASE64),
     };
-    // What looks like a list of parts must not be taken for one.
+    // A text that starts like a list of parts is stored in parts, so that it is not read as one.
     if code.is_empty() && text.chars().count() <= PART && !text.starts_with(IN_PARTS) {
         return tags_set(&[(name, text.into_owned())]);
     }
@@ -273,13 +275,13 @@ fn read_tags(run: &Tracked, path: &str) -> Result<Option<Vec<u8>>> {
         text.into_bytes()
     };
     if sha256_hex(&content) != hash {
-        let reason = "its parts do not have the hash that was kept with them";
+        let reason = "its parts do not match the stored hash";
         return Err(corrupt(run, path, &reason));
     }
     Ok(Some(content))
 }
 
-/// The paths of the files that a run has as tags.
+/// The paths of the files that are stored as tags of a run.
 pub(crate) fn tag_paths(run: &Tracked) -> impl Iterator<Item = &str> {
     let named = run.tags.keys().filter_map(|key| key.strip_prefix(PREFIX));
     named.filter(|path| !is_part(&run.tags, path))

@@ -1,4 +1,4 @@
-//! What a board needs of every run of a split.
+//! Reading the runs of a split for a board.
 
 use assize_domain::run::{metric, param, tag};
 use assize_domain::scenario::Split;
@@ -11,18 +11,17 @@ use crate::verdicts::{Marks, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
 
-/// Runs whose files are in memory at once.
+/// The number of runs whose files are in memory at once.
 const BATCH: usize = 256;
 
-/// What is not in the run itself.
+/// The data of a run that is in its files.
 struct Read {
     texts: Vec<(String, String)>,
     n_candidates: u32,
 }
 
 impl Boards for MlflowStore {
-    /// What is not a run of a model with a prompt on
-    /// a scenario is left out.
+    /// Runs without a model, a prompt or a scenario are skipped.
     fn board_each(
         &self,
         experiment: &str,
@@ -48,7 +47,7 @@ impl MlflowStore {
     fn board_read(&self, run: &Tracked, marks: &Marks<'_>) -> Result<Read> {
         let n_candidates = match run.metric(metric::N_CANDIDATES) {
             Some(count) => whole(Some(count)),
-            // Tools that do not log the count still log the candidates.
+            // Some tools log the candidates but not their count.
             None => self.candidates_read(run)?.len() as u64,
         };
         Ok(Read {

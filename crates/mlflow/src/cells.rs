@@ -1,9 +1,9 @@
 //! Recording cells as runs.
 //!
-//! MLflow cannot make a run unless there is one already, so delivery is at least once: the
-//! cells of an experiment are looked up once and remembered, a request to make a run is never
-//! repeated blindly, and whoever finishes a run looks whether the cell has another one and
-//! takes its own away where it came second.
+//! MLflow has no "create if absent" for runs, so delivery is at least once. The cells of an
+//! experiment are looked up once and cached, and a request that creates a run is never repeated
+//! without a check. After finishing a run, the writer checks whether the cell has another finished
+//! run, and deletes its own if that one came first.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use assize_domain::run::{CellRecord, RunStatus, tag};
 use assize_store::{Cells, KnownCell, Recorded, Result, StoreError};
 use serde_json::{Value, json};
 
-use crate::limits::{self, More, Pairs};
+use crate::limits::{self, Overflow, Pairs};
 use crate::runs::{pairs, quoted};
 use crate::wire::{RunAnswer, Tracked, number_json};
 use crate::{MlflowStore, lock, parallel};
 
-/// How long what was looked up is believed.
-const FRESH: Duration = Duration::from_mins(5);
+/// How long the index of an experiment is cached.
+const CACHE_TTL: Duration = Duration::from_mins(5);
 
-/// The cells of an experiment.
+/// The cells of an experiment, by key.
 #[derive(Debug)]
 pub(crate) struct Index {
     read_at: Instant,
@@ -37,7 +37,7 @@ struct Known {
 enum State {
     Finished,
     Failed,
-    /// A delivery that was cut off.
+    /// An interrupted delivery.
     CutOff,
 }
 
@@ -54,7 +54,7 @@ impl State {
 /// The run of a cell after a delivery.
 pub(crate) struct Delivered {
     pub run_id: String,
-    /// `false` where the cell was there already and nothing was written.
+    /// `false` if the cell was recorded already and nothing was written.
     pub written: bool,
 }
 
@@ -94,15 +94,15 @@ impl Cells for MlflowStore {
 }
 
 impl MlflowStore {
-    /// What was looked up is not believed any more.
-    pub(crate) fn cells_forget(&self, experiment_id: &str) {
+    /// Invalidates the cached index.
+    pub(crate) fn cells_invalidate(&self, experiment_id: &str) {
         lock(&self.cells).remove(experiment_id);
     }
 
     pub(crate) fn cells_read(&self, experiment_id: &str) -> Result<()> {
         let is_fresh = lock(&self.cells)
             .get(experiment_id)
-            .is_some_and(|index| index.read_at.elapsed() < FRESH);
+            .is_some_and(|index| index.read_at.elapsed() < CACHE_TTL);
         if is_fresh {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl MlflowStore {
                     continue;
                 };
                 let state = State::of(run.status);
-                // They come in order, so that the first of equals stays.
+                // Runs are in order, so that the first of several runs of a cell is kept.
                 if known.get(key).is_none_or(|there| state < there.state) {
                     let run_id = run.run_id.clone();
                     known.insert(key.to_owned(), Known { run_id, state });
@@ -135,7 +135,7 @@ impl MlflowStore {
             .cloned()
     }
 
-    /// The run of a cell, where it was delivered.
+    /// The run of a cell, if it has been delivered.
     pub(crate) fn cell_run_id(&self, experiment_id: &str, key: &str) -> Option<String> {
         let known = self.cell_known(experiment_id, key)?;
         (known.state != State::CutOff).then_some(known.run_id)
@@ -148,7 +148,7 @@ impl MlflowStore {
         }
     }
 
-    /// Tracks a cell; `add` gives its run whatever else belongs there, before it is finished.
+    /// Records a cell. `add` writes additional data to its run before the run is finished.
     pub(crate) fn cell_deliver(
         &self,
         experiment_id: &str,
@@ -165,7 +165,7 @@ impl MlflowStore {
                 });
             }
             Some(known) if known.state == State::CutOff => {
-                match self.cut_off(&known.run_id, cell)? {
+                match self.interrupted_run(&known.run_id, cell)? {
                     Some(run) if run.status == RunStatus::Finished => {
                         let (key, id) = (&cell.cell_key, &run.run_id);
                         self.cell_remember(experiment_id, key, id, State::Finished);
@@ -193,7 +193,7 @@ impl MlflowStore {
             self.run_update(&run.run_id, cell.status, Some(cell.end_time_ms))
         });
         if let Err(error) = filled {
-            return self.done_by_others(experiment_id, cell, error);
+            return self.delivered_by_another(experiment_id, cell, error);
         }
         let first = self.cell_settle(experiment_id, run, cell)?;
         let state = State::of(cell.status);
@@ -201,9 +201,9 @@ impl MlflowStore {
         Ok(first)
     }
 
-    /// A delivery failed: that is no harm where somebody else has delivered the cell meanwhile,
-    /// and took ours away.
-    fn done_by_others(
+    /// After a failed delivery: not an error if another process has delivered the cell meanwhile
+    /// and deleted our run.
+    fn delivered_by_another(
         &self,
         experiment_id: &str,
         cell: &CellRecord,
@@ -224,10 +224,10 @@ impl MlflowStore {
         })
     }
 
-    /// The run of a delivery that was cut off when it was looked up, if it has been finished
-    /// since or can be completed with this. Another one may be somebody's who is at it, and is
-    /// left alone.
-    fn cut_off(&self, run_id: &str, cell: &CellRecord) -> Result<Option<Tracked>> {
+    /// The run of an interrupted delivery in the cached index, if it has been finished since or can
+    /// be completed with this cell. A run with other content may still be being written by another
+    /// process, so it is not touched.
+    fn interrupted_run(&self, run_id: &str, cell: &CellRecord) -> Result<Option<Tracked>> {
         let run = match self.run_load(run_id) {
             Err(StoreError::NoRun { .. }) => return Ok(None),
             other => other?,
@@ -248,8 +248,8 @@ impl MlflowStore {
         known_by: (&str, &str),
     ) -> Result<Tracked> {
         let mut tags = tags_of(cell);
-        // What does not fit is written with the rest.
-        More::split(&mut Vec::new(), &mut tags);
+        // Values that exceed the limits are written later, with the rest.
+        Overflow::split(&mut Vec::new(), &mut tags);
         let body = json!({
             "experiment_id": experiment_id,
             "run_name": cell.name,
@@ -259,8 +259,8 @@ impl MlflowStore {
         self.run_create(experiment_id, &body, known_by)
     }
 
-    /// Makes a run that is known by a tag. Where nobody knows whether the request arrived, it
-    /// is looked for before it is sent again.
+    /// Creates a run that is identified by a tag. If it is not known whether the request arrived,
+    /// the run is searched for before the request is repeated.
     pub(crate) fn run_create(
         &self,
         experiment_id: &str,
@@ -303,7 +303,7 @@ impl MlflowStore {
     pub(crate) fn run_fill(&self, run: &Tracked, cell: &CellRecord) -> Result<()> {
         let mut params: Pairs = owned(&cell.params);
         let mut tags = tags_of(cell);
-        let more = More::split(&mut params, &mut tags);
+        let more = Overflow::split(&mut params, &mut tags);
         let mut files: Vec<(&str, Vec<u8>)> = cell
             .artifacts
             .iter()
@@ -349,8 +349,8 @@ impl MlflowStore {
         updated.map(|_| ()).map_err(refused)
     }
 
-    /// Takes our run away again where the cell has a finished one that comes before it or was
-    /// judged already; otherwise takes away what others left unfinished.
+    /// Deletes our run if the cell has a finished run that precedes it or has been judged already;
+    /// otherwise deletes unfinished runs of the cell.
     fn cell_settle(
         &self,
         experiment_id: &str,

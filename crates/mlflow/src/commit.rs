@@ -1,12 +1,13 @@
 //! Writing verdicts.
 //!
-//! A sitting that is applied whole counts from one moment on: its files go to their runs first,
-//! named by params that mention the commit; then the sitting's own run gets the commit's mark;
-//! then every run's metrics and tags are brought up to date. Cut off before the mark, nothing
-//! counts; cut off after it, applying the same file again completes what is derived.
+//! A sitting that is applied as a whole is committed in three steps. Its files are written to their
+//! runs, named by params that contain the commit id. Then the commit mark is set on the sitting's
+//! own run. Then every run's metrics and tags are updated. If this is interrupted before the mark
+//! is set, nothing counts. If it is interrupted later, applying the same file again completes the
+//! derived values.
 //!
-//! A sitting at the queue hands in a few runs at a time, and each counts by itself: its file's
-//! param, its metrics and its tags are one request.
+//! A sitting at the queue submits a few runs at a time, and each counts separately: the param of
+//! its file, its metrics and its tags are written in one request.
 
 use assize_domain::hash::sha256_hex;
 use assize_domain::rubric::Rubric;
@@ -22,19 +23,19 @@ use crate::verdicts::{COMMIT, Marks, counting, is_named, param_of, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
 
-/// Verdict files that are written together.
+/// The number of verdict files that are written together.
 const BATCH: usize = 32;
 
-/// A run in the middle of a commit.
+/// A run during a commit.
 struct Judged {
     run_id: String,
     written: bool,
-    /// The params that name verdict files, as they were when the summary was made.
+    /// The params that named verdict files when the summary was made.
     params: Vec<String>,
     summary: Summary,
 }
 
-/// Writes verdict files, one a run, all or none.
+/// Writes verdict files, one per run, all or none.
 pub(crate) fn sitting_commit_each(
     store: &MlflowStore,
     rubric: &Rubric,
@@ -69,11 +70,11 @@ pub(crate) fn sitting_commit_each(
 }
 
 impl MlflowStore {
-    /// Keeps a verdict file with a run; answers the param by which it counts, with its value if
-    /// that is still to be written.
+    /// Stores a verdict file with a run. Returns the param that makes it count, with its value if
+    /// that has not been written yet.
     ///
-    /// With a commit the param comes first: nobody reads the file before the commit's mark, and
-    /// of two who apply one sitting at once, each gets a name of its own.
+    /// With a commit the param is written first: no reader opens the file before the commit mark is
+    /// set, and two processes that apply one sitting at once get different file names.
     fn file_write(
         &self,
         run: &Tracked,
@@ -99,7 +100,7 @@ impl MlflowStore {
         }
     }
 
-    /// Verdicts on a sitting's anchors, which are kept with the sitting's run.
+    /// Writes verdicts on a sitting's anchors, which are stored with the sitting's run.
     pub(crate) fn anchors_write(
         &self,
         file: &VerdictFile,
@@ -122,8 +123,8 @@ impl MlflowStore {
         self.write(&run, entries)
     }
 
-    /// Writes what is new in a file and says what the run then adds up to. Without a commit it
-    /// counts at once.
+    /// Writes the new verdicts of a file and returns the run's new summary. Without a commit the
+    /// verdicts count at once.
     fn run_judge(
         &self,
         run: &Tracked,
@@ -177,14 +178,14 @@ impl MlflowStore {
         Ok(count(&judged))
     }
 
-    /// Brings a run up to date after the commit's mark is there.
+    /// Updates a run after the commit mark has been set.
     fn derive(&self, judged: &Judged, rubric: &Rubric, marks: &Marks<'_>) -> Result<()> {
         let run = self.run_load(&judged.run_id)?;
         let anew;
         let summary = if verdict_params(&run) == judged.params {
             &judged.summary
         } else {
-            // Somebody else has judged it meanwhile.
+            // Another sitting has judged the run meanwhile.
             let files = counting(self.verdicts_read(&run, marks)?, &set_aside(&run));
             let candidates = self.candidates_read(&run)?;
             anew = summarise(&files, rubric, rules::judgeable(&candidates).len());
@@ -196,7 +197,7 @@ impl MlflowStore {
     }
 }
 
-/// One sitting, applied whole.
+/// The commit of a sitting that is applied as a whole.
 struct WholeCommit<'a> {
     store: &'a MlflowStore,
     rubric: &'a Rubric,
@@ -267,7 +268,7 @@ fn count(judged: &[Judged]) -> Committed {
     }
 }
 
-/// Adds what a summary says and the run does not say yet.
+/// Adds the values of a summary that differ from the run's.
 pub(crate) fn put_summary(entries: &mut Entries, run: &Tracked, summary: &Summary) {
     let tags = summary.tags.iter();
     let tags = tags.filter(|(key, value)| run.tag(key) != Some(value.as_str()));

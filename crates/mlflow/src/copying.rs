@@ -1,4 +1,4 @@
-//! What copying runs needs beyond their records: all of a run, and adding to one.
+//! Copying runs: reading a run completely, and adding missing data to one.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::runs::Entries;
 use crate::wire::{HistoryAnswer, ModelsAnswer, Nothing, Tracked, number_json};
 use crate::{MlflowStore, import, parallel};
 
-/// Points in one answer, datasets in one request, models in one answer.
+/// Page size of metric history, datasets per request, and page size of logged models.
 const POINTS: usize = 25_000;
 const DATASETS: usize = 100;
 const MODELS: usize = 100;
@@ -51,7 +51,7 @@ impl Copying for MlflowStore {
     }
 
     fn experiment_tags_get(&self, experiment: &str) -> Result<Pairs> {
-        let found = self.experiment_ask(experiment)?;
+        let found = self.experiment_fetch(experiment)?;
         let tags = found.into_iter().flat_map(|it| it.tags);
         Ok(tags.map(|tag| (tag.key, tag.value)).collect())
     }
@@ -71,7 +71,7 @@ impl Copying for MlflowStore {
         Ok(())
     }
 
-    /// A server that is older has none.
+    /// Older servers have no logged models.
     fn logged_model_count(&self, experiment: &str) -> Result<u64> {
         let Some(id) = self.experiment_find(experiment)? else {
             return Ok(0);
@@ -95,8 +95,9 @@ impl Copying for MlflowStore {
         import::sitting_import(self, record)
     }
 
-    /// Removes the runs of cells that have another finished one: the first, or the first that
-    /// was judged. What was judged is never removed.
+    /// Deletes duplicate runs of cells: of several finished runs, the first one that was judged is
+    /// kept, else the first. Unfinished runs of such cells are deleted, too. A finished run that
+    /// was judged is never deleted.
     fn runs_tidy(&self, experiment: &str) -> Result<u64> {
         let id = self.experiment_need(experiment)?;
         let mut kept: HashMap<String, (String, bool)> = HashMap::new();
@@ -133,7 +134,7 @@ impl Copying for MlflowStore {
 impl MlflowStore {
     /// Every point of every metric, the latest of each last.
     fn points(&self, run: &Tracked) -> Result<Vec<Point>> {
-        // A cell's own metrics are one point at its end, and are not asked for one by one.
+        // A cell's own metrics have one point each, so their history is not requested.
         let is_cell = run.tag(tag::CELL_KEY).is_some();
         let (single, others): (Vec<_>, Vec<_>) = run.metrics.iter().partition(|(_, latest)| {
             is_cell && latest.step == 0 && Some(latest.timestamp_ms) == run.end_time_ms
@@ -183,7 +184,7 @@ impl MlflowStore {
         }
     }
 
-    /// Adds to a run what it lacks; how it ended goes last.
+    /// Adds missing data to a run; its final status is written last.
     pub(crate) fn add(&self, run: &Tracked, additions: &Additions) -> Result<()> {
         for datasets in additions.datasets.chunks(DATASETS) {
             let body = json!({"run_id": run.run_id, "datasets": datasets});

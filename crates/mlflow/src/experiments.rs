@@ -1,4 +1,4 @@
-//! Experiments: finding, making and listing them.
+//! Experiments: finding, creating and listing them.
 
 use assize_domain::run::{RunStatus, tag};
 use assize_store::{ExperimentSummary, Result, StoreError, rules};
@@ -9,12 +9,12 @@ use crate::wire::{CreatedExperiment, Experiment, ExperimentAnswer, ExperimentsAn
 use crate::{MlflowStore, SITTINGS, lock};
 
 impl MlflowStore {
-    /// The id of an active experiment, where there is one.
+    /// The id of an active experiment, if there is one.
     pub(crate) fn experiment_find(&self, name: &str) -> Result<Option<String>> {
         if let Some(id) = lock(&self.experiments).get(name) {
             return Ok(Some(id.clone()));
         }
-        let Some(found) = self.experiment_ask(name)? else {
+        let Some(found) = self.experiment_fetch(name)? else {
             return Ok(None);
         };
         if found.lifecycle_stage == "deleted" {
@@ -24,7 +24,7 @@ impl MlflowStore {
         Ok(Some(found.id))
     }
 
-    /// The id of an experiment that must exist.
+    /// The id of an active experiment, or an error.
     pub(crate) fn experiment_need(&self, name: &str) -> Result<String> {
         if let Some(id) = self.experiment_find(name)? {
             return Ok(id);
@@ -39,7 +39,7 @@ impl MlflowStore {
         Err(rules::no_experiment(name, known))
     }
 
-    /// The id of an experiment, which is made where there is none.
+    /// The id of an experiment; creates it if it does not exist.
     pub(crate) fn experiment_make(&self, name: &str) -> Result<String> {
         if let Some(id) = self.experiment_find(name)? {
             return Ok(id);
@@ -54,7 +54,7 @@ impl MlflowStore {
                 Ok(made.experiment_id)
             }
             Err(refusal) if refusal.is_there_already() => {
-                // Somebody else has just made it, or it was deleted.
+                // Another client has just created it, or it was deleted.
                 self.experiment_find(name)?.ok_or_else(|| {
                     StoreError::Conflict(format!(
                         "the experiment '{name}' has been deleted: restore it, or choose another name"
@@ -134,17 +134,17 @@ impl MlflowStore {
         Ok(summary)
     }
 
-    pub(crate) fn experiment_ask(&self, name: &str) -> Result<Option<Experiment>> {
+    pub(crate) fn experiment_fetch(&self, name: &str) -> Result<Option<Experiment>> {
         let path = format!(
             "/api/2.0/mlflow/experiments/get-by-name?experiment_name={}",
             encoded(name)
         );
         match self.rest.get::<ExperimentAnswer>(&path)? {
             Ok(found) => Ok(Some(found.experiment)),
-            // A server that is no MLflow server says 404 too, but not in these words.
+            // A server that is not MLflow may also return 404, but without MLflow's error code.
             Err(refusal) if refusal.code == "RESOURCE_DOES_NOT_EXIST" => Ok(None),
             Err(refusal) if refusal.status == 404 => Err(self.rest.unusable(
-                "this does not answer like an MLflow server: is the path prefix right?".to_owned(),
+                "this is not an MLflow server: check the address and its path prefix".to_owned(),
             )),
             Err(refusal) => Err(self
                 .rest

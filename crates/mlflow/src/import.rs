@@ -1,4 +1,4 @@
-//! Importing runs and sittings of another store, each by itself:
+//! Importing runs and sittings of another store, one at a time:
 //! [`plan`](assize_store::import::plan) decides what is written, this module writes it.
 
 use assize_domain::hash::sha256_hex;
@@ -28,7 +28,7 @@ pub(crate) fn runs_import(
     parallel::each(runs, |run| store.run_import(&id, run))
 }
 
-/// Imports the record of a sitting; answers whether anything changed.
+/// Imports the record of a sitting; returns whether anything changed.
 pub(crate) fn sitting_import(store: &MlflowStore, theirs: &SittingRecord) -> Result<bool> {
     let id = &theirs.sitting.id;
     let found = store.sitting_run(id)?;
@@ -41,7 +41,7 @@ pub(crate) fn sitting_import(store: &MlflowStore, theirs: &SittingRecord) -> Res
     store.anchors_add(&run, &plan.anchor_files)?;
     match &plan.closing {
         Some(closing) if plan.is_new => {
-            // The sitting counts once its run is finished, so everything else comes first.
+            // The sitting exists once its run is finished, so everything else is written first.
             store.closing_write(id, &run, closing)?;
             store.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
         }
@@ -73,7 +73,7 @@ impl MlflowStore {
         })
     }
 
-    /// What is here of a run, as the plan wants to know it.
+    /// The existing data of a run, as input for the plan.
     fn existing_run(&self, run: &Tracked) -> Result<ExistingRun> {
         let candidates = self.candidates_text(run)?;
         Ok(ExistingRun {
@@ -86,7 +86,7 @@ impl MlflowStore {
         })
     }
 
-    /// Writes a run as it comes; the run of a cell that failed here is replaced. Answers its id.
+    /// Writes an imported run; replaces the run of a cell that failed here. Returns its id.
     fn run_deliver(&self, experiment_id: &str, theirs: &ImportedRun) -> Result<String> {
         let record = with_verdict_params(&theirs.record);
         let additions = Additions {
@@ -154,11 +154,11 @@ impl MlflowStore {
             put_summary(&mut entries, run, &summary);
             self.tags_drop(run, &gone)?;
         }
-        // What counts and what follows from it, in one request.
+        // The list of sittings and the values derived from it are written in one request.
         self.write(run, entries)
     }
 
-    /// Keeps verdict files with a run, and answers the params by which they count.
+    /// Stores verdict files with a run, and returns the params that make them count.
     fn files_put(&self, run: &Tracked, files: &[(String, VerdictFile)]) -> Result<Pairs> {
         let mut params = Pairs::new();
         for (path, file) in files {

@@ -1,33 +1,33 @@
-//! Leases: whose turn it is on which run.
+//! Leases: which sitting may score which run.
 //!
 //! A lease is a write-once param `lease.TIER.SLOT.EPOCH = SITTING` on the run, and the highest
-//! epoch of a slot tells who has it. Taking over means writing the next epoch, which only one
-//! of two competing judges can. There is a second slot where two judges are to score every
-//! case. A scenario is leased whole: where one of its runs is lost to somebody else, what was
-//! won is released again.
+//! epoch of a slot names its owner. Taking a lease over means writing the next epoch, and only one
+//! of two competing judges succeeds. There is a second slot if two judges are to score every case.
+//! A scenario is leased as a whole: if another judge gets one of its runs, the leases on the others
+//! are released.
 
 use std::collections::{BTreeMap, HashSet};
 
-use asking::Asking;
 use assize_domain::judge::Tier;
 use assize_domain::sitting::{ANCHORS, SittingState};
 use assize_domain::verdict::VerdictFile;
 use assize_store::queue::{Handed, HeldRun, LeaseRequest, Leased};
 use assize_store::rules::{self, Changed};
 use assize_store::{Committed, Leases, Result, StoreError};
+use handler::LeaseHandler;
 
 use crate::sittings::{key, lives_until, state_of};
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
-pub(crate) use asking::Seen;
+pub(crate) use handler::PendingCache;
 
-mod asking;
+mod handler;
 
-/// Stands in the place of a sitting where a lease was given back.
-const NOBODY: &str = "-";
+/// The value in place of a sitting id when a lease has been released.
+const RELEASED: &str = "-";
 
-/// The latest holder of a slot.
+/// The latest owner of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lease {
     slot: u32,
@@ -39,7 +39,7 @@ fn param_of(tier: Tier, slot: u32, epoch: u32) -> String {
     format!("lease.{tier}.{slot}.{epoch}")
 }
 
-/// The slots of a run, each with its latest holder.
+/// The slots of a run, each with its latest owner.
 fn leases(run: &Tracked, tier: Tier) -> Vec<Lease> {
     let start = format!("lease.{tier}.");
     let mut latest: BTreeMap<u32, Lease> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl Leases for MlflowStore {
     fn lease_take(&self, request: &LeaseRequest) -> Result<Leased> {
         let run = self.open_sitting(&request.sitting)?;
         let sitting = self.sitting_read(&request.sitting, &run)?;
-        self.heard_of(&run, request.until_ms)?;
+        self.leases_renew(&run, request.until_ms)?;
         let mut live = HashSet::new();
         for other in self.sitting_runs(&sitting.experiment)? {
             let id = other.tag(key::SITTING).unwrap_or_default().to_owned();
@@ -83,7 +83,7 @@ impl Leases for MlflowStore {
                 live.insert(id);
             }
         }
-        Asking::new(self, &sitting, request, live).answer()
+        LeaseHandler::new(self, &sitting, request, live).handle()
     }
 
     fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>> {
@@ -102,7 +102,7 @@ impl Leases for MlflowStore {
             let pending = self.pending_read(run, sitting.tier, &files)?;
             let pending = pending.and_then(|it| rules::pending_for(it, &sitting, &files, &[]));
             let own = files.into_iter().filter(|file| file.sitting == sitting.id);
-            // Later parts speak louder.
+            // Later parts replace earlier ones.
             let own: BTreeMap<u32, _> = own
                 .flat_map(|file| file.verdicts)
                 .map(|verdict| (verdict.candidate, verdict))
@@ -135,7 +135,7 @@ impl Leases for MlflowStore {
                 run_ids: lost,
             });
         }
-        self.heard_of(&sitting_run, handed.until_ms)?;
+        self.leases_renew(&sitting_run, handed.until_ms)?;
         let marks = Marks::new(self);
         for (_, file) in handed.files.iter().filter(|(run_id, _)| run_id == ANCHORS) {
             self.anchors_write(file, Changed::Revise, None, &marks)?;
@@ -149,10 +149,10 @@ impl Leases for MlflowStore {
 }
 
 impl MlflowStore {
-    /// Nobody holds this run any more.
+    /// Releases all leases on this run.
     pub(crate) fn leases_end(&self, run: &Tracked) -> Result<()> {
         for tier in Tier::ALL {
-            for lease in leases(run, tier).iter().filter(|it| it.sitting != NOBODY) {
+            for lease in leases(run, tier).iter().filter(|it| it.sitting != RELEASED) {
                 self.lease_release(&run.run_id, tier, lease)?;
             }
         }
@@ -161,8 +161,8 @@ impl MlflowStore {
 
     fn lease_release(&self, run_id: &str, tier: Tier, lease: &Lease) -> Result<()> {
         let name = param_of(tier, lease.slot, lease.epoch + 1);
-        // Where somebody has taken it over, there is nothing to give back.
-        self.param_claim(run_id, &name, NOBODY).map(|_| ())
+        // If another sitting has taken the lease over, there is nothing to release.
+        self.param_claim(run_id, &name, RELEASED).map(|_| ())
     }
 
     fn open_sitting(&self, id: &str) -> Result<Tracked> {
@@ -188,7 +188,7 @@ mod tests {
             "info": {"run_id": "r"},
             "data": {"params": [{"key": "lease.expert.1.9", "value": "old"},
                                 {"key": "lease.expert.1.10", "value": "new"},
-                                {"key": "lease.expert.2.1", "value": NOBODY},
+                                {"key": "lease.expert.2.1", "value": RELEASED},
                                 {"key": "lease.auto.1.1", "value": "other"},
                                 {"key": "lease.expert.x", "value": "odd"}]},
         }))
@@ -198,7 +198,7 @@ mod tests {
             .iter()
             .map(|it| (it.slot, it.epoch, it.sitting.as_str()))
             .collect();
-        assert_eq!(shown, [(1, 10, "new"), (2, 1, NOBODY)]);
+        assert_eq!(shown, [(1, 10, "new"), (2, 1, RELEASED)]);
         assert!(holds(&run, Tier::Expert, "new") && !holds(&run, Tier::Expert, "old"));
     }
 }

@@ -1,20 +1,19 @@
 //! Tracking on an MLflow server, over its REST API.
 //!
-//! The same roles as the embedded store ([`assize_store::Tracking`] and
-//! [`assize_store::Cells`]), each in a module of its own. Promises are kept by other means,
-//! because the server has no transactions over several runs:
+//! This crate implements the same roles as the embedded store ([`assize_store::Tracking`] and
+//! [`assize_store::Cells`]), each in a separate module. The server has no transactions over
+//! several runs, so the guarantees are implemented differently:
 //!
-//! - A cell's run is made first and finished last; a run of ours that is not finished is a
-//!   delivery that was cut off, invisible to readers and completed by the next one.
-//! - Of two runs of one cell readers take the first, by start time and id.
-//! - A verdict file is an artifact that a write-once param names with its hash; the param and
-//!   what the run says about itself are written in one request, or, where a sitting is applied
-//!   whole, count from the moment when the sitting's run gets its commit mark.
-//! - A lease is a write-once param with an epoch: of two that write it one is refused.
-//! - Sittings and promotion histories are runs of an experiment of their own
-//!   ([`SITTINGS`]).
+//! - A cell's run is created first and finished last. An unfinished run of Assize is an
+//!   interrupted delivery: readers ignore it, and the next delivery completes it.
+//! - Of two runs of one cell, readers use the first by start time and id.
+//! - A verdict file is an artifact. A write-once param names it and holds its hash. The param and
+//!   the run's metrics and tags are written in one request. If a sitting is applied as a whole,
+//!   its files count once the sitting's run has the commit mark.
+//! - A lease is a write-once param with an epoch: if two judges write it, one is rejected.
+//! - Sittings and promotion histories are runs of a separate experiment ([`SITTINGS`]).
 //!
-//! This crate deliberately knows no SQL and no other API of MLflow's than REST.
+//! This crate deliberately uses no SQL and no API of MLflow other than REST.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -46,7 +45,7 @@ mod wire;
 
 pub use rest::Config;
 
-/// The experiment whose runs are sittings and promotion histories.
+/// The experiment that holds the runs of sittings and promotion histories.
 pub const SITTINGS: &str = "assize-sittings";
 
 type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
@@ -56,15 +55,15 @@ pub struct MlflowStore {
     rest: rest::Rest,
     artifacts: artifacts::Artifacts,
     clock: Clock,
-    /// Ids by name.
+    /// Experiment ids by name.
     experiments: Mutex<HashMap<String, String>>,
-    /// By the id of the experiment.
+    /// By experiment id.
     cells: Mutex<HashMap<String, cells::Index>>,
     sittings: Mutex<HashMap<String, Arc<Sitting>>>,
-    /// Contents that many runs share, by their hash.
+    /// A cache of contents that many runs share, by their hash.
     texts: Mutex<HashMap<String, Arc<str>>>,
-    waiting: Mutex<HashMap<String, leases::Seen>>,
-    /// Runs whose files were read just now.
+    waiting: Mutex<HashMap<String, leases::PendingCache>>,
+    /// A cache of runs whose files were read recently.
     recent: Mutex<VecDeque<(Instant, Arc<wire::Tracked>)>>,
     is_assize: OnceLock<bool>,
 }
@@ -78,8 +77,8 @@ impl fmt::Debug for MlflowStore {
 }
 
 impl MlflowStore {
-    /// A store on this server, which is not asked for anything yet. `now_ms` is the wall
-    /// clock in Unix milliseconds.
+    /// Creates a store on this server without connecting to it. `now_ms` is the wall clock in Unix
+    /// milliseconds.
     pub fn open(config: &Config, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Result<Self> {
         Ok(Self {
             rest: rest::Rest::new(config)?,
@@ -100,7 +99,7 @@ impl MlflowStore {
     }
 }
 
-/// What is behind a lock, even where a thread died with it: nothing here is left half-done.
+/// Locks a mutex, also if a thread panicked while holding it: no update here is left half-done.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! What fits into a server's params and tags, and where the rest goes.
+//! The limits of a server's params and tags, and storage for values that exceed them.
 //!
-//! MLflow cuts long values off without a word. So a value that is too long, or whose key is
-//! not allowed, goes into the file `more.json` of its run, a short text stands in its place,
-//! and a tag says that there is more; reading puts it back.
+//! MLflow truncates long values silently. So a value that is too long, or whose key is not allowed,
+//! is stored in the file `more.json` of its run. A placeholder is stored in its place, and a tag
+//! marks the run. Reading restores the values.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::wire::Tracked;
 
 pub(crate) const FILE: &str = "more.json";
-/// Holds the hash of the file.
+/// The tag that holds the hash of the file.
 pub(crate) const TAG: &str = "assize.more";
-const STAND_IN: &str = "(too long for a tracking server: it is in more.json)";
+const PLACEHOLDER: &str = "(too long for a tracking server: it is in more.json)";
 
 const KEY: usize = 250;
 const PARAM: usize = 6_000;
@@ -21,17 +21,17 @@ const TAG_VALUE: usize = 8_000;
 
 pub(crate) type Pairs = Vec<(String, String)>;
 
-/// What does not fit.
+/// The values that exceed the limits.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct More {
+pub(crate) struct Overflow {
     #[serde(default)]
     pub params: BTreeMap<String, String>,
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }
 
-impl More {
-    /// Takes out what does not fit.
+impl Overflow {
+    /// Removes the values that exceed the limits and returns them.
     pub fn split(params: &mut Pairs, tags: &mut Pairs) -> Self {
         Self {
             params: take(params, PARAM),
@@ -43,7 +43,7 @@ impl More {
         self.params.is_empty() && self.tags.is_empty()
     }
 
-    /// Puts everything back in its place.
+    /// Restores the removed values.
     pub fn restore(self, run: &mut Tracked) {
         run.params.extend(self.params);
         run.tags.extend(self.tags);
@@ -57,13 +57,16 @@ fn take(pairs: &mut Pairs, most: usize) -> BTreeMap<String, String> {
         if is_key && value.chars().count() <= most {
             return true;
         }
-        more.insert(key.clone(), std::mem::replace(value, STAND_IN.to_owned()));
+        more.insert(
+            key.clone(),
+            std::mem::replace(value, PLACEHOLDER.to_owned()),
+        );
         is_key
     });
     more
 }
 
-/// Whether a server takes this as a key: some characters only, and a path in its plainest form.
+/// Whether a server accepts this key: a restricted character set, and a normalised path.
 fn is_key(key: &str) -> bool {
     let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
     key.chars().count() <= KEY
@@ -90,8 +93,8 @@ mod tests {
             pair("a//b", ""),
         ];
         let (mut params, mut tags) = (original.clone(), vec![pair("ok", &long)]);
-        let more = More::split(&mut params, &mut tags);
-        assert_eq!(params, [pair("ok", "1"), pair("long", STAND_IN)]);
+        let more = Overflow::split(&mut params, &mut tags);
+        assert_eq!(params, [pair("ok", "1"), pair("long", PLACEHOLDER)]);
         assert_eq!(tags.len(), 1);
         let mut run: Tracked = serde_json::from_value(json!({"info": {"run_id": "r"}})).unwrap();
         run.params = params.into_iter().collect();
@@ -103,7 +106,7 @@ mod tests {
     fn short_things_stay() {
         let mut params = vec![("k".repeat(KEY), "v".repeat(PARAM))];
         let mut tags = vec![("artifact:a/b.json/1".to_owned(), "v".repeat(TAG_VALUE))];
-        assert!(More::split(&mut params, &mut tags).is_empty());
+        assert!(Overflow::split(&mut params, &mut tags).is_empty());
         assert!(!is_key(&"k".repeat(KEY + 1)) && !is_key("") && !is_key("a/../b"));
     }
 }

@@ -1,15 +1,15 @@
-//! A few things at once, with plain threads.
+//! Parallel map with plain threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use assize_store::Result;
 
-/// Requests in flight at most, and threads for one list of work.
+/// The maximum number of requests in flight, and of threads for one list of work.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// Does the same with every item, a few at once, and answers in the order of the items. After
-/// the first failure nothing more is begun.
+/// Applies a function to every item, several at a time, and returns the results in order. After the
+/// first failure no further item is started.
 pub(crate) fn each<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,

@@ -1,11 +1,12 @@
-//! The registry: versions of a task's prompts, the alias `champion`, and its history.
+//! Promotions on an MLflow server: versions of a task's prompts, the alias `champion`, and the
+//! history.
 //!
-//! A task's registered prompt names, in a tag that it is made with, the run that keeps the
-//! history; names of prompts are unique, so there is one such run. An entry is a write-once
-//! param `promotion.NUMBER` of that run with the version and the hash of its record, which is
-//! an artifact. Of two promotions at once one finds the number taken: that is the
-//! compare-and-swap. The version's tags and the alias follow the entry, and the next promotion
-//! would mend them.
+//! The history of a task is kept in one run. A tag of the task's registered prompt holds the id of
+//! that run, and the tag is set when the prompt is created. Prompt names are unique, so there is
+//! one such run. An entry is a write-once param `promotion.NUMBER` of that run, with the version
+//! and the hash of its record, which is an artifact. If two promotions run at once, one of them
+//! finds the number taken: that is the compare-and-swap. The version's tags and the alias are
+//! written after the entry. If that is interrupted, the next promotion repairs them.
 
 use assize_domain::hash::sha256_hex;
 use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
@@ -21,7 +22,7 @@ use crate::runs::{pairs, quoted};
 use crate::wire::{Nothing, Pair, Tracked};
 use crate::{MlflowStore, SITTINGS, parallel};
 
-/// The tag of a registered prompt that names the run of its history.
+/// The tag of a registered prompt that holds the id of its history's run.
 const HISTORY: &str = "assize.history";
 const PARAM: &str = "promotion.";
 const SHA256: &str = "assize.prompt_sha256";
@@ -95,7 +96,7 @@ impl Promotions for MlflowStore {
             .map(|number| self.entry_read(&run, number))
             .transpose()?;
         if let Some(it) = &champion {
-            self.alias_mend(task, it.version)?;
+            self.alias_repair(task, it.version)?;
         }
         Ok(champion)
     }
@@ -119,7 +120,7 @@ impl Promotions for MlflowStore {
         }
         let version = self.version_make(promotion)?;
         let text = serde_json::to_string(promotion).map_err(|error| {
-            StoreError::Internal(format!("the promotion cannot be kept: {error}"))
+            StoreError::Internal(format!("the promotion cannot be stored: {error}"))
         })?;
         let hash = sha256_hex(text.as_bytes());
         self.file_put(&run, &record_path(&hash), text.as_bytes())?;
@@ -136,9 +137,9 @@ impl Promotions for MlflowStore {
 }
 
 impl MlflowStore {
-    /// Moves the alias where a promotion was cut off between its entry and this. Whoever may
-    /// only read still gets the champion.
-    fn alias_mend(&self, task: &str, version: u32) -> Result<()> {
+    /// Moves the alias if a promotion was interrupted after it had written its entry. A client
+    /// without write permission still gets the champion.
+    fn alias_repair(&self, task: &str, version: u32) -> Result<()> {
         let prompt = self.prompt(task)?;
         let aliases = prompt.iter().flat_map(|it| &it.aliases);
         let text = |value: &Value| {
@@ -162,7 +163,11 @@ impl MlflowStore {
         let (hash, version) = value.split_once(' ').unwrap_or((value, "0"));
         let text = self.file_text(run, &record_path(hash))?.unwrap_or_default();
         if sha256_hex(text.as_bytes()) != hash {
-            return Err(corrupt(run, &name, &"its record is gone or was changed"));
+            return Err(corrupt(
+                run,
+                &name,
+                &"its record is missing or was modified",
+            ));
         }
         let read: Promotion =
             serde_json::from_str(&text).map_err(|error| corrupt(run, &name, &error))?;
@@ -172,7 +177,7 @@ impl MlflowStore {
         })
     }
 
-    /// The run that keeps the history of a task, where there is one.
+    /// The run that holds the history of a task, if there is one.
     fn history(&self, task: &str) -> Result<Option<Tracked>> {
         let Some(prompt) = self.prompt(task)? else {
             return Ok(None);
@@ -195,8 +200,7 @@ impl MlflowStore {
         }
     }
 
-    /// The run that keeps the history, which is made, with the registered prompt, where there
-    /// is none.
+    /// The run that holds the history. Creates it, and the registered prompt, if they do not exist.
     fn history_make(&self, task: &str) -> Result<Tracked> {
         if let Some(run) = self.history(task)? {
             return Ok(run);
@@ -223,7 +227,7 @@ impl MlflowStore {
             }
             return Ok(first);
         }
-        // Somebody registered the prompt by other means, before there was a history.
+        // Another client registered the prompt before there was a history.
         let body = json!({"name": task, "key": HISTORY, "value": run.run_id});
         self.registry::<Nothing>("POST", "registered-models/set-tag", &body)?;
         Ok(self.history(task)?.unwrap_or(run))
@@ -244,7 +248,7 @@ impl MlflowStore {
         Ok(run)
     }
 
-    /// The version with the champion's content, which is made where there is none.
+    /// The version with the champion's content; creates it if it does not exist.
     fn version_make(&self, promotion: &Promotion) -> Result<Version> {
         let (task, sha256) = (&promotion.task, &promotion.champion.prompt_sha256);
         let mut tried = 0;
@@ -286,7 +290,7 @@ impl MlflowStore {
         Ok(same.into_iter().min_by_key(Version::number))
     }
 
-    /// Gives the version the tags of the latest promotion, in place of earlier ones.
+    /// Sets the version's tags to those of the latest promotion, replacing earlier ones.
     fn version_describe(&self, promotion: &Promotion, version: &Version) -> Result<()> {
         let (task, number) = (&promotion.task, version.number().to_string());
         let wanted = version_tags(promotion);

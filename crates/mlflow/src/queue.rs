@@ -1,7 +1,7 @@
-//! What waits to be judged, and how far judging has come.
+//! The queue of runs to be judged, and the progress of judging.
 //!
-//! Everything goes by tags, params and artifacts, so runs that other tools logged with the
-//! same ones are judged too.
+//! Runs are found by their tags, params and artifacts only, so runs that other tools logged with
+//! the same ones are judged, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
 
-/// Runs whose files are read before they are handed out.
+/// The number of runs whose files are read at once.
 const BATCH: usize = 64;
 
-/// Whether a finished run waits for a tier. One without the tag `auto_pending` waits for the
-/// automatic tier, because tools that know one tier only do not set it.
+/// Whether a finished run is pending for a tier. A run without the tag `auto_pending` is pending
+/// for the automatic tier, because tools that know only one tier do not set the tag.
 pub(crate) fn waits(run: &Tracked, tier: Tier) -> bool {
     run.status == RunStatus::Finished
         && match (run.tag(tag::JUDGE_PENDING), tier) {
@@ -136,7 +136,7 @@ impl Queue for MlflowStore {
     }
 
     fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
-        // Nothing is reopened where one of them is not there.
+        // If one of the runs does not exist, none is reopened.
         let runs = parallel::each(&reopening.run_ids, |run_id| self.run_find(run_id))?;
         let marks = Marks::new(self);
         let reopened = parallel::each(&runs, |run| self.run_reopen(run, reopening, &marks))?;
@@ -165,15 +165,15 @@ impl MlflowStore {
                 }
             }
         }
-        // Whoever holds the run would judge it as it was.
+        // A sitting that holds the run would judge its previous state.
         self.leases_end(run)?;
-        // A file that was kept as a tag is read from the tags.
+        // An artifact that is stored as a tag is read from the tags.
         let run = self.run_load(&run.run_id)?;
-        self.aside_write(&run, &aside, entries, marks)?;
+        self.set_aside_write(&run, &aside, entries, marks)?;
         Ok(true)
     }
 
-    /// The run as a judge needs it; `None` where there is nothing to look at. `files` are the
+    /// The data of a run that a judge needs; `None` if there is nothing to judge. `files` are the
     /// verdict files that count.
     pub(crate) fn pending_read(
         &self,

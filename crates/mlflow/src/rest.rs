@@ -1,17 +1,16 @@
-//! The connection to an MLflow server: what its answers mean, and when it counts as unreachable.
+//! The connection to an MLflow server: responses, retries, and when it counts as unreachable.
 //!
-//! The client is `assize_http`'s, with a few requests at most in flight at once. What passes by
-//! itself (a server that restarts, a full queue) is tried again with growing waits; after that
-//! the server is *unreachable*, which callers may tell from a refusal. While it is unreachable
-//! every request is tried once only, so that a long list of them does not wait for each. A
-//! server that takes a request and keeps silent is unreachable too.
+//! The HTTP client is that of `assize_http`, with a limited number of requests in flight. Transient
+//! errors (a restart, a full queue) are retried with exponential backoff. After the last retry the
+//! server is *unreachable*, which callers can distinguish from a rejected request. While it is
+//! unreachable, each request is tried only once, so that a long list of requests does not wait for
+//! each. A server that accepts a request and does not respond in time is unreachable, too.
 //!
-//! An address that can never work is told from a server that is unreachable
-//! ([`invalid_address`]), but only until the server has answered once: after that the same signs
-//! are a network's bad day.
+//! An invalid address is distinguished from an unreachable server ([`invalid_address`]) only until
+//! the server has responded once: after that, the same symptoms are transient network errors.
 //!
-//! Most of MLflow's requests can be repeated without harm. Those that cannot (making a run)
-//! use [`Rest::post_once`], and their callers look before they ask again.
+//! Most of MLflow's requests are idempotent. Those that are not (creating a run) use
+//! [`Rest::post_once`], and their callers check the result before they send the request again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,35 +33,35 @@ mod config;
 mod invalid_address;
 mod refusal;
 
-/// A page of a thousand runs with long params is some megabytes; what is larger is not a page.
+/// A page of a thousand runs with long params has a few megabytes. A larger body is an error.
 const MAX_BODY_BYTES: u64 = 512 << 20;
-/// How long a server may keep silent after it was asked, and how long while it is unreachable.
-const SILENCE: Duration = Duration::from_secs(30);
-const SILENCE_WHILE_UNREACHABLE: Duration = Duration::from_secs(5);
+/// The response timeout, and the one that applies while the server is unreachable.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT_UNREACHABLE: Duration = Duration::from_secs(5);
 /// Searches in large experiments take minutes.
-const SEARCH_SILENCE: Duration = Duration::from_mins(2);
-/// Files of more bytes take the server a while to pass on.
+const SEARCH_TIMEOUT: Duration = Duration::from_mins(2);
+/// Larger uploads have no response timeout, because the server has to forward them.
 const LARGE_BODY: usize = 1 << 20;
 
 /// Why a request failed.
 enum Failure {
-    /// May pass by itself.
+    /// A transient error, which is worth a retry.
     Transient {
         reason: String,
-        /// The server is there and says that it failed inside.
+        /// The server responded with an internal error.
         is_answer: bool,
     },
     Permanent(StoreError),
 }
 
-/// One try of a request.
+/// One attempt at a request.
 type Try<T> = std::result::Result<T, FailedTry<Failure>>;
 
 pub(crate) struct Rest {
     client: Client,
-    /// The last request was given up: others are tried once only.
+    /// The last request failed after all retries: others are tried only once.
     is_unreachable: AtomicBool,
-    /// It has answered as an MLflow server does.
+    /// The server has responded as an MLflow server does.
     is_known: AtomicBool,
 }
 
@@ -78,7 +77,7 @@ impl Rest {
     pub fn new(config: &Config) -> Result<Self> {
         let address = Address::parse(&config.uri).map_err(|error| StoreError::InvalidAddress {
             uri: error.address,
-            reason: format!("this is not a valid address of a server: {}", error.reason),
+            reason: format!("this is not a valid server address: {}", error.reason),
         })?;
         let options = Options {
             authorization: config.authorization(&address),
@@ -94,22 +93,22 @@ impl Rest {
         })
     }
 
-    /// Where the server is, without credentials.
+    /// The server's address, without credentials.
     pub fn uri(&self) -> &str {
         self.client.address().base()
     }
 
-    /// `GET`, for JSON.
+    /// `GET` of JSON.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>> {
         self.json("GET", path, None)
     }
 
-    /// `POST` of something that may safely be sent again.
+    /// `POST` of an idempotent request.
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<Answer<T>> {
         self.json("POST", path, Some(body))
     }
 
-    /// Any other method with a JSON body.
+    /// A JSON request with another method.
     pub fn send<T: DeserializeOwned>(
         &self,
         method: &'static str,
@@ -119,8 +118,8 @@ impl Rest {
         self.json(method, path, Some(body))
     }
 
-    /// `POST` of something that must not blindly be sent again: `None` where nobody knows
-    /// whether it arrived. `tried` counts the tries so far; past the last one it is an error.
+    /// `POST` of a request that is not idempotent: `None` if it is not known whether it arrived.
+    /// `tried` counts the attempts so far; after the last one it is an error.
     pub fn post_once<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -144,7 +143,7 @@ impl Rest {
         }
     }
 
-    /// `GET`, for bytes.
+    /// `GET` of bytes.
     pub fn bytes_get(&self, path: &str) -> Result<Answer<Vec<u8>>> {
         self.run(&Request::get(path))
     }
@@ -158,8 +157,8 @@ impl Rest {
         self.run(&Request::new(method, path).bytes(bytes))
     }
 
-    /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`] to see whether the server can do it: that
-    /// it fails inside is an answer too, that it is unreachable is not.
+    /// Like [`Rest::bytes_put`] and [`Rest::bytes_get`], to find out whether the server supports
+    /// it: an internal error of the server is a result, an unreachable server is an error.
     pub fn probe(
         &self,
         method: &'static str,
@@ -184,7 +183,7 @@ impl Rest {
         outcome.map_err(|failure| self.give_up(failure))
     }
 
-    /// A refusal that nobody expected.
+    /// The error for a rejected request that the caller does not handle.
     pub fn refused(&self, what: &str, refusal: &Refusal) -> StoreError {
         let Refusal {
             status,
@@ -236,8 +235,8 @@ impl Rest {
     fn parse<T: DeserializeOwned>(&self, path: &str, bytes: &[u8]) -> Result<T> {
         let parsed = serde_json::from_slice(bytes).map_err(|error| {
             let reason = format!(
-                "the answer to {path} is not MLflow's ({error}): is this the address of an MLflow \
-                 server, with its path prefix?"
+                "the response to {path} is not a valid MLflow response ({error}): check that this \
+                 is the address of an MLflow server, with its path prefix"
             );
             if self.is_known.load(Ordering::Relaxed) {
                 self.unusable(reason)
@@ -263,7 +262,7 @@ impl Rest {
         Ok(answer)
     }
 
-    /// The error of a request that is not tried again.
+    /// The error of a request that is not retried.
     fn give_up(&self, failure: Failure) -> StoreError {
         match failure {
             Failure::Permanent(error) => error,
@@ -278,7 +277,7 @@ impl Rest {
     }
 
     fn attempt(&self, request: &Request<'_>) -> Try<Answer<Vec<u8>>> {
-        let request = request.clone().silence(self.patience(request));
+        let request = request.clone().silence(self.response_timeout(request));
         match self.client.attempt(&request) {
             Ok(response) => self.answer(response),
             Err(error) => Err(self.transport_failure(error)),
@@ -299,7 +298,7 @@ impl Rest {
         }
         match refusal.status {
             408 | 429 | 500 | 502..=504 | 506.. => {
-                let reason = format!("it answers {}: {}", refusal.status, refusal.message);
+                let reason = format!("it returned {}: {}", refusal.status, refusal.message);
                 Err(self
                     .transient(reason, refusal.status == 500, Retry::Yes)
                     .after(asked))
@@ -320,17 +319,17 @@ impl Rest {
         FailedTry::new(Failure::Transient { reason, is_answer }, retry)
     }
 
-    /// How long the server may be silent after it was asked.
-    fn patience(&self, request: &Request<'_>) -> Option<Duration> {
+    /// The response timeout of a request.
+    fn response_timeout(&self, request: &Request<'_>) -> Option<Duration> {
         let is_known = self.is_known.load(Ordering::Relaxed);
         if self.is_unreachable.load(Ordering::Relaxed) {
-            Some(SILENCE_WHILE_UNREACHABLE)
+            Some(RESPONSE_TIMEOUT_UNREACHABLE)
         } else if request.body_len() > LARGE_BODY {
             None
         } else if is_known && request.path().ends_with("/search") {
-            Some(SEARCH_SILENCE)
+            Some(SEARCH_TIMEOUT)
         } else {
-            Some(SILENCE)
+            Some(RESPONSE_TIMEOUT)
         }
     }
 
@@ -343,7 +342,7 @@ impl Rest {
             return FailedTry::new(invalid, Retry::No);
         }
         match error.kind {
-            // Another try would take as long again.
+            // Another attempt would take as long again.
             TransportErrorKind::Timeout | TransportErrorKind::ConnectTimeout => {
                 self.transient(error.reason, false, Retry::No)
             }
@@ -355,7 +354,7 @@ impl Rest {
         }
     }
 
-    /// The error for answers that every further request would get too.
+    /// The error for responses that every further request would get, too.
     fn permanent_refusal(&self, refusal: &Refusal) -> Option<StoreError> {
         let reason = match refusal.status {
             401 => "authentication required: set MLFLOW_TRACKING_USERNAME and \

@@ -1,7 +1,7 @@
-//! Runs: finding, walking and deleting them; writing is in [`writes`].
+//! Runs: searching, iterating and deleting; writing is in [`writes`].
 //!
-//! A walk goes by start time and not by the server's page tokens, which are offsets: runs that
-//! come or go meanwhile would make it miss others.
+//! Iteration continues by start time instead of the server's page tokens. Those are offsets, so a
+//! run that is created or deleted meanwhile would cause others to be skipped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub(crate) use writes::{Entries, pairs};
 
 mod writes;
 
-/// Runs in one answer.
+/// The page size of a search.
 const PAGE: usize = 1000;
-/// Runs whose files are read again are not asked for again so soon.
+/// How long a run is cached whose files are being read.
 const RECENT: Duration = Duration::from_secs(2);
 const RECENT_RUNS: usize = 16;
 
@@ -50,7 +50,7 @@ impl Runs for MlflowStore {
                 let is_later = after
                     .as_ref()
                     .is_none_or(|(ms, id)| run.sort_key() > (*ms, id.as_str()));
-                is_later && is_asked_for(run, query)
+                is_later && matches_query(run, query)
             });
             found.extend(shown);
             Ok(limit == 0 || found.len() <= limit)
@@ -79,10 +79,10 @@ impl Runs for MlflowStore {
     }
 
     fn run_delete(&self, run_ids: &[String]) -> Result<()> {
-        // Nothing is deleted where one of them is not there.
+        // If one of the runs does not exist, none is deleted.
         let runs = parallel::each(run_ids, |run_id| self.run_find(run_id))?;
         for run in &runs {
-            self.cells_forget(&run.experiment_id);
+            self.cells_invalidate(&run.experiment_id);
         }
         parallel::each(&runs, |run| self.run_remove(&run.run_id)).map(|_| ())
     }
@@ -113,7 +113,7 @@ impl Runs for MlflowStore {
 }
 
 impl MlflowStore {
-    /// An active run by its whole id.
+    /// An active run by its full id.
     pub(crate) fn run_load(&self, run_id: &str) -> Result<Tracked> {
         let path = format!("/api/2.0/mlflow/runs/get?run_id={}", encoded(run_id));
         let mut run = match self.rest.get::<RunAnswer>(&path)? {
@@ -130,7 +130,7 @@ impl MlflowStore {
         Ok(run)
     }
 
-    /// An active run by its id, or by an unambiguous start of it.
+    /// An active run by its id or an unambiguous prefix of it.
     pub(crate) fn run_find(&self, wanted: &str) -> Result<Tracked> {
         let is_hex = wanted.chars().all(|c| c.is_ascii_hexdigit());
         if wanted.len() >= 32 || !is_hex {
@@ -148,7 +148,7 @@ impl MlflowStore {
             [one] => self.run_load(&one.run_id),
             [one, other, ..] => {
                 let hint = format!(
-                    ": it is the start of {}, of {} and maybe of more, so give more of it",
+                    ": it is a prefix of {}, of {} and possibly of more ids, so give more characters",
                     one.run_id, other.run_id
                 );
                 Err(no_run(wanted, &hint))
@@ -156,7 +156,8 @@ impl MlflowStore {
         }
     }
 
-    /// A run whose files are read. Whoever reads one of a run mostly reads others of it next.
+    /// A run whose files are read. It is cached, because a caller that reads one file of a run
+    /// usually reads others next.
     pub(crate) fn run_recent(&self, run_id: &str) -> Result<Arc<Tracked>> {
         let known = lock(&self.recent)
             .iter()
@@ -194,14 +195,14 @@ impl MlflowStore {
             .rest
             .post::<RunsAnswer>("/api/2.0/mlflow/runs/search", &body)?;
         let mut page = page.map_err(|refusal| self.rest.refused("a search", &refusal))?;
-        // Servers order by start time; where several runs share one, so do we.
+        // Servers order by start time only. Runs with the same start time are ordered by id.
         page.runs
             .sort_by(|a, b| (a.start_time_ms, &a.run_id).cmp(&(b.start_time_ms, &b.run_id)));
         Ok(page)
     }
 
-    /// Walks the active runs that a filter admits, oldest first, page by page, until `visit`
-    /// wants no more.
+    /// Visits the active runs that match a filter, oldest first, page by page, until `visit`
+    /// returns `false`.
     pub(crate) fn scan(
         &self,
         experiment_id: &str,
@@ -230,7 +231,8 @@ impl MlflowStore {
                 return Ok(());
             };
             if last > from_ms {
-                // The next page begins where this one ends, with what shares its last moment.
+                // The next page starts at the last start time of this one, because more runs may
+                // share it.
                 from_ms = last;
                 token = None;
                 seen.clear();
@@ -245,8 +247,8 @@ impl MlflowStore {
         }
     }
 
-    /// Walks the runs of an experiment as readers see them: the first finished one of each
-    /// cell, a failed one where the cell has no other, and every run that is not of a cell.
+    /// Visits the runs of an experiment that readers see: the first finished run of each cell, a
+    /// failed one if the cell has no other, and every run that does not belong to a cell.
     pub(crate) fn cells_each(
         &self,
         experiment_id: &str,
@@ -267,14 +269,14 @@ impl MlflowStore {
                 (None, _) => true,
                 (Some(key), RunStatus::Finished) => finished.insert(key.to_owned()),
                 (Some(key), RunStatus::Failed) => !finished.contains(key),
-                // A delivery that was cut off.
+                // An interrupted delivery.
                 (Some(_), _) => false,
             });
             visit(runs)
         })
     }
 
-    /// The run as the interface has it, without its artifacts, which would take a request each.
+    /// Converts to the store's `Run`, without artifacts, because listing them takes a request each.
     pub(crate) fn run_shown(&self, run: Tracked) -> Result<Run> {
         let is_for_judges =
             run.tag(tag::CELL_KEY).is_some() || run.tag(tag::JUDGE_PENDING).is_some();
@@ -314,10 +316,10 @@ impl MlflowStore {
         }
     }
 
-    /// Puts back what did not fit.
+    /// Restores the values that exceeded the server's limits.
     pub(crate) fn restore(&self, run: &mut Tracked) -> Result<()> {
         if run.tag(limits::TAG).is_some() {
-            self.more_read(run)?.restore(run);
+            self.overflow_read(run)?.restore(run);
         }
         Ok(())
     }
@@ -327,14 +329,14 @@ fn parallel_restore(store: &MlflowStore, runs: &mut [Tracked]) -> Result<()> {
     let more: Vec<usize> = (0..runs.len())
         .filter(|place| runs[*place].tag(limits::TAG).is_some())
         .collect();
-    let read = parallel::each(&more, |place| store.more_read(&runs[*place]))?;
+    let read = parallel::each(&more, |place| store.overflow_read(&runs[*place]))?;
     for (place, more) in more.into_iter().zip(read) {
         more.restore(&mut runs[place]);
     }
     Ok(())
 }
 
-/// A text as a filter quotes it; `None` where no quotes would do.
+/// A quoted string for a filter; `None` if the text contains both kinds of quotes.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     let plain = |c: char| c != '\\' && !c.is_control();
     if !text.chars().all(plain) {
@@ -348,7 +350,7 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
     }
 }
 
-fn is_asked_for(run: &Tracked, query: &RunQuery) -> bool {
+fn matches_query(run: &Tracked, query: &RunQuery) -> bool {
     let wanted = [
         (param::MODEL, &query.model),
         (param::PROMPT, &query.prompt),

@@ -1,7 +1,7 @@
-//! Setting verdicts aside: they are kept, and do not count.
+//! Setting verdicts aside: they are kept but do not count.
 //!
-//! A run carries the list of sittings that do not count for it as a tag; whenever the list
-//! changes, the run's metrics and tags are derived anew and written with it in one request.
+//! A tag of a run lists the sittings that do not count for it. When the list changes, the run's
+//! metrics and tags are derived again and written with it in one request.
 
 use assize_domain::run::tag;
 use assize_store::{Result, StoreError, rules};
@@ -14,34 +14,34 @@ use crate::wire::Tracked;
 use crate::{MlflowStore, parallel};
 
 impl MlflowStore {
-    /// The verdicts of this sitting no longer count, on any run.
-    pub(crate) fn put_aside(&self, sitting: &str, sitting_run: &Tracked) -> Result<()> {
+    /// Sets aside the verdicts of this sitting on all runs.
+    pub(crate) fn set_aside_add(&self, sitting: &str, sitting_run: &Tracked) -> Result<()> {
         let runs = self.judged_runs(sitting, sitting_run)?;
         let marks = Marks::new(self);
         parallel::each(&runs, |run| {
             let mut aside = set_aside(run);
             if !aside.iter().any(|id| id == sitting) {
                 aside.push(sitting.to_owned());
-                self.aside_write(run, &aside, Entries::default(), &marks)?;
+                self.set_aside_write(run, &aside, Entries::default(), &marks)?;
             }
             Ok(())
         })?;
         Ok(())
     }
 
-    /// The verdicts of this sitting count again.
-    pub(crate) fn take_back(&self, sitting: &str, sitting_run: &Tracked) -> Result<()> {
+    /// Makes the verdicts of this sitting count again.
+    pub(crate) fn set_aside_remove(&self, sitting: &str, sitting_run: &Tracked) -> Result<()> {
         let runs = self.judged_runs(sitting, sitting_run)?;
         let marks = Marks::new(self);
         parallel::each(&runs, |run| {
             let mut aside = set_aside(run);
             aside.retain(|id| id != sitting);
-            self.aside_write(run, &aside, Entries::default(), &marks)
+            self.set_aside_write(run, &aside, Entries::default(), &marks)
         })?;
         Ok(())
     }
 
-    /// The runs that a sitting has judged and that are still there.
+    /// The existing runs that a sitting has judged.
     fn judged_runs(&self, sitting: &str, sitting_run: &Tracked) -> Result<Vec<Tracked>> {
         let experiment = sitting_run.tag(key::EXPERIMENT).unwrap_or_default();
         let Some(experiment_id) = self.experiment_find(experiment)? else {
@@ -60,8 +60,8 @@ impl MlflowStore {
         Ok(runs)
     }
 
-    /// Keeps the list, derives the run's metrics and tags anew, and writes `entries` with them.
-    pub(crate) fn aside_write(
+    /// Writes the list, derives the run's metrics and tags again, and writes `entries` with them.
+    pub(crate) fn set_aside_write(
         &self,
         run: &Tracked,
         aside: &[String],
@@ -81,7 +81,7 @@ impl MlflowStore {
             entries.tags.push((tag::SET_ASIDE.to_owned(), list));
         }
         put_summary(&mut entries, run, &summary);
-        // The list decides what counts; where it ends, it goes first.
+        // The list determines what counts. If it becomes empty, its tag is removed first.
         self.tags_drop(run, &gone)?;
         self.write(run, entries)
     }

@@ -1,7 +1,7 @@
-//! Sittings: a run each, in an experiment of their own.
+//! Sittings, each stored as a run of a separate experiment.
 //!
-//! The record is the artifact `sitting.json` and never changes; what becomes of the sitting
-//! stands in tags. Verdicts on its anchors are verdict files of this run.
+//! The record is the artifact `sitting.json`, which is immutable. The state of the sitting is in
+//! tags. Verdicts on its anchors are verdict files of this run.
 
 use std::sync::Arc;
 
@@ -40,9 +40,9 @@ fn unreadable(what: &str, id: &str, reason: &dyn ToString) -> StoreError {
     }
 }
 
-fn cannot_keep(id: &str, reason: &dyn ToString) -> StoreError {
+fn cannot_store(id: &str, reason: &dyn ToString) -> StoreError {
     StoreError::Internal(format!(
-        "sitting '{id}' cannot be kept: {}",
+        "sitting '{id}' cannot be stored: {}",
         reason.to_string()
     ))
 }
@@ -97,18 +97,18 @@ impl Sittings for MlflowStore {
         Ok(records)
     }
 
-    /// A quarantine is written down first and lifted last, so that what was cut off halfway
-    /// is completed by asking again.
+    /// A quarantine is recorded before the verdicts are set aside, and lifted after they count
+    /// again, so that an interrupted call is completed by repeating it.
     fn sitting_close(&self, id: &str, closing: &Closing) -> Result<()> {
         let run = self.sitting_run_need(id)?;
         let was = state_of(id, &run)? == SittingState::Quarantined;
         let is = closing.state == SittingState::Quarantined;
         if was && !is {
-            self.take_back(id, &run)?;
+            self.set_aside_remove(id, &run)?;
         }
         self.closing_write(id, &run, closing)?;
         if is {
-            self.put_aside(id, &run)?;
+            self.set_aside_add(id, &run)?;
         }
         lock(&self.waiting).clear();
         Ok(())
@@ -120,11 +120,11 @@ impl Sittings for MlflowStore {
 }
 
 impl MlflowStore {
-    /// Makes the run of a sitting, which counts once it is finished.
+    /// Creates the run of a sitting. The sitting exists once the run is finished.
     pub(crate) fn sitting_begin(&self, sitting: &Sitting) -> Result<Tracked> {
         let experiment_id = self.experiment_make(SITTINGS)?;
         let text =
-            serde_json::to_string(sitting).map_err(|error| cannot_keep(&sitting.id, &error))?;
+            serde_json::to_string(sitting).map_err(|error| cannot_store(&sitting.id, &error))?;
         let tags = [
             (key::SITTING, sitting.id.as_str()),
             (key::EXPERIMENT, &sitting.experiment),
@@ -146,7 +146,7 @@ impl MlflowStore {
         Ok(run)
     }
 
-    /// The run of a sitting, where there is one.
+    /// The run of a sitting, if there is one.
     pub(crate) fn sitting_run(&self, id: &str) -> Result<Option<Tracked>> {
         let Some(experiment_id) = self.experiment_find(SITTINGS)? else {
             return Ok(None);
@@ -162,13 +162,13 @@ impl MlflowStore {
         Ok(found)
     }
 
-    /// The run of a sitting that must exist.
+    /// The run of a sitting, or an error.
     pub(crate) fn sitting_run_need(&self, id: &str) -> Result<Tracked> {
         let run = self.sitting_run(id)?;
         run.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() })
     }
 
-    /// The record of a sitting, which never changes.
+    /// The record of a sitting, which is immutable.
     pub(crate) fn sitting_read(&self, id: &str, run: &Tracked) -> Result<Arc<Sitting>> {
         let known = lock(&self.sittings).get(id).map(Arc::clone);
         if let Some(known) = known {
@@ -182,7 +182,7 @@ impl MlflowStore {
         Ok(sitting)
     }
 
-    /// A sitting with what has become of it.
+    /// A sitting with its current state.
     pub(crate) fn record_read(&self, id: &str, run: &Tracked) -> Result<SittingRecord> {
         let sitting = self.sitting_read(id, run)?;
         let judge = run.tag(key::JUDGE).map(serde_json::from_str::<Judge>);
@@ -224,14 +224,14 @@ impl MlflowStore {
         Ok(runs)
     }
 
-    /// Writes down how a sitting has ended.
+    /// Writes the closing state of a sitting.
     pub(crate) fn closing_write(&self, id: &str, run: &Tracked, closing: &Closing) -> Result<()> {
         let mut tags = vec![(key::STATE.to_owned(), closing.state.as_str().to_owned())];
         if run.tag(key::CLOSED_AT).is_none() {
             tags.push((key::CLOSED_AT.to_owned(), closing.at.clone()));
         }
         if let Some(judge) = &closing.judge {
-            let judge = serde_json::to_string(judge).map_err(|error| cannot_keep(id, &error))?;
+            let judge = serde_json::to_string(judge).map_err(|error| cannot_store(id, &error))?;
             tags.push((key::JUDGE.to_owned(), judge));
         }
         if let Some(drift) = &closing.drift {
@@ -246,8 +246,8 @@ impl MlflowStore {
         )
     }
 
-    /// The sitting counts as alive until then.
-    pub(crate) fn heard_of(&self, run: &Tracked, until_ms: i64) -> Result<()> {
+    /// Extends the expiry of the sitting's leases.
+    pub(crate) fn leases_renew(&self, run: &Tracked, until_ms: i64) -> Result<()> {
         if lives_until(run) >= until_ms {
             return Ok(());
         }

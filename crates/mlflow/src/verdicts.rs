@@ -1,12 +1,12 @@
-//! Verdict files of a run: which there are, which count.
+//! The verdict files of a run, and which of them count.
 //!
-//! A file is an artifact that never changes; the run names it in a write-once param with its
-//! hash. Where a sitting is applied whole, the param also names the commit, and the file
-//! counts once the sitting's run has that commit's mark. So an attempt that was cut off leaves
-//! files that nobody counts, and the next attempt writes files of its own beside them.
+//! A file is an immutable artifact. A write-once param of the run names it and holds its hash. If a
+//! sitting is applied as a whole, the param also contains the commit id, and the file counts once
+//! the sitting's run has the mark of that commit. An interrupted attempt therefore leaves files
+//! that do not count, and the next attempt writes new ones.
 //!
-//! Runs that another tool judged, or that an embedded store keeps behind a server of ours,
-//! have files without params; they are found by looking.
+//! Runs that another tool judged, and runs of an embedded store behind `assize serve`, have files
+//! without params. Those are found by listing artifacts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,13 @@ use crate::artifacts::{corrupt, listed, tag_paths};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock};
 
-/// Texts that are remembered at most.
+/// The size of the cache of texts.
 const TEXTS: usize = 16_384;
 const PARAM: &str = "verdict.";
-/// What marks a commit on the sitting's run.
+/// The prefix of a commit mark on the sitting's run.
 pub(crate) const COMMIT: &str = "commit.";
 
-/// A verdict file that a run has.
+/// A verdict file of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     path: String,
@@ -45,17 +45,17 @@ pub(crate) fn param_of(path: &str) -> String {
     format!("{PARAM}{}", stem.strip_suffix(".json").unwrap_or(stem))
 }
 
-/// Whether a run names a verdict file of this path, whether it counts or not.
+/// Whether a param of the run names this verdict file, whether it counts or not.
 pub(crate) fn is_named(run: &Tracked, path: &str) -> bool {
     run.params.contains_key(&param_of(path))
 }
 
-/// The paths of all verdict files that a run names, whether they count or not.
+/// The paths of all verdict files that a run's params name, whether they count or not.
 pub(crate) fn named_paths(run: &Tracked) -> Vec<String> {
     named(run).into_iter().map(|it| it.path).collect()
 }
 
-/// Whether a run names a verdict file of this sitting.
+/// Whether a run has a verdict file of this sitting.
 pub(crate) fn has_judged(run: &Tracked, sitting: &str) -> bool {
     named(run).iter().any(|it| it.sitting == sitting)
 }
@@ -88,7 +88,7 @@ fn from_stem(stem: &str) -> Named {
     }
 }
 
-/// The commit marks of sittings, each sitting asked once.
+/// A cache of the commit marks of sittings.
 pub(crate) struct Marks<'a> {
     store: &'a MlflowStore,
     known: Mutex<HashMap<String, BTreeSet<String>>>,
@@ -120,7 +120,7 @@ impl<'a> Marks<'a> {
 }
 
 impl MlflowStore {
-    /// The texts of a run's verdict files that were committed, in the order of their parts.
+    /// The contents of a run's committed verdict files, in the order of their parts.
     pub(crate) fn verdict_texts(
         &self,
         run: &Tracked,
@@ -149,13 +149,13 @@ impl MlflowStore {
             }
             let text = self
                 .file_text(run, &file.path)?
-                .ok_or_else(|| corrupt(run, &file.path, &"the file is gone"))?;
+                .ok_or_else(|| corrupt(run, &file.path, &"the file is missing"))?;
             let hash = sha256_hex(text.as_bytes());
             if file.sha256.as_ref().is_some_and(|sha256| *sha256 != hash) {
                 return Err(corrupt(
                     run,
                     &file.path,
-                    &"it was changed since it was written",
+                    &"it was modified after it was written",
                 ));
             }
             texts.push((file.path, text));
@@ -163,7 +163,7 @@ impl MlflowStore {
         Ok(texts)
     }
 
-    /// A run's verdict files that were committed, with their paths.
+    /// A run's committed verdict files, with their paths.
     pub(crate) fn verdicts_read(
         &self,
         run: &Tracked,
@@ -177,7 +177,7 @@ impl MlflowStore {
         files.collect()
     }
 
-    /// The paths of verdict files that lie with a run.
+    /// The paths of the verdict files among a run's artifacts.
     fn verdict_paths(&self, run: &Tracked) -> Result<Vec<String>> {
         let folder = artifact::VERDICTS;
         let mut paths: Vec<String> = tag_paths(run)
@@ -190,7 +190,7 @@ impl MlflowStore {
         Ok(paths)
     }
 
-    /// Whether the server is one of ours, over an embedded store that keeps verdict files
+    /// Whether the server is `assize serve` with an embedded store, which stores verdict files
     /// without params.
     fn is_assize(&self) -> Result<bool> {
         #[derive(Deserialize)]
@@ -206,7 +206,7 @@ impl MlflowStore {
         Ok(*self.is_assize.get_or_init(|| is_assize))
     }
 
-    /// The candidates of a run; none where it has no list of them.
+    /// The candidates of a run; empty if it has no list of them.
     pub(crate) fn candidates_read(&self, run: &Tracked) -> Result<Vec<Candidate>> {
         let path = artifact::CANDIDATES;
         let Some(text) = self.candidates_text(run)? else {
@@ -215,7 +215,7 @@ impl MlflowStore {
         serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))
     }
 
-    /// The candidates of a run as they were written. A run that is finished keeps them.
+    /// The content of `candidates.json`, which does not change after a run is finished.
     pub(crate) fn candidates_text(&self, run: &Tracked) -> Result<Option<Arc<str>>> {
         let key = format!("candidates of {}", run.run_id);
         let known = lock(&self.texts).get(&key).map(Arc::clone);
@@ -229,7 +229,7 @@ impl MlflowStore {
         Ok(text)
     }
 
-    /// Remembers a text for a while.
+    /// Caches a text.
     pub(crate) fn text_remember(&self, key: String, text: &Arc<str>) {
         let mut texts = lock(&self.texts);
         if texts.len() >= TEXTS {
@@ -238,7 +238,7 @@ impl MlflowStore {
         texts.insert(key, Arc::clone(text));
     }
 
-    /// The rubric that a run is under.
+    /// The rubric of a run.
     pub(crate) fn rubric_read(&self, run: &Tracked) -> Result<Rubric> {
         let path = artifact::RUBRIC;
         let text = self.file_text(run, path)?.unwrap_or_default();

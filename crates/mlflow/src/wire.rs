@@ -1,7 +1,7 @@
-//! MLflow's shapes, as its REST API writes them.
+//! The JSON shapes of MLflow's REST API.
 //!
-//! Fields that are empty are left out by servers, numbers may come as texts, and what is not
-//! a number comes as a text in any case.
+//! Servers omit empty fields. Integers may be encoded as strings, and NaN and infinities always
+//! are.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use assize_store::mlflow::DatasetInput;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// A run as the server has it.
+/// A run as the server returned it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "RunShape")]
 pub(crate) struct Tracked {
@@ -28,7 +28,7 @@ pub(crate) struct Tracked {
     pub datasets: Vec<DatasetInput>,
 }
 
-/// A value of a metric, in a run the latest.
+/// A value of a metric; in a run, the latest one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     pub value: f64,
@@ -49,12 +49,12 @@ impl Tracked {
         self.metrics.get(key).map(|point| point.value)
     }
 
-    /// Whether any judge has spoken about it.
+    /// Whether any judge has scored the run.
     pub fn is_judged(&self) -> bool {
         self.params.keys().any(|key| key.starts_with("verdict."))
     }
 
-    /// Where the run stands among others: the first of two runs of one cell is the cell's.
+    /// The order of runs: of two runs of one cell, the first one counts.
     pub fn sort_key(&self) -> (i64, &str) {
         (self.start_time_ms, &self.run_id)
     }
@@ -145,7 +145,7 @@ impl From<RunShape> for Tracked {
             run_id: info.run_id,
             experiment_id: info.experiment_id,
             name: info.run_name,
-            // What is unknown is not finished.
+            // An unknown status does not count as finished.
             status: RunStatus::parse(&info.status).unwrap_or(RunStatus::Running),
             start_time_ms: info.start_time.unwrap_or(0),
             end_time_ms: info.end_time,
@@ -167,7 +167,7 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::E
     })
 }
 
-/// A metric's value. A missing one is zero, as MLflow leaves zeros out.
+/// A metric's value. A missing one is zero, because MLflow omits zeros.
 fn number(value: &Value) -> f64 {
     match value {
         Value::Number(number) => number.as_f64().unwrap_or(f64::NAN),
@@ -180,7 +180,7 @@ fn number(value: &Value) -> f64 {
     }
 }
 
-/// A metric's value as the API takes it.
+/// A metric's value in the API's encoding.
 pub(crate) fn number_json(value: f64) -> Value {
     if value.is_nan() {
         json!("NaN")
@@ -266,7 +266,7 @@ pub(crate) struct ModelsAnswer {
     pub next_page_token: Option<String>,
 }
 
-/// An answer that says nothing.
+/// An empty response.
 #[derive(Deserialize)]
 pub(crate) struct Nothing {}
 

@@ -1,22 +1,22 @@
-//! How to reach a server.
+//! Connection settings of a server.
 
 use std::fmt;
 use std::time::Duration;
 
 use assize_http::{Address, Authorization, Credentials, HttpConfig, redacted};
 
-/// How to reach a server.
+/// Connection settings of a server.
 #[derive(Clone)]
 pub struct Config {
     /// `http(s)://[USER:PASSWORD@]HOST[:PORT][/PREFIX]`.
     pub uri: String,
     pub username: Option<String>,
     pub password: Option<String>,
-    /// A bearer token, where there is no user.
+    /// A bearer token, used if there is no user.
     pub token: Option<String>,
     /// Accept any certificate.
     pub insecure_tls: bool,
-    /// What to send as `Host`, where the server does not accept its own name.
+    /// The value of the `Host` header, for a server that does not accept its own name.
     pub host: Option<String>,
     pub http: HttpConfig,
 }
@@ -40,7 +40,7 @@ impl Config {
         }
     }
 
-    /// The address's own credentials first, then the settings' user, then the token.
+    /// The credentials of the address, else the user from the settings, else the token.
     pub(super) fn authorization(&self, address: &Address) -> Option<Authorization> {
         let from_settings = || {
             Some(Credentials {
@@ -55,7 +55,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Leaves the credentials out.
+    /// Omits the credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("uri", &redacted(&self.uri))

@@ -1,30 +1,30 @@
-//! Addresses that can never work: what is wrong with them, and what to do about it.
+//! Permanently invalid server addresses: the reason and the remedy.
 //!
-//! A refused connection, a timeout and a name server that does not answer are not among them:
-//! those are transient.
+//! A refused connection, a timeout and a DNS server that does not respond are not among them: those
+//! errors are transient.
 
 use assize_http::{Address, TransportError, TransportErrorKind};
 
 use super::refusal::Refusal;
 
-/// The reason where there is no connection because the address is wrong.
+/// The reason, if the connection failed because the address is invalid.
 pub(super) fn from_transport(error: &TransportError, address: &Address) -> Option<String> {
     let reason = &error.reason;
     match error.kind {
         TransportErrorKind::UnknownHost => Some(format!(
-            "no host is named '{}': check the spelling, or use the server's IP address",
+            "the host name '{}' cannot be resolved: check the spelling, or use the server's IP address",
             address.host()
         )),
         TransportErrorKind::Tls if address.is_https() => Some(tls(reason, address)),
         TransportErrorKind::NotHttp if !address.is_https() => Some(format!(
-            "this is not an HTTP server ({reason}): if it speaks TLS, use https://{}",
+            "this is not an HTTP server ({reason}): if it uses TLS, use https://{}",
             address.without_scheme()
         )),
         _ => None,
     }
 }
 
-/// The reason where an answer is not one of an MLflow server.
+/// The reason, if the response did not come from an MLflow server.
 pub(super) fn from_answer(refusal: &Refusal) -> String {
     let words = match refusal.message.as_str() {
         "" => String::new(),
@@ -34,8 +34,8 @@ pub(super) fn from_answer(refusal: &Refusal) -> String {
         }
     };
     format!(
-        "something answers here, but not as an MLflow server does ({}{words}): check host and \
-         port, the scheme, and the path prefix",
+        "the server at this address is not an MLflow server ({}{words}): check the scheme, the \
+         host, the port and the path prefix",
         refusal.status
     )
 }

@@ -1,9 +1,9 @@
-//! What an MLflow server says where it refuses a request.
+//! Error responses of an MLflow server.
 
 use assize_http::quote;
 use serde::Deserialize;
 
-/// The server understood the request and refuses it.
+/// An error response: the server received the request and rejected it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub status: u16,
@@ -11,11 +11,11 @@ pub(crate) struct Refusal {
     pub message: String,
 }
 
-/// What came of a request that reached the server.
+/// The result of a request that reached the server.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
-    /// Reads the body of an error, which need not be MLflow's.
+    /// Parses the body of an error response, which need not be in MLflow's format.
     pub(super) fn read(status: u16, body: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct ErrorBody {

@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use crate::MlflowStore;
 use crate::artifacts::corrupt;
-use crate::limits::{self, More, Pairs};
+use crate::limits::{self, Overflow, Pairs};
 use crate::wire::{Nothing, Tracked, number_json};
 
-/// What one request may log: a thousand in all, of which a hundred params and a hundred tags.
+/// MLflow's limits for one request: a thousand entries in total, at most a hundred params and a
+/// hundred tags.
 const PAIRS: usize = 100;
 const METRICS: usize = 800;
 
-/// What is written to a run.
+/// The entries to write to a run.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Entries {
     pub params: Pairs,
@@ -24,13 +25,13 @@ pub(crate) struct Entries {
 }
 
 impl MlflowStore {
-    /// Writes to a run. What belongs together goes last and in one request, which a server
-    /// takes whole or not at all; what does not fit goes before it, into a file.
+    /// Writes to a run. Entries that belong together are written last, in one request, which the
+    /// server applies as a whole. Values that exceed the limits are written before it, into a file.
     pub(crate) fn write(&self, run: &Tracked, mut entries: Entries) -> Result<()> {
-        let more = More::split(&mut entries.params, &mut entries.tags);
+        let more = Overflow::split(&mut entries.params, &mut entries.tags);
         let mut kept = match run.tag(limits::TAG) {
-            Some(_) => self.more_read(run)?,
-            None => More::default(),
+            Some(_) => self.overflow_read(run)?,
+            None => Overflow::default(),
         };
         let before = kept.clone();
         for (key, _) in &entries.tags {
@@ -65,7 +66,7 @@ impl MlflowStore {
         )
     }
 
-    /// Logs in as few requests as a server allows.
+    /// Logs entries in as few requests as the server allows.
     pub(crate) fn log(
         &self,
         run_id: &str,
@@ -98,13 +99,13 @@ impl MlflowStore {
                 .post::<Nothing>("/api/2.0/mlflow/runs/log-batch", &body)?;
             logged.map_err(|refusal| {
                 self.rest
-                    .refused(&format!("what to log for run {run_id}"), &refusal)
+                    .refused(&format!("to log entries of run {run_id}"), &refusal)
             })?;
         }
         Ok(())
     }
 
-    /// Tries to write a write-once param: `false` where another value was there first.
+    /// Tries to write a write-once param: `false` if it already has another value.
     pub(crate) fn param_claim(&self, run_id: &str, key: &str, value: &str) -> Result<bool> {
         let body = json!({"run_id": run_id, "key": key, "value": value});
         let logged = self
@@ -127,7 +128,7 @@ impl MlflowStore {
         }
     }
 
-    /// Takes tags away from a run.
+    /// Deletes tags of a run.
     pub(crate) fn tags_drop(&self, run: &Tracked, keys: &[&str]) -> Result<()> {
         for key in keys.iter().filter(|key| run.tags.contains_key(**key)) {
             let body = json!({"run_id": run.run_id, "key": key});
@@ -138,7 +139,7 @@ impl MlflowStore {
                 Ok(_) => {}
                 Err(refusal) if refusal.is_missing() => {}
                 Err(refusal) => {
-                    let what = format!("to take the tag {key} from run {}", run.run_id);
+                    let what = format!("to delete the tag {key} of run {}", run.run_id);
                     return Err(self.rest.refused(&what, &refusal));
                 }
             }
@@ -146,27 +147,27 @@ impl MlflowStore {
         Ok(())
     }
 
-    /// Keeps a file with a run.
+    /// Stores a file with a run.
     pub(crate) fn file_put(&self, run: &Tracked, path: &str, content: &[u8]) -> Result<()> {
         self.artifacts.put(&self.rest, run, path, content, &|tags| {
             self.log(&run.run_id, &[], &pairs(tags), &[])
         })
     }
 
-    /// The text of a file of a run.
+    /// The content of a text file of a run.
     pub(crate) fn file_text(&self, run: &Tracked, path: &str) -> Result<Option<String>> {
         self.artifacts.text(&self.rest, run, path)
     }
 
-    pub(super) fn more_read(&self, run: &Tracked) -> Result<More> {
+    pub(super) fn overflow_read(&self, run: &Tracked) -> Result<Overflow> {
         let text = self
             .file_text(run, limits::FILE)?
-            .ok_or_else(|| corrupt(run, limits::FILE, &"the file is gone"))?;
+            .ok_or_else(|| corrupt(run, limits::FILE, &"the file is missing"))?;
         serde_json::from_str(&text).map_err(|error| corrupt(run, limits::FILE, &error))
     }
 }
 
-/// Entries as the API takes them.
+/// Entries in the API's format.
 pub(crate) fn pairs(pairs: &[(String, String)]) -> Vec<Value> {
     // The first of several values for a key counts.
     let mut first: BTreeMap<&str, &str> = BTreeMap::new();

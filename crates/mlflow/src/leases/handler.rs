@@ -1,7 +1,7 @@
-//! One request for cases: what waits, what is free, and taking it.
+//! Handles one request for cases: finds pending runs without a live lease, and leases them.
 //!
-//! Looking through all runs of a large experiment takes seconds, so what was seen is believed
-//! for a while. The runs that are about to be leased are always looked at again.
+//! Reading all runs of a large experiment takes seconds, so the list of pending runs is cached for
+//! a short time. The runs that are about to be leased are always read again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
 
-/// How long what was seen is believed.
-const FRESH: Duration = Duration::from_secs(15);
+/// How long the list of pending runs is cached.
+const CACHE_TTL: Duration = Duration::from_secs(15);
 
-/// What was seen of an experiment's runs.
+/// The cached list of an experiment's pending runs.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PendingCache {
     at: Instant,
     runs: Vec<Waiting>,
 }
 
-/// A run that may be waiting.
+/// A run that may be pending.
 #[derive(Debug, Clone)]
 struct Waiting {
     run_id: String,
@@ -38,16 +38,16 @@ struct Waiting {
 }
 
 /// One request for cases.
-pub(super) struct Asking<'a> {
+pub(super) struct LeaseHandler<'a> {
     store: &'a MlflowStore,
     sitting: &'a Sitting,
     request: &'a LeaseRequest,
-    /// Other sittings that are open and were heard of.
+    /// Other open sittings whose leases have not expired.
     live: HashSet<String>,
     marks: Marks<'a>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> LeaseHandler<'a> {
     pub fn new(
         store: &'a MlflowStore,
         sitting: &'a Sitting,
@@ -63,25 +63,24 @@ impl<'a> Asking<'a> {
         }
     }
 
-    pub fn answer(&self) -> Result<Leased> {
+    pub fn handle(&self) -> Result<Leased> {
         let (runs, is_fresh) = self.waiting()?;
         let leased = self.lease(runs)?;
         if is_fresh || self.request.cases == 0 || !leased.runs.is_empty() {
             return Ok(leased);
         }
-        // What was seen may have been too old to find anything in it.
-        self.forget();
+        // The cached list may have been out of date.
+        self.invalidate();
         let (runs, _) = self.waiting()?;
         self.lease(runs)
     }
 
-    /// Runs that this tier may have to judge, oldest first, and whether they were looked at just
-    /// now. Where several judges are to score a case, runs that one has judged may wait for
-    /// another.
+    /// Runs that this tier may have to judge, oldest first, and whether the list was read just now.
+    /// If several judges are to score a case, a run that one has judged may be pending for another.
     fn waiting(&self) -> Result<(Vec<Waiting>, bool)> {
-        let key = self.seen_key();
+        let key = self.cache_key();
         if let Some(seen) = lock(&self.store.waiting).get(&key)
-            && seen.at.elapsed() < FRESH
+            && seen.at.elapsed() < CACHE_TTL
         {
             return Ok((seen.runs.clone(), false));
         }
@@ -105,7 +104,7 @@ impl<'a> Asking<'a> {
             }));
             Ok(true)
         })?;
-        let seen = Seen {
+        let seen = PendingCache {
             at: Instant::now(),
             runs: runs.clone(),
         };
@@ -113,13 +112,13 @@ impl<'a> Asking<'a> {
         Ok((runs, true))
     }
 
-    fn seen_key(&self) -> String {
+    fn cache_key(&self) -> String {
         let many = self.sitting.copies > 1;
         format!("{} {many} {}", self.sitting.tier, self.sitting.experiment)
     }
 
-    fn forget(&self) {
-        lock(&self.store.waiting).remove(&self.seen_key());
+    fn invalidate(&self) {
+        lock(&self.store.waiting).remove(&self.cache_key());
     }
 
     fn lease(&self, waiting: Vec<Waiting>) -> Result<Leased> {
@@ -129,7 +128,8 @@ impl<'a> Asking<'a> {
             if self.is_taken(&runs) {
                 continue;
             }
-            // Looking closely is slow; once enough is found, counting by the books must do.
+            // Reading the runs is slow. Once enough cases are found, the rest is counted from the
+            // list.
             if cases >= self.request.cases && self.sitting.copies <= 1 {
                 let free = runs
                     .iter()
@@ -137,7 +137,7 @@ impl<'a> Asking<'a> {
                 leased.left += free.map(|run| run.candidates).sum::<u64>();
                 continue;
             }
-            let found = self.look(&runs)?;
+            let found = self.load(&runs)?;
             if cases >= self.request.cases {
                 leased.left += found.iter().map(|it| open_cases(&it.1) as u64).sum::<u64>();
                 continue;
@@ -152,7 +152,7 @@ impl<'a> Asking<'a> {
         Ok(leased)
     }
 
-    /// Whether as many other live sittings hold runs of a scenario as are to score it.
+    /// Whether the scenario is already leased to as many other live sittings as are to score it.
     fn is_taken(&self, runs: &[Waiting]) -> bool {
         let holders: BTreeSet<&String> = runs
             .iter()
@@ -166,15 +166,15 @@ impl<'a> Asking<'a> {
         self.sitting.copies.max(1)
     }
 
-    /// Other live sittings that hold a run.
+    /// Other live sittings that hold a lease on a run.
     fn others(&self, run: &Tracked) -> Vec<String> {
         let holders = leases(run, self.sitting.tier).into_iter();
         let holders = holders.map(|it| it.sitting);
         holders.filter(|id| self.live.contains(id)).collect()
     }
 
-    /// The runs that hold something new for this judge, as they are now.
-    fn look(&self, runs: &[Waiting]) -> Result<Vec<(Tracked, PendingRun)>> {
+    /// The runs that have new cases for this judge, read again from the server.
+    fn load(&self, runs: &[Waiting]) -> Result<Vec<(Tracked, PendingRun)>> {
         let found = parallel::each(runs, |waiting| {
             let run = match self.store.run_load(&waiting.run_id) {
                 Ok(run) => run,
@@ -192,19 +192,19 @@ impl<'a> Asking<'a> {
                 pending.and_then(|it| rules::pending_for(it, self.sitting, &files, &others));
             let wanted = pending.filter(|pending| {
                 let kind = &self.request.judge_kind;
-                let on_desk = kind.as_ref().is_none_or(|kind| *kind == pending.judge_kind);
-                on_desk && open_cases(pending) > 0
+                let matches_kind = kind.as_ref().is_none_or(|kind| *kind == pending.judge_kind);
+                matches_kind && open_cases(pending) > 0
             });
             Ok(wanted.map(|pending| (run, pending)))
         })?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Takes all of these runs, or none where somebody was faster.
+    /// Leases all of these runs, or none if another judge got one of them first.
     fn claim(&self, found: &[(Tracked, PendingRun)]) -> Result<bool> {
         let won = parallel::each(found, |(run, _)| self.claim_run(run))?;
         if won.iter().all(Option::is_some) {
-            self.note(found);
+            self.cache_update(found);
             return Ok(true);
         }
         for ((run, _), lease) in found.iter().zip(&won) {
@@ -213,11 +213,11 @@ impl<'a> Asking<'a> {
                     .lease_release(&run.run_id, self.sitting.tier, lease)?;
             }
         }
-        self.forget();
+        self.invalidate();
         Ok(false)
     }
 
-    /// Takes the first slot that no other live sitting has.
+    /// Takes the first slot that no other live sitting holds.
     fn claim_run(&self, run: &Tracked) -> Result<Option<Lease>> {
         let tier = self.sitting.tier;
         let known: HashMap<u32, Lease> = leases(run, tier)
@@ -243,10 +243,10 @@ impl<'a> Asking<'a> {
         Ok(None)
     }
 
-    /// Remembers who has these runs now.
-    fn note(&self, found: &[(Tracked, PendingRun)]) {
+    /// Adds this sitting to the cached holders of these runs.
+    fn cache_update(&self, found: &[(Tracked, PendingRun)]) {
         let taken: HashSet<&str> = found.iter().map(|(run, _)| run.run_id.as_str()).collect();
-        if let Some(seen) = lock(&self.store.waiting).get_mut(&self.seen_key()) {
+        if let Some(seen) = lock(&self.store.waiting).get_mut(&self.cache_key()) {
             let runs = seen.runs.iter_mut();
             for run in runs.filter(|run| taken.contains(run.run_id.as_str())) {
                 run.holders.push(self.sitting.id.clone());
@@ -255,12 +255,14 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// The runs of each scenario, in the order of the scenarios' first runs.
+/// Groups runs by scenario, in the order of the scenarios' first runs.
 fn by_scenario(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<Vec<Waiting>> = Vec::new();
     for run in waiting {
-        let place = *places.entry(run.scenario.clone()).or_insert(groups.len());
+        let place = *positions
+            .entry(run.scenario.clone())
+            .or_insert(groups.len());
         if place == groups.len() {
             groups.push(Vec::new());
         }
