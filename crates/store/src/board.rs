@@ -1,4 +1,4 @@
-//! What leaderboards are computed from.
+//! The role for reading the data of leaderboards.
 
 use assize_domain::run::RunStatus;
 use assize_domain::scenario::Split;
@@ -6,7 +6,7 @@ use assize_domain::verdict::{LeanFile, RubricRef};
 
 use crate::{Result, Runs};
 
-/// What a board needs of one run.
+/// The data of one run that a board needs.
 #[derive(Debug, PartialEq)]
 pub struct BoardRun<'a> {
     pub run_id: &'a str,
@@ -16,19 +16,20 @@ pub struct BoardRun<'a> {
     pub scenario: &'a str,
     pub scenario_sha256: &'a str,
     pub model_digest: &'a str,
-    /// What else shaped the output, in words ([`assize_domain::run::tag::SETTINGS`]).
+    /// A description of the other settings that affect the output
+    /// ([`assize_domain::run::tag::SETTINGS`]).
     pub settings: &'a str,
     pub status: RunStatus,
     pub rubric: RubricRef<&'a str>,
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
-    /// The verdict files of the run, any tier, any rubric, but those that are set aside.
+    /// The verdict files of the run, of any tier and rubric, except those that are set aside.
     pub files: Vec<LeanFile<'a>>,
 }
 
-/// All runs of an experiment with their scores, for whoever compares them; what a board says
-/// beyond scores it reads from single runs ([`Runs`]).
+/// Reads all runs of an experiment with their scores. Other data on a board is read from single
+/// runs ([`Runs`]).
 pub trait Boards: Runs {
     /// Visits all runs of a split, oldest first. An unknown experiment is an error.
     fn board_each(

@@ -1,15 +1,15 @@
 //! The embedded tracking store: one SQLite file with MLflow's data model.
 //!
-//! Writing goes through one thread with group commit ([`writer`]); reading through a few
-//! connections of its own, each call on one consistent snapshot. Any number of processes may
-//! use the file at once. A cell is recorded once because a unique index says so, and a
-//! sitting is committed whole because it is one transaction.
+//! One thread writes, with group commit ([`writer`]). Readers use separate connections, each call
+//! on one consistent snapshot. Any number of processes may use the file at once. A unique index
+//! ensures that a cell is recorded once, and a sitting is committed in one transaction.
 //!
-//! Each role of the store ([`crate::Tracking`]) is implemented in a module of its own. The
-//! trait's method opens a snapshot or a write; a function of the same name, which other modules
-//! may call too, does the work inside it.
+//! Each role of the store ([`crate::Tracking`]) is implemented in a separate module. The trait's
+//! method opens a snapshot or a write; a function of the same name, which other modules may call
+//! too, does the work inside it.
 //!
-//! [`mlflow`] is the same tables for anybody's runs, by MLflow's verbs. Nothing here knows HTTP.
+//! [`mlflow`] is MLflow's API over the same tables, including runs logged by other MLflow clients.
+//! This module has no HTTP code.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ mod sittings;
 mod write_session;
 mod writer;
 
-/// Connections that are kept for the next reader.
+/// The maximum number of idle connections for readers.
 const IDLE_READERS: usize = 4;
 
 /// Runs, verdicts and sittings in one file.
@@ -48,9 +48,9 @@ pub struct EmbeddedStore {
     path: PathBuf,
     uri: String,
     readers: Mutex<Vec<Connection>>,
-    /// Only ever asks whether anybody has written.
+    /// Used only to detect changes of the file.
     watcher: Mutex<Option<Connection>>,
-    /// Dropped last: the last connection to leave tidies the write-ahead log up.
+    /// Dropped last, because the last connection to close cleans up the write-ahead log.
     writer: writer::Writer,
 }
 
@@ -70,9 +70,9 @@ pub fn random_run_id() -> std::io::Result<[u8; 16]> {
 }
 
 impl EmbeddedStore {
-    /// Opens the database, makes it (and its folder) where there is none, and brings its
-    /// layout up to date. `now_ms` is the wall clock in Unix milliseconds; `run_ids` makes
-    /// ids for runs, usually [`random_run_id`].
+    /// Opens the database, creates it (and its folder) if it does not exist, and migrates it to the
+    /// current layout. `now_ms` is the wall clock in Unix milliseconds; `run_ids` generates ids for
+    /// runs, usually [`random_run_id`].
     pub fn open(
         path: &Path,
         now_ms: impl Fn() -> i64 + Send + 'static,
@@ -95,18 +95,18 @@ impl EmbeddedStore {
         })
     }
 
-    /// The experiment whose board somebody will most likely ask for next.
+    /// The experiment that was collected last, whose board will most likely be requested next.
     pub fn latest_collected(&self) -> Result<Option<String>> {
         board::board_latest(self)
     }
 
-    /// The same tables by MLflow's verbs.
+    /// MLflow's API over the same tables.
     pub fn mlflow(&self) -> mlflow::Mlflow<'_> {
         mlflow::Mlflow { store: self }
     }
 
-    /// A number that is another one whenever anything in the file has been changed since, by
-    /// whatever process. It costs microseconds, so what is derived from runs can be kept.
+    /// A number that changes whenever any process has changed the file. Reading it takes
+    /// microseconds, so values derived from runs can be cached.
     pub fn changes(&self) -> Result<i64> {
         let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = (|| {
@@ -123,7 +123,7 @@ impl EmbeddedStore {
         asked.map_err(|fault: sqlite::Fault| fault.at(&self.path))
     }
 
-    /// Whether a sitting of a judge with this name is open, over any experiment.
+    /// Whether a judge with this name has an open sitting, in any experiment.
     pub fn judge_sits(&self, name: &str) -> Result<bool> {
         self.read(|conn| sittings::judge_sits(conn, name))
     }

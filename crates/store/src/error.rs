@@ -1,8 +1,8 @@
-//! Everything that can go wrong with tracking.
+//! Errors of the tracking stores.
 
 use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 
-/// Why the store could not do what it was asked.
+/// An error of a tracking store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the tracking store {path} failed: {source}")]
@@ -26,8 +26,7 @@ pub enum StoreError {
     },
     #[error("there is no sitting '{id}': see `assize judge status`")]
     NoSitting { id: String },
-    /// What was asked for conflicts with the current state of the run, the sitting or the
-    /// experiment.
+    /// The request conflicts with the current state of the run, the sitting or the experiment.
     #[error("{0}")]
     Conflict(String),
     #[error(
@@ -35,22 +34,21 @@ pub enum StoreError {
          run the command again to be compared with it"
     )]
     Superseded { task: String, champion: String },
-    /// A server that cannot be reached, or that keeps failing; the same request may succeed
-    /// later.
+    /// The server cannot be reached or keeps failing; the same request may succeed later.
     #[error("the tracking server {uri} is unreachable: {reason}")]
     Unreachable { uri: String, reason: String },
-    /// The address of a server that cannot work, however often it is asked.
+    /// The address of the server is wrong, so that a retry cannot succeed.
     #[error("{uri}: {reason}")]
     InvalidAddress { uri: String, reason: String },
-    /// Something that was asked for by its MLflow name or id is not there.
+    /// The requested MLflow name or id does not exist.
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
     AlreadyExists(String),
-    /// A value that cannot be kept or a search that cannot be read.
+    /// A value that cannot be stored, or an invalid search.
     #[error("{0}")]
     Invalid(String),
-    /// A record that was damaged, or written by a newer version.
+    /// A record that is damaged, or was written by a newer version.
     #[error("{what} cannot be read ({reason}): was it written by a newer version of assize?")]
     Unreadable { what: String, reason: String },
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]

@@ -1,12 +1,12 @@
-//! Runs on their way from one store to another.
+//! Runs that are copied from one store to another.
 //!
-//! What identifies a run travels with it: its cell key, or for any other run the id of the run
-//! that was copied first. What belongs to a server rather than to the run (the name as a tag,
-//! files that are kept as tags, the marks of leases) stays behind.
+//! A copy keeps the identity of its run: its cell key, or for other runs the id of the original
+//! run. Data that belongs to a server rather than to the run is not copied (the name as a tag,
+//! files that are stored as tags, leases).
 //!
-//! A run is made with what readers rely on: params, tags, metrics, datasets, and the files that
-//! Assize reads itself. Any other file may be large and need not be text, so it comes after,
-//! by itself and as bytes.
+//! A run is created with the data that readers need: params, tags, metrics, datasets, and the files
+//! that Assize reads itself. Other files may be large and need not be text, so they are copied
+//! separately, as bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::{Result, Run, Runs, StoreError};
 
 pub mod plan;
 
-/// Params by which runs are held and verdict files are named over MLflow.
+/// Prefixes of the params that hold leases and name verdict files over MLflow.
 const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
 
-/// Whether a tag is a server's way to keep something else: the run's name, or a file.
+/// Whether a server uses this tag to store something else: the run's name, or a file.
 pub fn is_stand_in(tag: &str) -> bool {
     tag == RUN_NAME_TAG || tag.starts_with("artifact:")
 }
 
-/// Whether judges are asked about a run, or were.
+/// Whether a run is or was to be judged.
 pub fn is_for_judges(run: &Run) -> bool {
     let ours = [tag::CELL_KEY, tag::JUDGE_PENDING];
     run.tags.iter().any(|(key, _)| ours.contains(&key.as_str()))
 }
 
-/// Whether a param is how a server holds a run for judges or names a verdict file.
+/// Whether a param holds a lease or names a verdict file.
 pub fn is_bookkeeping(param: &str) -> bool {
     BOOKKEEPING.iter().any(|start| param.starts_with(start))
 }
 
-/// Whether a file is one that Assize reads itself, so that the run is made with it.
+/// Whether Assize reads this file itself, so that it is part of a new run.
 pub fn is_core(path: &str) -> bool {
     let core = [
         artifact::PROMPT,
@@ -50,7 +50,7 @@ pub fn is_core(path: &str) -> bool {
     core.contains(&path) || path.starts_with(artifact::VERDICTS)
 }
 
-/// A run with all that belongs to it but the contents of its files.
+/// A run with all its data except the contents of its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WholeRun {
     pub run: Run,
@@ -61,15 +61,15 @@ pub struct WholeRun {
     pub files: Vec<(String, u64)>,
 }
 
-/// What a run gets besides what it has.
+/// Data that is added to a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Additions {
     pub params: Vec<Entry>,
     pub tags: Vec<Entry>,
-    /// By step and time, so that the latest of a metric comes last.
+    /// By step and time, so that the latest point of a metric comes last.
     pub points: Vec<Point>,
     pub datasets: Vec<DatasetInput>,
-    /// How the run ended, and when.
+    /// The final status and its time.
     pub end: Option<(RunStatus, Option<i64>)>,
 }
 
@@ -79,12 +79,12 @@ impl Additions {
     }
 }
 
-/// A run as another store has it.
+/// A run of another store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedRun {
-    /// The id of the run that it is a copy of; what a run without a cell key is known by.
+    /// The id of the original run, which identifies a run without a cell key.
     pub origin: String,
-    /// Without metrics; its artifacts are those that Assize reads, the verdict files included.
+    /// Without metrics; its artifacts are those that Assize reads, including the verdict files.
     pub record: CellRecord,
     /// `None` for a run that has not ended.
     pub end_time_ms: Option<i64>,
@@ -92,29 +92,29 @@ pub struct ImportedRun {
     pub datasets: Vec<DatasetInput>,
 }
 
-/// What importing a run did.
+/// The result of importing a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// Its id here.
+    /// Its id in this store.
     pub run_id: String,
     pub change: Change,
 }
 
-/// How a store's run changed by being imported.
+/// How a store's run changed by an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there, or had failed.
+    /// It did not exist, or had failed.
     Created,
     /// It got verdict files, or some of its verdicts are set aside now.
     Merged,
     Unchanged,
-    /// The cell is there with other candidates, so nothing that was said about the one is true
-    /// of the other: nothing was written.
+    /// The cell exists with different candidates, so verdicts on one run are not valid for the
+    /// other: nothing was written.
     Differs,
 }
 
-/// The files that Assize reads, and of the verdict files those that were committed. One that is
-/// no text is somebody else's who chose the same name.
+/// The files that Assize reads; of the verdict files, only those that were committed. A file that
+/// is not text was written by another program under the same name, and is skipped.
 fn contents(store: &dyn Runs, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<str>)>> {
     let mut artifacts: Vec<(Cow<'static, str>, Arc<str>)> = Vec::new();
     let core = run.artifacts.iter().filter(|path| is_core(path));
@@ -143,7 +143,7 @@ fn contents(store: &dyn Runs, run: &Run) -> Result<Vec<(Cow<'static, str>, Arc<s
 }
 
 impl ImportedRun {
-    /// Makes a run ready to be copied, with the contents of the files that Assize reads.
+    /// Prepares a run for copying, with the contents of the files that Assize reads.
     pub fn read(store: &dyn Runs, whole: &WholeRun) -> Result<Self> {
         let run = &whole.run;
         let value = |name: &str| {
@@ -196,7 +196,7 @@ impl ImportedRun {
             .filter(|(path, _)| path.starts_with(artifact::VERDICTS))
             .map(|(path, content)| (&**path, &**content))
             .collect();
-        // `S.json`, `S.2.json`, …, `S.10.json`: a later part has a longer name or a higher one.
+        // `S.json`, `S.2.json`, …, `S.10.json`: a later part has a longer or a greater name.
         files.sort_by_key(|(path, _)| (path.len(), *path));
         files
     }

@@ -1,15 +1,14 @@
-//! Where runs, verdicts, sittings and promotions are tracked.
+//! Tracking stores for runs, verdicts, sittings and promotions.
 //!
-//! Everything above this crate talks to a store by roles, a small trait for each kind of caller:
-//! [`Cells`] (collect), [`Runs`] (lists and pages), [`Queue`] and [`Leases`] (judging),
-//! [`Sittings`] (verdicts), [`Boards`] (compare), [`Promotions`] and [`Copying`] (sync).
-//! [`Judging`] is the roles that judging needs together, [`Tracking`] a store with all roles but
-//! [`Cells`]; a function takes the smallest that it can do with. The embedded SQLite store
-//! ([`embedded`]) and the one on an MLflow server (`crates/mlflow`) implement each role in a
-//! module of its own; what both decide alike is in [`rules`]. What is local to this machine,
-//! whatever the tracking URI, is [`state`].
+//! Other crates use a store through roles, a small trait for each kind of caller: [`Cells`]
+//! (collect), [`Runs`] (lists and pages), [`Queue`] and [`Leases`] (judging), [`Sittings`]
+//! (verdicts), [`Boards`] (compare), [`Promotions`] and [`Copying`] (sync). [`Judging`] combines
+//! the roles that judging needs, and [`Tracking`] all roles but [`Cells`]. A function takes the
+//! smallest role that is sufficient. The embedded SQLite store ([`embedded`]) and the one on an
+//! MLflow server (`crates/mlflow`) implement each role in a separate module; decisions that they
+//! share are in [`rules`]. The local state of this machine, for any tracking URI, is in [`state`].
 //!
-//! This is the only crate that knows SQL. It knows nothing of providers, grids or statistics.
+//! This is the only crate that contains SQL. It does not depend on providers, grids or statistics.
 
 mod board;
 mod cells;
@@ -39,23 +38,23 @@ pub use queue::{JudgingCounts, Leases, PendingQuery, PendingRun, Queue};
 pub use runs::{ExperimentSummary, Run, RunPage, RunQuery, Runs};
 pub use sittings::{Committed, Give, Sittings, Take};
 
-/// Shorthand for what the store answers.
+/// The result of a store's method.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// What judging needs of a store.
+/// The roles that judging needs.
 pub trait Judging: Boards + Queue + Leases + Sittings {}
 
 impl<S: Boards + Queue + Leases + Sittings> Judging for S {}
 
-/// A whole store, for callers that need several roles.
+/// A store with all roles but [`Cells`], for callers that need several.
 ///
-/// What any method has answered survives `kill -9` of this process. A change to one run is made
-/// whole or not at all. A call that changes several runs and fails may have changed some of
-/// them, unless its role promises more.
+/// Every acknowledged change survives `kill -9` of this process. A change to one run is atomic. A
+/// call that changes several runs and fails may have changed some of them, unless its role
+/// guarantees more.
 ///
-/// Recording cells is not part of it: before a remote store that is the journal's work, so
-/// whoever records is given a [`Cells`].
+/// Recording cells is not included: for a remote store the journal does it, so callers that record
+/// cells get a separate [`Cells`].
 pub trait Tracking: Judging + Promotions + Copying {
-    /// Where this is, as the user would name it.
+    /// The location of the store, as the user would write it.
     fn uri(&self) -> &str;
 }

@@ -1,11 +1,12 @@
-//! MLflow's nouns, in the shape of its REST API, and the rules for what a store may keep.
+//! MLflow's data types, as in its REST API, and its limits.
 //!
-//! [`Tracking`](crate::Tracking) is about our nouns; this is about anybody's runs: the types
-//! here serialise to MLflow's wire, [`filter`] is its search grammar, [`limits`] is what it
-//! accepts. Where MLflow silently cuts or zeroes a value, [`limits`] rejects it and names the
-//! limit. The verbs are on [`Mlflow`](crate::embedded::mlflow::Mlflow).
+//! [`Tracking`](crate::Tracking) covers the data of Assize; this module covers runs logged by any
+//! MLflow client. The types here serialise to MLflow's JSON, [`filter`] is its search grammar, and
+//! [`limits`] checks its limits. MLflow silently truncates some values or sets them to zero;
+//! [`limits`] rejects them and names the limit. The methods are on
+//! [`Mlflow`](crate::embedded::mlflow::Mlflow).
 //!
-//! It deliberately knows no SQL (that is `embedded::mlflow`) and no HTTP (that is the server).
+//! This module deliberately contains no SQL (see `embedded::mlflow`) and no HTTP (see the server).
 
 use assize_domain::run::RunStatus;
 use serde::{Deserialize, Serialize, Serializer};
@@ -19,12 +20,12 @@ pub use logged_model::{
     ModelStatus, ModelUse, NewLoggedModel,
 };
 
-/// The tag that mirrors a run's name, both ways.
+/// The tag that always equals a run's name.
 pub const RUN_NAME_TAG: &str = "mlflow.runName";
-/// The tag of a dataset that says what it was used for.
+/// The tag of a dataset that holds the context in which it was used.
 pub const DATASET_CONTEXT_TAG: &str = "mlflow.data.context";
 
-/// A key and its value: a param, a tag.
+/// A key and its value: a param or a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub key: String,
@@ -43,7 +44,7 @@ pub struct Point {
     pub step: i64,
 }
 
-/// JSON has no NaN and no infinities; MLflow's protocol writes them as texts.
+/// JSON has no NaN and no infinities; MLflow's protocol writes them as strings.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde hands over a reference"
@@ -99,7 +100,7 @@ pub struct RunData {
     pub tags: Vec<Entry>,
 }
 
-/// What a dataset was and how it was used.
+/// A dataset and how it was used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatasetInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,7 +136,7 @@ pub struct RunOutputs {
     pub model_outputs: Vec<ModelUse>,
 }
 
-/// A run with all that was logged.
+/// A run with all logged data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoggedRun {
     pub info: RunInfo,
@@ -144,18 +145,18 @@ pub struct LoggedRun {
     pub outputs: RunOutputs,
 }
 
-/// What a run is created with.
+/// The data of a new run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NewRun {
     pub experiment_id: String,
     pub user_id: String,
     pub name: Option<String>,
-    /// Unix milliseconds; the clock's where there is none.
+    /// Unix milliseconds; `None` means now.
     pub start_time: Option<i64>,
     pub tags: Vec<Entry>,
 }
 
-/// What a run is changed to; `None` leaves it.
+/// A change to a run; `None` leaves a field unchanged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunChange {
     pub name: Option<String>,
@@ -163,17 +164,17 @@ pub struct RunChange {
     pub end_time: Option<i64>,
 }
 
-/// What is logged at once, all or nothing.
+/// Entries that are logged atomically.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
     pub metrics: Vec<Point>,
     pub params: Vec<Entry>,
     pub tags: Vec<Entry>,
-    /// Those of the metrics that are about a model, once more.
+    /// The metrics that refer to a model, repeated.
     pub model_metrics: Vec<ModelPoint>,
 }
 
-/// Which of the living and the deleted.
+/// Which lifecycle stages a search includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     #[default]
@@ -182,22 +183,22 @@ pub enum View {
     All,
 }
 
-/// Which part of a long answer.
+/// A limit and an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
     pub max_results: u32,
     pub offset: u64,
 }
 
-/// A part of a long answer.
+/// A page of results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next part starts, if there is one.
+    /// The offset of the next page, if there is one.
     pub next_offset: Option<u64>,
 }
 
-/// A search in MLflow's own words.
+/// A search in MLflow's grammar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {
     pub filter: String,
@@ -206,7 +207,7 @@ pub struct Search {
     pub slice: Slice,
 }
 
-/// A search for runs in MLflow's own words.
+/// A search for runs in MLflow's grammar.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunSearch {
     pub experiment_ids: Vec<String>,
@@ -214,21 +215,21 @@ pub struct RunSearch {
     pub order_by: Vec<String>,
     pub view: View,
     pub max_results: u32,
-    /// Where the page before ended, as its answer said.
+    /// The page token of the previous page.
     pub after: Option<String>,
 }
 
 /// A file or folder among a run's artifacts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileInfo {
-    /// From the run's root.
+    /// Relative to the run's root.
     pub path: String,
     pub is_dir: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_size: Option<u64>,
 }
 
-/// A name for one version.
+/// An alias of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alias {
     pub alias: String,
@@ -275,7 +276,7 @@ pub struct ModelVersion {
     pub aliases: Vec<String>,
 }
 
-/// What a version is created with.
+/// The data of a new version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewVersion {
     pub name: String,
@@ -287,7 +288,7 @@ pub struct NewVersion {
     pub tags: Vec<Entry>,
 }
 
-/// Which traces are listed.
+/// A filter for traces.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceList<'a> {
     pub experiment_ids: &'a [String],
@@ -297,11 +298,11 @@ pub struct TraceList<'a> {
     pub most: u32,
 }
 
-/// What is kept of a trace, in JSON that the store does not look into.
+/// The stored data of a trace, in JSON that the store does not parse.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     pub trace_id: String,
-    /// `None` where nobody logged a trace with this id.
+    /// `None` if no client logged a trace with this id.
     pub info: Option<String>,
     pub tags: Vec<Entry>,
     pub assessments: Vec<String>,

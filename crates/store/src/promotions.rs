@@ -1,4 +1,4 @@
-//! The history of champions.
+//! The role for promotions: a task's champion and its history.
 
 use std::fmt::Debug;
 
@@ -6,18 +6,18 @@ use assize_domain::promotion::Promotion;
 
 use crate::Result;
 
-/// Who is champion of a task, and who was.
+/// The current champion of a task, and the promotion history.
 pub trait Promotions: Send + Sync + Debug {
-    /// The latest entry of a task's promotion history: whoever is champion now.
+    /// The latest entry of a task's promotion history: the current champion.
     fn champion_get(&self, task: &str) -> Result<Option<Promotion>>;
 
-    /// A task's promotion history, oldest first. Nothing in it ever changes.
+    /// A task's promotion history, oldest first. Entries are immutable.
     fn promotion_list(&self, task: &str) -> Result<Vec<Promotion>>;
 
     /// Adds an entry to the history, registers the champion's prompt as a version of the task's
     /// registered prompt (once for each content), tags it with the record, and moves the alias
-    /// `champion` to it. Answers the version. The entry's number must follow the latest one's:
-    /// otherwise somebody was faster, nothing is written, and the error is
+    /// `champion` to it. Returns the version. The entry's number must follow the latest one's.
+    /// Otherwise another promotion came first, nothing is written, and the error is
     /// [`StoreError::Superseded`](crate::StoreError::Superseded).
     fn promotion_record(&self, promotion: &Promotion) -> Result<u32>;
 }

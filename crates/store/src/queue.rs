@@ -1,11 +1,11 @@
-//! What waits to be judged, and who is at work on what.
+//! Roles for judging: the queue of pending runs, and leases.
 //!
-//! A lease says which sitting a run's cases are handed out to, per tier. It belongs to its
-//! sitting and lives as long as that does: while the sitting is open and has been heard of
-//! recently. Renewing is therefore one write, whatever is held. Taking over a lease raises
-//! its epoch, so exactly one of two competing judges wins: embedded in one transaction, over
-//! MLflow by a write-once param `lease.<tier>.<slot>.<epoch> = sitting` on the run (slot 2 where
-//! two judges are to score every case), where a refusal means lost.
+//! A lease assigns a run's cases to a sitting, per tier. It belongs to its sitting and is valid
+//! while the sitting is open and has not expired. Renewing is therefore one write, whatever the
+//! sitting holds. Taking over a lease increases its epoch, so exactly one of two competing judges
+//! succeeds: in the embedded store by a transaction, over MLflow by a write-once param
+//! `lease.<tier>.<slot>.<epoch> = sitting` on the run (slot 2 if two judges are to score every
+//! case), which the server rejects for the second writer.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -18,89 +18,89 @@ use assize_domain::verdict::{RubricRef, Verdict, VerdictFile};
 
 use crate::{Committed, Result};
 
-/// A judge asks for cases.
+/// A judge's request for cases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseRequest {
-    /// An open sitting; its experiment, tier, rubric, judge and copies say what it may get.
+    /// An open sitting; its experiment, tier, rubric, judge and copies determine what it can get.
     pub sitting: String,
-    /// Only runs that wait on this kind's desk.
+    /// Only runs that are assigned to this kind of judge.
     pub judge_kind: Option<String>,
-    /// At least so many cases where there are, rounded up to whole scenarios; 0 only counts
-    /// what is left.
+    /// The minimum number of cases, if there are enough, rounded up to whole scenarios; 0 only
+    /// counts what is left.
     pub cases: usize,
     /// Unix milliseconds.
     pub now_ms: i64,
-    /// Until when the sitting counts as alive without being heard of again.
+    /// The new expiry of the sitting's leases.
     pub until_ms: i64,
 }
 
-/// What a judge got.
+/// The result of a request for cases.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Leased {
-    /// `judged` holds every candidate that is not this judge's to score.
+    /// `judged` holds every candidate that this judge must not score.
     pub runs: Vec<PendingRun>,
-    /// Cases that wait and that no live sitting holds.
+    /// Pending cases that no live sitting holds.
     pub left: u64,
 }
 
-/// A run that a sitting holds.
+/// A run that a sitting holds a lease on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldRun {
-    /// `judged` holds every candidate that is not this judge's to score (any more).
+    /// `judged` holds every candidate that this judge must not score (any more).
     pub run: PendingRun,
-    /// What this sitting has found already.
+    /// The verdicts of this sitting so far.
     pub own: Vec<Verdict>,
 }
 
-/// Verdicts of a sitting that holds leases.
+/// Verdicts that a sitting with leases submits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Handed {
     pub sitting: String,
-    /// One a run; the run `anchors` stands for the sitting's own calibration cases.
+    /// One file per run; the run id `anchors` stands for the sitting's own calibration cases.
     pub files: Vec<(String, VerdictFile)>,
     pub rubric: Rubric,
     pub until_ms: i64,
 }
 
-/// How a sitting ends, or goes on to be seen after it has ended.
+/// The final state of a sitting, or a later change of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Closing {
     pub state: SittingState,
     /// RFC 3339, UTC.
     pub at: String,
-    /// Who sat, where the record does not say; kept where it is `None`.
+    /// The judge, if the record does not name one; not changed if `None`.
     pub judge: Option<Judge>,
-    /// What the anchors said, as JSON; kept where it is `None`.
+    /// The results of the anchors, as JSON; not changed if `None`.
     pub drift: Option<String>,
 }
 
-/// Runs that are to be judged again.
+/// A request to judge runs again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reopening {
     pub run_ids: Vec<String>,
-    /// The rubric that they are under from now on; runs that are under it already are left
-    /// alone. Without one, the verdicts of these tiers are set aside.
+    /// The new rubric of the runs; runs that already have it are not changed. Without one, the
+    /// verdicts of these tiers are set aside.
     pub rubric: Option<Rubric>,
     pub tiers: Vec<Tier>,
 }
 
-/// A sitting with what has become of it.
+/// A sitting with its current state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SittingRecord {
     pub sitting: Sitting,
     pub state: SittingState,
     pub closed_at: Option<String>,
-    /// Until when its leases are good, in Unix milliseconds; 0 where it took none.
+    /// The expiry of its leases in Unix milliseconds; 0 if it has none.
     pub lives_until_ms: i64,
-    /// Who sat, as far as it is known.
+    /// The judge, if known.
     pub judge: Option<Judge>,
-    /// What the anchors said when it closed, as JSON.
+    /// The results of the anchors when it closed, as JSON.
     pub drift: Option<String>,
-    /// Verdicts on its anchors, in order; `candidate` is the anchor's place in the record.
+    /// Verdicts on its anchors, in order; `candidate` is the anchor's index in the record.
     pub anchor_files: Vec<VerdictFile>,
 }
 
-/// A rubric that finished runs of an experiment are under.
+/// A rubric of finished runs of an experiment.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct RubricUse {
     pub rubric: RubricRef,
@@ -111,16 +111,16 @@ pub struct RubricUse {
     pub auto_pending: u64,
 }
 
-/// Which pending runs a judge asks for.
+/// A query for pending runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingQuery {
-    /// The tier that has not spoken yet.
+    /// The tier that has not judged the runs yet.
     pub tier: Tier,
-    /// Only runs that wait on this kind's desk.
+    /// Only runs that are assigned to this kind of judge.
     pub judge_kind: Option<String>,
 }
 
-/// A finished run that a tier has not (wholly) judged.
+/// A finished run that a tier has not (completely) judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingRun {
     pub run_id: String,
@@ -134,7 +134,7 @@ pub struct PendingRun {
     pub judged: BTreeSet<u32>,
 }
 
-/// How far judging has come.
+/// The progress of judging.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct JudgingCounts {
     /// Finished runs.
@@ -144,15 +144,15 @@ pub struct JudgingCounts {
     pub expert_judged: u64,
     pub auto_pending: u64,
     pub auto_judged: u64,
-    /// Cells for which nothing could be generated.
+    /// Cells without any generated candidate.
     pub failed: u64,
-    /// Runs by whose desk they wait on, expert tier only.
+    /// Runs by the kind of judge that they are assigned to, expert tier only.
     pub pending_by_kind: Vec<(String, u64)>,
 }
 
-/// Runs that wait for a judge.
+/// Pending runs.
 pub trait Queue: Send + Sync + Debug {
-    /// Visits the finished runs that a tier has not wholly judged, in the order of their
+    /// Visits the finished runs that a tier has not completely judged, in the order of their
     /// creation, without holding them all in memory. An unknown experiment is an error.
     fn pending_each(
         &self,
@@ -161,34 +161,34 @@ pub trait Queue: Send + Sync + Debug {
         visit: &mut dyn FnMut(PendingRun) -> Result<()>,
     ) -> Result<()>;
 
-    /// How far judging has come. An unknown experiment is an error.
+    /// The progress of judging. An unknown experiment is an error.
     fn judging_count(&self, experiment: &str) -> Result<JudgingCounts>;
 
-    /// The rubrics that the finished runs of an experiment are under, the one with the newest
-    /// run last. An unknown experiment is an error.
+    /// The rubrics of the finished runs of an experiment, the one with the newest run last. An
+    /// unknown experiment is an error.
     fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>>;
 
-    /// Makes runs pending again; answers how many. Verdicts are kept, candidates are not
-    /// touched, and leases on these runs end. Where one of the runs does not exist, none is
-    /// reopened.
+    /// Makes runs pending again; returns how many. Verdicts are kept, candidates are not changed,
+    /// and leases on these runs end. If one of the runs does not exist, none is reopened.
     fn runs_reopen(&self, reopening: &Reopening) -> Result<u64>;
 }
 
-/// Runs that are handed out to open sittings, so that no two judges work on the same case.
+/// Leases on runs, so that no two judges work on the same case.
 pub trait Leases: Send + Sync + Debug {
-    /// Hands whole scenarios to an open sitting: all of a scenario's pending cases or none,
-    /// and none that as many other live sittings hold as are to score it. The sitting counts
-    /// as heard of.
+    /// Leases whole scenarios to an open sitting: all of a scenario's pending cases or none. A
+    /// scenario is skipped if as many other live sittings hold it as are to score it. Renews the
+    /// sitting's leases.
     fn lease_take(&self, request: &LeaseRequest) -> Result<Leased>;
 
-    /// What a sitting holds, with what it has found.
+    /// The runs that a sitting holds, with its verdicts so far.
     fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>>;
 
-    /// Writes verdicts of an open sitting, as [`Sittings::sitting_commit`](crate::Sittings::sitting_commit)
-    /// does, with three differences. Where a lease has passed to another sitting, nothing is
-    /// written, and the error is [`StoreError::LeaseLost`](crate::StoreError::LeaseLost). Other
-    /// scores for a case that the sitting has judged are kept as a later part, which counts
-    /// instead. Each run counts by itself: after another error some verdicts may have been
-    /// written, and submitting the same again completes them.
+    /// Writes verdicts of an open sitting, as
+    /// [`Sittings::sitting_commit`](crate::Sittings::sitting_commit) does, with three differences.
+    /// If another sitting has taken over a lease, nothing is written, and the error is
+    /// [`StoreError::LeaseLost`](crate::StoreError::LeaseLost). Different scores for a case that
+    /// the sitting has judged are stored as a later part, which replaces the earlier one. Each run
+    /// is committed separately: after another error some verdicts may have been written, and
+    /// submitting the same again writes the rest.
     fn sitting_submit(&self, handed: &Handed) -> Result<Committed>;
 }

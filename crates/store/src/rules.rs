@@ -1,8 +1,8 @@
-//! What every store decides alike, whatever keeps its runs: which verdicts are new, which
-//! cases a sitting need not score, what a run says once some of its verdicts do not count.
+//! Decisions that all stores share: which verdicts are new, which cases a sitting need not score,
+//! and a run's summary when verdicts are set aside.
 //!
-//! Pure functions on domain nouns, so that the embedded store and a remote one cannot drift
-//! apart. Nothing here reads or writes.
+//! These are pure functions on domain types, so that the embedded store and a remote one cannot
+//! differ. Nothing here reads or writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +16,16 @@ use assize_domain::verdict::{Summary, Verdict, VerdictFile, summarise};
 
 use crate::{PendingRun, Result, StoreError};
 
-/// What to do about other scores for a case that the same sitting has judged already.
+/// How to handle different scores for a case that the same sitting has judged already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
     Refuse,
-    /// Keep them as a later part, which counts instead.
+    /// Store them as a later part, which replaces the earlier one.
     Revise,
 }
 
-/// Refuses verdicts that could never count: of another rubric than the run is under, of a
-/// sitting that is set aside, about a candidate that has no text and so is not `judgeable`.
+/// Rejects verdicts that could never count: under another rubric than the run's, of a sitting that
+/// is set aside, or on a candidate without a text, which is not `judgeable`.
 pub fn verdicts_check(
     run_id: &str,
     file: &VerdictFile,
@@ -58,7 +58,7 @@ pub fn verdicts_check(
     }
 }
 
-/// Leaves only the verdicts in a file that its sitting has not given yet, word for word.
+/// Removes the verdicts from a file that its sitting has already submitted unchanged.
 pub fn keep_new(
     kept: &[VerdictFile],
     file: &mut VerdictFile,
@@ -110,13 +110,13 @@ pub fn free_path(is_taken: impl Fn(&str) -> bool, sitting: &str) -> String {
     path
 }
 
-/// The indexes of the candidates that have a text to judge.
+/// The indexes of the candidates that have a text.
 pub fn judgeable(candidates: &[Candidate]) -> Vec<u32> {
     let with_text = candidates.iter().filter(|it| it.text.is_some());
     with_text.map(|it| it.index).collect()
 }
 
-/// The cases of a run that are still to be scored.
+/// The number of cases of a run that are still to be scored.
 pub fn open_cases(run: &PendingRun) -> usize {
     let open = run
         .candidates
@@ -125,10 +125,10 @@ pub fn open_cases(run: &PendingRun) -> usize {
     open.count()
 }
 
-/// The run as a sitting sees it: `judged` holds the candidates that it need not score, because
-/// enough others have or will, or because its own judge has. `files` are the verdict files
-/// that count, `others` the other live sittings that hold the run. `None` where the run is
-/// under another rubric.
+/// The run as a sitting gets it: `judged` holds the candidates that it need not score, because
+/// enough other sittings have scored or hold them, or because its own judge has scored them.
+/// `files` are the verdict files that count, `others` the other live sittings that hold the run.
+/// `None` if the run has another rubric.
 pub fn pending_for(
     mut pending: PendingRun,
     sitting: &Sitting,
@@ -170,9 +170,9 @@ pub fn pending_for(
     Some(pending)
 }
 
-/// What a run says after the list of what does not count has changed: a metric that nothing
-/// supports any more becomes NaN, because a tracking server can append to a metric and not
-/// delete it; the second list names the tags that go.
+/// The summary of a run after the list of sittings set aside has changed. A metric without
+/// remaining verdicts becomes NaN, because a tracking server can append to a metric but not delete
+/// it. The second list contains the tags to delete.
 pub fn derive_anew(
     files: &[VerdictFile],
     rubric: &Rubric,
@@ -203,7 +203,7 @@ pub fn derive_anew(
     Ok((summary, gone))
 }
 
-/// Somebody else has become champion meanwhile.
+/// The error if the champion has changed meanwhile.
 pub fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
     let champion = latest.map_or_else(
         || "there is none any more".to_owned(),
@@ -222,7 +222,7 @@ pub fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError 
     }
 }
 
-/// There is no such experiment; `known` are the ones that there are.
+/// The error for an unknown experiment; `known` are the existing ones.
 pub fn no_experiment(name: &str, mut known: Vec<String>) -> StoreError {
     let more = known.len().saturating_sub(5);
     known.truncate(5);

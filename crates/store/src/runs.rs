@@ -1,4 +1,4 @@
-//! Reading and deleting runs.
+//! The role for reading and deleting runs.
 
 use std::fmt::Debug;
 
@@ -7,13 +7,13 @@ use assize_domain::verdict::VerdictFile;
 
 use crate::Result;
 
-/// An experiment as lists show it.
+/// An experiment in a list.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct ExperimentSummary {
     pub name: String,
     pub experiment_id: String,
     pub runs: u64,
-    /// Runs that wait for the expert tier.
+    /// Runs that are pending for the expert tier.
     pub pending: u64,
     /// Runs that the expert tier has judged.
     pub judged: u64,
@@ -21,7 +21,7 @@ pub struct ExperimentSummary {
     pub last_updated: i64,
 }
 
-/// A run with everything but its artifacts' contents.
+/// A run without the contents of its artifacts.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Run {
     pub run_id: String,
@@ -35,24 +35,24 @@ pub struct Run {
     #[schemars(with = "Vec<(String, Option<f64>)>")]
     pub metrics: Vec<(String, f64)>,
     pub tags: Vec<(String, String)>,
-    /// Paths. Complete where one run was asked for; [`Runs::run_list`] need not fill them in.
+    /// Paths. Complete if one run was requested; [`Runs::run_list`] need not fill them in.
     pub artifacts: Vec<String>,
 }
 
-/// Which runs a list shows; `None` shows all.
+/// A filter for runs; `None` matches all.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunQuery {
     pub model: Option<String>,
     pub prompt: Option<String>,
     pub scenario: Option<String>,
-    /// Whether the expert tier is still awaited.
+    /// Whether the expert tier is pending.
     pub pending: Option<bool>,
     pub status: Option<RunStatus>,
     /// Newest first instead of oldest first.
     pub newest_first: bool,
     /// 0 means no limit.
     pub max_results: u32,
-    /// Where the last page ended.
+    /// The page token of the previous page.
     pub page_token: Option<String>,
 }
 
@@ -63,19 +63,19 @@ pub struct RunPage {
     pub next_page_token: Option<String>,
 }
 
-/// Experiments, runs and their files, for whoever shows or copies them.
+/// Experiments, runs and their files.
 pub trait Runs: Send + Sync + Debug {
-    /// Experiments that hold runs of ours, by name.
+    /// Experiments that hold runs of Assize, by name.
     fn experiment_list(&self) -> Result<Vec<ExperimentSummary>>;
 
     /// One page of an experiment's runs. An unknown experiment is an error.
     fn run_list(&self, experiment: &str, query: &RunQuery) -> Result<RunPage>;
 
-    /// One run, by its whole id or an unambiguous start of it.
+    /// One run, by its full id or an unambiguous prefix of it.
     fn run_get(&self, run_id: &str) -> Result<Run>;
 
-    /// Takes runs out of every list; their cells can be collected again. Where one of them does
-    /// not exist, none is deleted.
+    /// Deletes runs, so that no list shows them; their cells can be collected again. If one of them
+    /// does not exist, none is deleted.
     fn run_delete(&self, run_ids: &[String]) -> Result<()>;
 
     /// The content of a text artifact.
@@ -84,12 +84,12 @@ pub trait Runs: Send + Sync + Debug {
         Ok(contents.into_iter().next().flatten())
     }
 
-    /// The contents of several text artifacts of a run, in the order asked.
+    /// The contents of several text artifacts of a run, in the order of the request.
     fn artifacts_get(&self, run_id: &str, paths: &[&str]) -> Result<Vec<Option<String>>>;
 
     /// The content of an artifact that need not be text.
     fn artifact_get_bytes(&self, run_id: &str, path: &str) -> Result<Option<Vec<u8>>>;
 
-    /// The verdict files of a run, also those that are set aside.
+    /// The verdict files of a run, including those that are set aside.
     fn verdicts_get(&self, run_id: &str) -> Result<Vec<VerdictFile>>;
 }

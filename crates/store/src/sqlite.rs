@@ -1,13 +1,12 @@
 //! Opening, checking and migrating a SQLite file; shared by the store and the local state.
 //!
-//! A file is looked at read-only before anything is written, so that somebody else's database
-//! is never touched. The layout's version is `PRAGMA user_version`; each migration is one
-//! script, and all that are missing run in one transaction, so two processes that open an old
-//! file at once migrate it once.
+//! A file is first opened read-only, so that a database of another program is never modified. The
+//! layout's version is `PRAGMA user_version`. Each migration is one script, and all missing ones
+//! run in one transaction, so two processes that open an old file at once migrate it once.
 //!
-//! Durability is that of a write-ahead log with `synchronous = NORMAL`: what is committed
-//! survives the death of the process at any instant. It deliberately does not wait for the
-//! disk on every commit; a power cut can lose the last moments, never the file's soundness.
+//! The file uses a write-ahead log with `synchronous = NORMAL`: committed data survives the death
+//! of the process at any time. Commits deliberately do not wait for the disk. A power failure can
+//! lose the most recent commits, but cannot corrupt the file.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -21,25 +20,25 @@ use crate::StoreError;
 /// How long a process waits for another one to finish its transaction.
 const BUSY: Duration = Duration::from_mins(1);
 
-/// What kind of file this is, and the scripts that make and update it.
+/// A kind of file, with the scripts that create and update it.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Written into the file's header, so that files of different kinds are not confused.
     pub application_id: i32,
-    /// What the file is, for messages.
+    /// The kind of file, for messages.
     pub what: &'static str,
     /// One script for each version, oldest first.
     pub migrations: &'static [&'static str],
 }
 
-/// What goes wrong on the way; becomes a [`StoreError`] once the path is known.
+/// An error inside this crate; becomes a [`StoreError`] once the path is known.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sql(rusqlite::Error),
     Store(StoreError),
 }
 
-/// Shorthand for the crate's inner functions.
+/// The result of the crate's internal functions.
 pub(crate) type Attempt<T> = Result<T, Fault>;
 
 impl From<rusqlite::Error> for Fault {
@@ -70,7 +69,7 @@ fn unusable(path: &Path, reason: impl Into<String>) -> StoreError {
     }
 }
 
-/// The error with its remedy, where SQLite's own words do not suggest one.
+/// Adds a remedy to errors for which SQLite's own message does not suggest one.
 pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
@@ -105,7 +104,7 @@ pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     unusable(path, reason)
 }
 
-/// Opens the file, makes it where there is none, and brings its layout up to date.
+/// Opens the file, creates it if it does not exist, and migrates it to the current layout.
 pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Connection, StoreError> {
     make_folder(path)?;
     look(path, layout)?;
@@ -115,7 +114,7 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Connection, StoreErro
     Ok(conn)
 }
 
-/// One more connection to a file that [`open`] has prepared.
+/// Opens another connection to a file that [`open`] has prepared.
 pub(crate) fn connect(path: &Path) -> Attempt<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -125,7 +124,8 @@ pub(crate) fn connect(path: &Path) -> Attempt<Connection> {
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "foreign_keys", "ON")?;
-    // Plans depend on the statement only; otherwise some would be made anew for every value.
+    // With QPSG, plans depend on the statement only. Otherwise some would be made again for each
+    // value.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.set_prepared_statement_cache_capacity(256);
     Ok(conn)
@@ -150,8 +150,8 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Makes an empty file that only its owner can read, where there is none. What SQLite lays
-/// beside it gets the same rights.
+/// Creates an empty file that only its owner can read, if there is none. SQLite gives the files
+/// next to it the same permissions.
 pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
     make_folder(path)?;
     let mut options = std::fs::OpenOptions::new();
@@ -167,7 +167,7 @@ pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses what is not ours, without writing to it.
+/// Rejects a database of another program, without writing to it.
 fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
         return Ok(());
@@ -176,8 +176,8 @@ fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Connection::open_with_flags(path, flags).and_then(|conn| owner(&conn))
     };
-    // A program that was killed in a transaction has left a journal, which the next one that
-    // opens the file plays back; without the right to write, SQLite cannot.
+    // A process that was killed during a transaction has left a rollback journal, which the next
+    // process to open the file plays back. SQLite cannot do that on a read-only connection.
     let (by_mlflow, tables, application_id) = seen(OpenFlags::SQLITE_OPEN_READ_ONLY)
         .or_else(|error| match error.sqlite_error_code() {
             Some(ErrorCode::ReadOnly) => seen(OpenFlags::SQLITE_OPEN_READ_WRITE),
@@ -203,7 +203,7 @@ fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether MLflow made the file, how many tables it has, and its mark.
+/// Whether MLflow created the file, how many tables it has, and its application id.
 fn owner(conn: &Connection) -> rusqlite::Result<(bool, u32, i32)> {
     conn.busy_timeout(BUSY)?;
     conn.query_row(
@@ -215,8 +215,8 @@ fn owner(conn: &Connection) -> rusqlite::Result<(bool, u32, i32)> {
     )
 }
 
-/// Switching to a write-ahead log needs the file alone for a moment, and SQLite does not wait
-/// for that by itself.
+/// Switching to a write-ahead log needs exclusive access for a moment, and SQLite does not wait for
+/// that by itself.
 fn write_ahead(conn: &Connection) -> Attempt<()> {
     let mut tries_left = 200;
     loop {
@@ -240,7 +240,7 @@ fn version_of(conn: &Connection) -> Attempt<usize> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Whether a newer Assize has changed the file's layout since this one opened it.
+/// Whether a newer version of Assize has migrated the file since this process opened it.
 pub(crate) fn is_newer(conn: &Connection, layout: &Layout) -> Attempt<bool> {
     Ok(version_of(conn)? > layout.migrations.len())
 }
@@ -258,7 +258,7 @@ fn migrate(conn: &mut Connection, path: &Path, layout: &Layout) -> Result<(), St
     Ok(())
 }
 
-/// Runs the scripts that are missing and answers the version that the file then has.
+/// Runs the missing migrations and returns the version of the file.
 fn apply_missing(conn: &mut Connection, layout: &Layout) -> Attempt<usize> {
     let wanted = layout.migrations.len();
     let found = version_of(conn)?;
@@ -319,8 +319,8 @@ mod tests {
         assert!(error.contains("knows 1"), "{error}");
     }
 
-    /// What a killed process leaves: the file as a transaction had begun to change it, and the
-    /// journal that takes the change back.
+    /// The files that a killed process leaves: a database that a transaction had begun to change,
+    /// and the journal that rolls the change back.
     #[test]
     fn a_journal_that_a_killed_process_left_is_played_back() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! What is local to this machine, whatever the tracking URI: `DIR/state.db`.
+//! The local state of this machine, for any tracking URI: `DIR/state.db`.
 //!
-//! That is which models we loaded into which host, so that a restart after a crash recognises
-//! them, the [`journal`] of cells that a tracking server has not acknowledged yet, and the
-//! [`tokens`] and [`jobs`] of `assize serve`. Each kind of thing gets tables of its own by a
-//! migration; nothing here is shared between machines, and of runs only what still has to be
-//! delivered belongs here.
+//! It holds which models Assize loaded into which host (so that a restart after a crash recognises
+//! them), the [`journal`] of cells that a tracking server has not acknowledged yet, and the
+//! [`tokens`] and [`jobs`] of `assize serve`. Each has separate tables, created by a migration.
+//! Nothing here is shared between machines, and the only run data is what still has to be
+//! delivered.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,8 @@ CREATE TABLE loaded_models (
 ) WITHOUT ROWID;
 ";
 
-/// The journal: cells in the order in which they were made, and the texts that many share.
-/// An id is never used twice, so that removing what was delivered never removes what has
-/// taken its place since.
+/// The journal: cells in the order in which they were generated, and texts that many of them share.
+/// An id is never reused, so removing a delivered entry never removes a newer one.
 const V2: &str = "
 CREATE TABLE journal (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -54,13 +53,13 @@ CREATE TABLE journal_texts (
 ) WITHOUT ROWID;
 ";
 
-/// A model that we loaded into a host.
+/// A model that Assize loaded into a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedModel {
     pub model: String,
     pub digest: String,
-    /// Unix milliseconds. The host unloads it by itself then, so what is resident later is
-    /// somebody else's.
+    /// Unix milliseconds. The host unloads the model at this time, so a model that is resident
+    /// later was loaded by another program.
     pub ours_until_ms: i64,
 }
 
@@ -79,8 +78,8 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    /// Opens `DIR/state.db` and makes it, and the folder, where there is none. It holds the
-    /// hashes of tokens, so it is its owner's alone.
+    /// Opens `DIR/state.db`; creates it and the folder if they do not exist. Only the owner can
+    /// read it, because it holds the hashes of tokens.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("state.db");
         sqlite::make_private(&path)?;
@@ -91,7 +90,7 @@ impl State {
         })
     }
 
-    /// Remembers that we loaded a model, or that we keep it for longer.
+    /// Records that Assize loaded a model, or extended how long it is kept.
     pub fn loaded_put(
         &self,
         host: &str,
@@ -111,7 +110,7 @@ impl State {
         })
     }
 
-    /// The models that we loaded into a host, by name.
+    /// The models that Assize loaded into a host, by name.
     pub fn loaded_list(&self, host: &str) -> Result<Vec<LoadedModel>> {
         self.with(|conn| {
             let mut list = conn.prepare_cached(
@@ -129,7 +128,7 @@ impl State {
         })
     }
 
-    /// Forgets a model; one that is not there is no error.
+    /// Removes the record of a model; does nothing if there is none.
     pub fn loaded_remove(&self, host: &str, model: &str) -> Result<()> {
         self.with(|conn| {
             conn.prepare_cached("DELETE FROM loaded_models WHERE host = ?1 AND model = ?2")?
@@ -143,7 +142,7 @@ impl State {
         work(&conn).map_err(|error| sqlite::explain(&self.path, error))
     }
 
-    /// Does all of it or nothing.
+    /// Runs the change in a transaction.
     fn change<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         self.with(|conn| {
             let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;

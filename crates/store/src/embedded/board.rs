@@ -1,8 +1,8 @@
-//! What a board needs of every run of a split, a hundred thousand verdicts at a time.
+//! Reading every run of a split with its verdicts for a board.
 //!
-//! One thread gathers runs from the database in batches ([`gather`]), the caller's thread
-//! reads their verdict files in place and visits them: each takes about half of the time,
-//! so two cores halve it. A few batches are on their way at most, whatever the number of runs.
+//! One thread reads runs from the database in batches ([`gather`]), and the caller's thread decodes
+//! their verdict files and visits them. Each takes about half of the time, so two cores halve it.
+//! The number of batches in memory is limited.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -18,7 +18,7 @@ use crate::{BoardRun, Boards, Result, StoreError};
 mod gather;
 mod row;
 
-/// Batches that wait for the visitor at most.
+/// The maximum number of batches that wait for the visitor.
 const AHEAD: usize = 16;
 
 impl Boards for EmbeddedStore {
@@ -32,7 +32,7 @@ impl Boards for EmbeddedStore {
             let (batches, gathered) = sync_channel(AHEAD);
             let gathering = scope.spawn(move || {
                 self.read(|conn| {
-                    // A visitor that has had enough takes no more batches.
+                    // A visitor that has stopped takes no more batches.
                     gather(conn, experiment, split, &mut |batch| {
                         batches.send(batch).is_ok()
                     })

@@ -35,14 +35,14 @@ impl Cells for EmbeddedStore {
     }
 }
 
-/// A cell on its way to the writer, hashed by the thread that brings it.
+/// A cell for the writer, hashed by the caller's thread.
 pub(crate) struct Prepared {
     pub record: CellRecord,
-    /// In the order of the artifacts; `None` for what belongs to this run alone.
+    /// In the order of the artifacts; `None` for content that belongs to this run alone.
     digests: Vec<Option<[u8; 32]>>,
 }
 
-/// Hashes what runs share. Texts that are the same in memory are hashed once.
+/// Hashes shared content. Texts that share memory are hashed once.
 pub(crate) fn prepare(cells: &[CellRecord]) -> Vec<Prepared> {
     let mut seen: HashMap<(*const u8, usize), [u8; 32]> = HashMap::new();
     let mut digest_of = |path: &str, content: &str| {
@@ -70,7 +70,7 @@ pub(crate) fn is_shareable(path: &str) -> bool {
     path != artifact::CANDIDATES && path != artifact::RAW && !path.starts_with(artifact::VERDICTS)
 }
 
-/// A run that is tracked already.
+/// A run that is recorded already.
 pub(crate) struct RunRow {
     pub id: i64,
     pub run_id: [u8; 16],
@@ -105,7 +105,7 @@ pub(crate) fn find(conn: &Connection, experiment: i64, cell_key: &str) -> Attemp
     Ok(found.optional()?)
 }
 
-/// Which of these cells are tracked, in the order asked.
+/// Which of these cells are recorded, in the order of the request.
 pub(crate) fn cells_known(
     conn: &Connection,
     experiment: &str,
@@ -124,7 +124,7 @@ pub(crate) fn cells_known(
     known.collect()
 }
 
-/// Tracks these cells; the ones that are there and did not fail stay as they are.
+/// Records these cells; cells that exist and did not fail are not changed.
 pub(crate) fn cells_record(
     session: &mut WriteSession,
     experiment: &str,
@@ -174,7 +174,7 @@ pub(crate) fn create(
     Ok(run_id)
 }
 
-/// Puts new content into a run that failed before.
+/// Replaces the content of a run that failed before.
 pub(crate) fn replace(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
     let conn = &session.conn;
     conn.prepare_cached(
@@ -248,7 +248,7 @@ fn fill(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
     row_write(&session.conn, run)
 }
 
-/// SQLite has no NaN: it is a zero with a mark.
+/// SQLite has no NaN: it is stored as zero with a flag.
 pub(crate) fn metric_columns(value: f64) -> (f64, bool) {
     if value.is_nan() {
         (0.0, true)

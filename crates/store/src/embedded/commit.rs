@@ -1,7 +1,7 @@
-//! Committing what sittings found.
+//! Committing the verdicts of sittings.
 //!
-//! A verdict file is written once and never changed. What a run's metrics and tags say is
-//! derived from its files, leaving out those that are set aside.
+//! A verdict file is immutable. A run's metrics and tags are derived from its files, without those
+//! that are set aside.
 
 use std::sync::mpsc::Receiver;
 
@@ -20,7 +20,7 @@ use crate::rules::{self, Changed, free_path, keep_new};
 use crate::sqlite::Attempt;
 use crate::{Committed, StoreError};
 
-/// Writes verdict files and brings the runs' metrics and tags up to date, all or none.
+/// Writes verdict files and updates the runs' metrics and tags, all or none.
 pub(crate) fn sitting_commit(
     session: &mut WriteSession,
     files: &[(String, VerdictFile)],
@@ -34,15 +34,15 @@ pub(crate) fn sitting_commit(
     commit.finish(session)
 }
 
-/// What a caller hands to the writer.
+/// A message from the caller's thread to the writer.
 pub(crate) enum Given {
-    /// Some files by run, so that the two threads do not wake each other for each.
+    /// A batch of files by run, because waking the other thread for each file would be slow.
     Files(Vec<(String, VerdictFile)>),
-    /// That was everything; without it nothing is kept.
+    /// The end of the files. Without this message nothing is committed.
     All,
 }
 
-/// [`sitting_commit`] for files that come bit by bit.
+/// [`sitting_commit`] for files that arrive in batches.
 pub(crate) fn sitting_commit_each(
     session: &mut WriteSession,
     files: &Receiver<Given>,
@@ -64,10 +64,10 @@ pub(crate) fn sitting_commit_each(
     Err(StoreError::Conflict(message.to_owned()).into())
 }
 
-/// What stands for the number of a value that is kept in its column.
+/// Used in place of a text's id for a value that is stored in its column.
 const IN_PLACE: i64 = 0;
 
-/// A commit in the making.
+/// A commit in progress.
 struct Commit<'a> {
     rubric: &'a Rubric,
     changed: Changed,
@@ -85,7 +85,7 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// A sitting belongs to one experiment, which any of its runs knows.
+    /// A sitting belongs to one experiment, so any of its runs identifies it.
     fn finish(self, session: &WriteSession) -> Attempt<Committed> {
         if let Some(run) = self.last_written {
             experiment_changed(session, run)?;
@@ -108,7 +108,7 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// Keeps verdicts on a sitting's anchors with the sitting.
+/// Stores verdicts on a sitting's anchors with the sitting.
 fn anchors_commit(session: &WriteSession, mut file: VerdictFile, changed: Changed) -> Attempt<()> {
     let kept = anchor_verdicts(&session.conn, &file.sitting)?;
     let parts = kept.len();
@@ -131,7 +131,7 @@ pub(crate) fn anchors_keep(session: &WriteSession, part: i64, file: &VerdictFile
     Ok(())
 }
 
-/// Whether there was anything new in the file.
+/// Returns whether the file contained new verdicts.
 fn file_commit(
     session: &mut WriteSession,
     run: &RunKey,
@@ -147,7 +147,7 @@ fn file_commit(
     };
     let wanted = session.text(&rubric.sha256)?;
     let current = number_of(&tags, known::RUBRIC_SHA256);
-    // Another number is another text, whatever that is.
+    // Another id means another text; which one does not matter.
     let current = current.map(|it| {
         if it == wanted {
             rubric.sha256.as_str()
@@ -188,8 +188,8 @@ pub(crate) fn file_keep(
     row_append(&session.conn, run, file)
 }
 
-/// The tags of a run: the numbers of their keys and values; [`IN_PLACE`] for a value that no
-/// text holds.
+/// The tags of a run: the ids of their keys and values; [`IN_PLACE`] for a value that is not in
+/// `texts`.
 pub(crate) fn tags_known(conn: &Connection, run: i64) -> Attempt<Vec<(i64, i64)>> {
     let mut list = conn.prepare_cached("SELECT key, value FROM tags WHERE run = ?1")?;
     let tags = list.query_map([run], |row| {
@@ -202,8 +202,8 @@ fn number_of(tags: &[(i64, i64)], key: i64) -> Option<i64> {
     tags.iter().find(|(known, _)| *known == key).map(|it| it.1)
 }
 
-/// Brings a run's metrics and tags up to date with few statements: mostly everything is new.
-/// `tags` are those that the run has.
+/// Updates a run's metrics and tags with few statements, because most of them are new. `tags` are
+/// the existing ones.
 pub(crate) fn summary_keep(
     session: &mut WriteSession,
     run: i64,
@@ -248,7 +248,7 @@ pub(crate) fn summary_keep(
     })
 }
 
-/// The experiment of a run has changed now.
+/// Updates the last-change time of a run's experiment.
 pub(crate) fn experiment_changed(session: &WriteSession, run: i64) -> Attempt<()> {
     session
         .conn
@@ -266,7 +266,7 @@ fn metrics_known(conn: &Connection, run: i64) -> Attempt<Vec<i64>> {
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Gives a run a tag, in place of an earlier one of that name.
+/// Sets a tag of a run, replacing an earlier value.
 pub(crate) fn tag_keep(
     session: &mut WriteSession,
     run: i64,
@@ -287,15 +287,15 @@ pub(crate) fn tag_keep(
     Ok(())
 }
 
-/// Gives a tag that a run has another value.
+/// Changes the value of an existing tag.
 fn tag_change(conn: &Connection, run: i64, key: i64, value: Stored<'_>) -> Attempt<()> {
     conn.prepare_cached("UPDATE tags SET value = ?3 WHERE run = ?1 AND key = ?2")?
         .execute((run, key, value))?;
     Ok(())
 }
 
-/// Makes a value the latest one; another value before it moves into the history. The time
-/// always advances, because the latest point of a step is the one with the latest time.
+/// Makes a value the latest one; a different previous value moves into the history. The time always
+/// advances, because the latest point of a step is the one with the latest time.
 fn metric_log(conn: &Connection, run: i64, key: i64, value: f64, now_ms: i64) -> Attempt<()> {
     let (value, is_nan) = metric_columns(value);
     conn.prepare_cached(

@@ -1,4 +1,4 @@
-//! What copying runs needs beyond their records: all of a run, and adding to one.
+//! Copying runs: reading a run completely, and adding missing data to one.
 
 use rusqlite::Connection;
 
@@ -62,7 +62,7 @@ impl Copying for EmbeddedStore {
     }
 }
 
-/// A run with all that belongs to it but the contents of its files.
+/// A run with all its data except the contents of its files.
 pub(crate) fn run_get_whole(conn: &Connection, run_id: &str) -> Attempt<WholeRun> {
     let id = run_find(conn, run_id)?.id;
     let logged = super::mlflow::read::run(conn, id)?;
@@ -103,7 +103,7 @@ fn files(conn: &Connection, run: i64) -> Attempt<Vec<(String, u64)>> {
     Ok(files.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Adds to a run what it lacks.
+/// Adds missing data to a run.
 pub(crate) fn run_add(
     session: &mut WriteSession,
     run_id: &str,
@@ -128,7 +128,7 @@ pub(crate) fn run_add(
     Ok(())
 }
 
-/// Gives a run that was just made what the record of a cell has no place for.
+/// Adds data to a new run that the record of a cell cannot hold.
 pub(crate) fn run_complete(
     session: &mut WriteSession,
     run_id: &str,
@@ -150,7 +150,7 @@ pub(crate) fn run_complete(
     row_write(&session.conn, run)
 }
 
-/// The tags of an experiment; none where there is no such experiment.
+/// The tags of an experiment; empty if it does not exist.
 pub(crate) fn experiment_tags_get(conn: &Connection, name: &str) -> Attempt<Vec<(String, String)>> {
     if experiment_find(conn, name)?.is_none() {
         return Ok(Vec::new());
@@ -159,7 +159,7 @@ pub(crate) fn experiment_tags_get(conn: &Connection, name: &str) -> Attempt<Vec<
     Ok(tags.map(|tag| (tag.key, tag.value)).collect())
 }
 
-/// Gives an experiment tags, and makes it where there is none.
+/// Sets tags of an experiment; creates it if it does not exist.
 pub(crate) fn experiment_tags_add(
     session: &WriteSession,
     name: &str,
@@ -172,7 +172,7 @@ pub(crate) fn experiment_tags_add(
     Ok(())
 }
 
-/// How many logged models an experiment has.
+/// The number of logged models of an experiment.
 pub(crate) fn logged_model_count(conn: &Connection, name: &str) -> Attempt<u64> {
     let mut find = conn.prepare_cached(
         "SELECT count(*) FROM logged_models m

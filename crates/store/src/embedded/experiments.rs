@@ -1,4 +1,4 @@
-//! Experiments: finding, making and listing them.
+//! Experiments: finding, creating and listing them.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -7,7 +7,7 @@ use super::write_session::WriteSession;
 use crate::sqlite::Attempt;
 use crate::{ExperimentSummary, StoreError, rules};
 
-/// The number of an experiment that must exist.
+/// The id of an experiment, or an error.
 pub(crate) fn experiment_need(conn: &Connection, name: &str) -> Attempt<i64> {
     match experiment_find(conn, name)? {
         Some(id) => Ok(id),
@@ -15,7 +15,7 @@ pub(crate) fn experiment_need(conn: &Connection, name: &str) -> Attempt<i64> {
     }
 }
 
-/// The number of an experiment, where there is one.
+/// The id of an experiment, if there is one.
 pub(crate) fn experiment_find(conn: &Connection, name: &str) -> Attempt<Option<i64>> {
     let mut find = conn.prepare_cached(
         "SELECT experiment_id FROM experiments WHERE name = ?1 AND lifecycle_stage = 'active'",
@@ -23,7 +23,7 @@ pub(crate) fn experiment_find(conn: &Connection, name: &str) -> Attempt<Option<i
     Ok(find.query_row([name], |row| row.get(0)).optional()?)
 }
 
-/// The number of an experiment, which is made where there is none, and marked as changed now.
+/// The id of an experiment. Creates it if it does not exist, and updates its last-change time.
 pub(crate) fn experiment_touch(session: &WriteSession, name: &str) -> Attempt<i64> {
     let now_ms = session.now_ms();
     let touched = session

@@ -1,5 +1,5 @@
-//! Importing runs and sittings of another store: [`plan`](crate::import::plan) decides what is
-//! written, this module writes it, in one transaction.
+//! Importing runs and sittings of another store in one transaction: [`plan`](crate::import::plan)
+//! decides what is written, this module writes it.
 
 use assize_domain::hash::hex;
 use assize_domain::run::{CellRecord, artifact, tag};
@@ -19,13 +19,13 @@ use crate::queue::SittingRecord;
 use crate::sqlite::Attempt;
 use crate::{Imported, ImportedRun};
 
-/// A run on its way to the writer.
+/// An imported run, prepared for the writer.
 pub(crate) struct Incoming {
     run: ImportedRun,
     cell: Prepared,
 }
 
-/// Hashes what runs share, and puts the parts of each sitting's verdicts in order.
+/// Hashes shared content, and sorts the parts of each sitting's verdicts.
 pub(crate) fn prepare(runs: &[ImportedRun]) -> Vec<Incoming> {
     let mut records: Vec<CellRecord> = runs.iter().map(|run| run.record.clone()).collect();
     for (record, run) in records.iter_mut().zip(runs) {
@@ -87,7 +87,7 @@ fn run_import(
     })
 }
 
-/// What is here of a run, as the plan wants to know it.
+/// The existing data of a run, as input for the plan.
 fn existing_run(conn: &Connection, found: &RunRow) -> Attempt<ExistingRun> {
     let run = found.key();
     Ok(ExistingRun {
@@ -100,7 +100,7 @@ fn existing_run(conn: &Connection, found: &RunRow) -> Attempt<ExistingRun> {
     })
 }
 
-/// Imports the record of a sitting; answers whether anything changed.
+/// Imports the record of a sitting; returns whether anything changed.
 pub(crate) fn sitting_import(session: &mut WriteSession, theirs: &SittingRecord) -> Attempt<bool> {
     let id = &theirs.sitting.id;
     let ours = sitting_record_get(&session.conn, id)?;
@@ -154,7 +154,7 @@ fn merge_carry_out(session: &mut WriteSession, run: &RunKey, merge: &RunMerge) -
     derive(session, run, &merge.set_aside)
 }
 
-/// Brings the run's metrics and tags up to date; a run without a rubric has none of them.
+/// Updates the run's metrics and tags; a run without a rubric has none to update.
 fn derive(session: &mut WriteSession, run: &RunKey, aside: &[String]) -> Attempt<()> {
     let path = artifact::RUBRIC;
     let number = text_find(&session.conn, path)?.unwrap_or_default();

@@ -1,9 +1,8 @@
-//! Leases: whose turn it is on which run.
+//! Leases: which sitting may score which run.
 //!
-//! Claiming is one transaction, so two judges that ask at the same moment are served one after
-//! the other. A lease is live while its sitting is open and has been heard of; a lease that
-//! is not is simply overwritten by the next judge who asks, and its old holder finds out when
-//! it hands something in.
+//! Claiming is one transaction, so simultaneous requests of two judges are handled one after the
+//! other. A lease is live while its sitting is open and has not expired. An expired lease is
+//! overwritten by the next request, and its previous owner gets an error when it submits verdicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +44,7 @@ impl Leases for EmbeddedStore {
     }
 }
 
-/// Hands whole scenarios to a sitting.
+/// Leases whole scenarios to a sitting.
 pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Attempt<Leased> {
     let conn = &session.conn;
     let sitting = open_sitting(conn, &request.sitting)?;
@@ -61,7 +60,8 @@ pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Atte
         if asking.is_taken(&runs)? {
             continue;
         }
-        // Looking closely is slow; once enough is found, counting by the books must do.
+        // Reading the runs is slow. Once enough cases are found, the rest is counted
+        // from the list.
         if cases >= request.cases && sitting.copies <= 1 {
             for run in &runs {
                 if !is_held(conn, &run.key, &sitting)? {
@@ -87,7 +87,7 @@ pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Atte
     Ok(leased)
 }
 
-/// What a sitting holds, with what it has found.
+/// The runs that a sitting holds, with its verdicts so far.
 pub(crate) fn lease_list(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRun>> {
     let sitting = sitting_need(conn, sitting)?.sitting;
     let mut held = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn lease_list(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRu
             continue;
         };
         let own = files.into_iter().filter(|file| file.sitting == sitting.id);
-        // Later parts speak louder.
+        // Later parts replace earlier ones.
         let own: BTreeMap<u32, _> = own
             .flat_map(|file| file.verdicts)
             .map(|verdict| (verdict.candidate, verdict))
@@ -108,7 +108,7 @@ pub(crate) fn lease_list(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRu
     Ok(held)
 }
 
-/// Commits verdicts of a sitting that still holds their runs.
+/// Commits verdicts of a sitting that still holds the leases on their runs.
 pub(crate) fn sitting_submit(session: &mut WriteSession, handed: &Handed) -> Attempt<Committed> {
     let sitting = open_sitting(&session.conn, &handed.sitting)?;
     let mut lost = Vec::new();
@@ -129,7 +129,7 @@ pub(crate) fn sitting_submit(session: &mut WriteSession, handed: &Handed) -> Att
     sitting_commit(session, &handed.files, &handed.rubric, Changed::Revise)
 }
 
-/// The active runs whose lease a sitting has, in the order of their creation.
+/// The active runs whose lease a sitting holds, in the order of their creation.
 pub(crate) fn runs_of(conn: &Connection, sitting: &str) -> Attempt<Vec<RunKey>> {
     let mut list = conn.prepare_cached(
         "SELECT DISTINCT r.id, r.run_id FROM leases l JOIN runs r ON r.id = l.run
@@ -165,7 +165,7 @@ fn is_held(conn: &Connection, run: &RunKey, sitting: &Sitting) -> Attempt<bool> 
     Ok(find.exists((run.id, sitting.tier.as_str(), &sitting.id))?)
 }
 
-/// A run that may be waiting.
+/// A run that may be pending.
 struct Waiting {
     key: RunKey,
     scenario: String,
@@ -183,7 +183,7 @@ fn by_scenario(waiting: Vec<Waiting>) -> BTreeMap<(i64, String), Vec<Waiting>> {
     groups
 }
 
-/// One request, inside its transaction.
+/// One request for cases, inside its transaction.
 struct Asking<'a> {
     conn: &'a Connection,
     sitting: &'a Sitting,
@@ -191,8 +191,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Runs that this tier may have to judge, in the order of their creation. Where several
-    /// judges are to score a case, runs that one has judged may wait for another.
+    /// Runs that this tier may have to judge, in the order of their creation. If several judges are
+    /// to score a case, a run that one has judged may be pending for another.
     fn waiting(&self) -> Attempt<Vec<Waiting>> {
         let experiment = experiment_need(self.conn, &self.sitting.experiment)?;
         let (yes, no) = (known::TRUE, known::FALSE);
@@ -233,7 +233,7 @@ impl Asking<'_> {
         Ok(runs.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Whether as many other live sittings hold runs of a scenario as are to score it.
+    /// Whether the scenario is already leased to as many other live sittings as are to score it.
     fn is_taken(&self, runs: &[Waiting]) -> Attempt<bool> {
         let mut holders = BTreeSet::new();
         for run in runs {
@@ -242,7 +242,7 @@ impl Asking<'_> {
         Ok(holders.len() >= self.sitting.copies.max(1) as usize)
     }
 
-    /// Other live sittings that hold a run.
+    /// Other live sittings that hold a lease on a run.
     fn others(&self, run: &RunKey) -> Attempt<Vec<String>> {
         let mut list = self.conn.prepare_cached(
             "SELECT l.sitting FROM leases l JOIN sittings s ON s.id = l.sitting
@@ -255,7 +255,7 @@ impl Asking<'_> {
         Ok(found.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The run as this judge would get it; `None` where it has nothing new for it.
+    /// The run as this judge would get it; `None` if it has no new case for the judge.
     fn look(&self, run: &RunKey) -> Attempt<Option<PendingRun>> {
         if is_held(self.conn, run, self.sitting)? {
             return Ok(None);
@@ -270,7 +270,7 @@ impl Asking<'_> {
         }))
     }
 
-    /// Takes the first slot that no other live sitting has.
+    /// Takes the first slot that no other live sitting holds.
     fn claim(&self, run: &RunKey) -> Attempt<()> {
         let others = self.others(run)?;
         let tier = self.sitting.tier.as_str();
@@ -299,7 +299,7 @@ impl Asking<'_> {
     }
 }
 
-/// The run as a sitting sees it.
+/// The cases of the run that this sitting may score.
 fn pending_for(
     conn: &Connection,
     run: &RunKey,

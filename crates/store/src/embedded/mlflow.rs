@@ -1,11 +1,11 @@
-//! MLflow's verbs over the embedded store: anybody's experiments and runs.
+//! MLflow's API over the embedded store, including runs logged by other MLflow clients.
 //!
-//! The runs that Assize collects are ordinary runs here, and runs that other programs log can
-//! be judged and compared. Each verb does all of what it says or nothing. What comes in is
-//! checked first ([`limits`]), so that what is accepted is read back as it was.
+//! Runs that Assize collects are ordinary runs here, and runs that other programs log can be judged
+//! and compared. Each method is atomic. Input is validated first ([`limits`]), so that accepted
+//! values are read back unchanged.
 //!
-//! A run's name is a column; the tag `mlflow.runName` is that column by another name. A tag
-//! `cell_key` makes the run the tracked record of that cell, unless another run is it already.
+//! A run's name is a column; the tag `mlflow.runName` is an alias of that column. A tag `cell_key`
+//! makes the run the record of that cell, unless another run already is.
 
 use std::io::{Read, Seek};
 
@@ -46,7 +46,7 @@ use orders::Ties;
 
 pub(super) use schema::{V4, V5};
 
-/// The store by MLflow's verbs.
+/// The store's MLflow API.
 #[derive(Debug, Clone, Copy)]
 pub struct Mlflow<'a> {
     pub(super) store: &'a EmbeddedStore,
@@ -92,7 +92,7 @@ impl Mlflow<'_> {
             .write(move |session| experiments::rename(session, &id, &name))
     }
 
-    /// Deletes an experiment with its runs, or brings both back.
+    /// Deletes an experiment with its runs, or restores both.
     pub fn experiment_set_deleted(&self, experiment_id: &str, deleted: bool) -> Result<()> {
         let id = experiment_id.to_owned();
         self.store
@@ -100,7 +100,7 @@ impl Mlflow<'_> {
             .write(move |session| experiments::set_deleted(session, &id, deleted))
     }
 
-    /// Sets a tag of an experiment, or takes it away.
+    /// Sets a tag of an experiment, or deletes it.
     pub fn experiment_tag(
         &self,
         experiment_id: &str,
@@ -145,7 +145,7 @@ impl Mlflow<'_> {
             .write(move |session| runs::update(session, &run_id, &change))
     }
 
-    /// Deletes a run or brings it back; doing so twice changes nothing.
+    /// Deletes or restores a run; idempotent.
     pub fn run_set_deleted(&self, run_id: &str, deleted: bool) -> Result<()> {
         let run_id = run_id.to_owned();
         self.store
@@ -187,7 +187,7 @@ impl Mlflow<'_> {
             .write(move |session| logged_models::uses_log(session, &run_id, &models, true))
     }
 
-    /// Adds what a client says of a model to the run's tag that lists them.
+    /// Adds a client's record of a model to the run's tag that lists them.
     pub fn run_model_record(&self, run_id: &str, record: serde_json::Value) -> Result<()> {
         let run_id = run_id.to_owned();
         self.store
@@ -201,8 +201,8 @@ impl Mlflow<'_> {
             .read(|conn| read::history(conn, run_id, key, slice))
     }
 
-    /// Visits the runs of a page, as long as the visitor wants more, and answers where the next
-    /// page starts. The first search of its kind among many runs makes the index that it needs.
+    /// Visits the runs of a page until the visitor returns `false`, and returns the token of the
+    /// next page. The first search of its kind among many runs creates the index that it needs.
     pub fn run_search_each(
         &self,
         search: &RunSearch,
@@ -226,7 +226,7 @@ impl Mlflow<'_> {
             .write(move |session| indexes::make(session, &missing))
     }
 
-    /// What a folder of artifacts holds; the empty path is the root. The owner of artifacts is
+    /// The entries of a folder of artifacts; the empty path is the root. The owner of artifacts is
     /// a run, or a logged model, whose id starts with `m-`.
     pub fn artifact_list(&self, owner: &str, folder: &str) -> Result<Vec<FileInfo>> {
         self.store.read(|conn| artifacts::list(conn, owner, folder))
@@ -237,7 +237,7 @@ impl Mlflow<'_> {
         self.store.read(|conn| artifacts::size(conn, owner, path))
     }
 
-    /// Visits an artifact's content in parts, as long as the visitor wants more.
+    /// Visits an artifact's content in chunks until the visitor returns `false`.
     pub fn artifact_read(
         &self,
         owner: &str,
@@ -248,7 +248,7 @@ impl Mlflow<'_> {
             .read(|conn| artifacts::read(conn, owner, path, visit))
     }
 
-    /// Keeps the content of a file, from its start, as an artifact.
+    /// Stores the content of a file, from its start, as an artifact.
     pub fn artifact_write(
         &self,
         owner: &str,
@@ -272,7 +272,7 @@ impl Mlflow<'_> {
         Runs::verdicts_get(self.store, run_id)
     }
 
-    /// A fresh id of 32 hex digits, and the time in Unix milliseconds.
+    /// A new id of 32 hex digits, and the time in Unix milliseconds.
     pub fn stamp(&self) -> Result<(String, i64)> {
         self.store.writer.write(|session| {
             let id = session.run_id_make()?;

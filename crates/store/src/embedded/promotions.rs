@@ -1,8 +1,8 @@
-//! The registry: versions of a task's prompts, the alias `champion`, and its history.
+//! Promotions: versions of a task's prompts, the alias `champion`, and the history.
 //!
-//! The tables are MLflow's own (a prompt is a registered model that says so in a tag), so that
-//! its registry API can stand on them. `promotions` is ours and append-only: triggers refuse to
-//! change or delete an entry.
+//! The tables are those of MLflow's registry (a prompt is a registered model with a tag), so that
+//! the registry API can serve them. The table `promotions` is append-only: triggers reject changes
+//! and deletions.
 
 use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -51,7 +51,7 @@ pub(crate) fn champion_get(conn: &Connection, task: &str) -> Attempt<Option<Prom
     row.map(|row| promotion_read(task, row)).transpose()
 }
 
-/// Adds an entry and moves the alias, if nobody was faster; answers the version.
+/// Adds an entry and moves the alias, unless another promotion came first. Returns the version.
 pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) -> Attempt<u32> {
     let latest = champion_get(&session.conn, &promotion.task)?;
     if latest.as_ref().map_or(0, |it| it.number) + 1 != promotion.number {
@@ -94,7 +94,7 @@ fn promotion_read(task: &str, (version, record): (u32, String)) -> Attempt<Promo
     })
 }
 
-/// The registered prompt of a task, which is made where there is none.
+/// The registered prompt of a task, created if it does not exist.
 fn prompt_touch(session: &WriteSession, task: &str) -> Attempt<i64> {
     let now_ms = session.now_ms();
     let model = session
@@ -118,7 +118,7 @@ fn prompt_touch(session: &WriteSession, task: &str) -> Attempt<i64> {
     Ok(model)
 }
 
-/// The version with this content, which is made where there is none.
+/// The version with this content, created if it does not exist.
 fn version_touch(session: &WriteSession, model: i64, sha256: &str) -> Attempt<u32> {
     let now_ms = session.now_ms();
     Ok(session

@@ -1,8 +1,8 @@
-//! What waits to be judged, and how far judging has come.
+//! The queue of runs to be judged, and the progress of judging.
 //!
-//! Everything here goes by tags, params and artifacts, so runs that other tools logged with
-//! the same ones are judged too. A run without the tag `auto_pending` waits for the automatic
-//! tier, because tools that know one tier only do not set it.
+//! Runs are found by their tags, params and artifacts only, so runs that other tools logged with
+//! the same ones are judged, too. A run without the tag `auto_pending` is pending for the automatic
+//! tier, because tools that know only one tier do not set the tag.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ use crate::queue::{Reopening, RubricUse};
 use crate::sqlite::Attempt;
 use crate::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
-/// Runs that are read before they are handed out; no connection is held meanwhile, so a
-/// judge that takes hours keeps nothing from being cleaned up.
+/// The number of runs that are read at once. No connection is held between pages, so a judge that
+/// takes hours does not block the cleanup of the write-ahead log.
 const PAGE: usize = 64;
 
 impl Queue for EmbeddedStore {
@@ -60,7 +60,7 @@ impl Queue for EmbeddedStore {
     }
 }
 
-/// The next runs that wait for a tier, after the run with this number; empty at the end.
+/// The next pending runs of a tier after the run with this id; empty at the end.
 pub(crate) fn pending_page(
     conn: &Connection,
     experiment: i64,
@@ -119,7 +119,7 @@ fn waiting(conn: &Connection, experiment: i64, tier: Tier, after: i64) -> Attemp
     Ok(keys.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The run as a judge needs it; `None` where there is nothing for this judge to look at.
+/// The data of a run that a judge needs; `None` if there is nothing for this judge to score.
 pub(crate) fn pending_read(
     conn: &Connection,
     run: &RunKey,
@@ -164,7 +164,7 @@ fn rubric_of(conn: &Connection, run: i64) -> Attempt<RubricRef> {
     Ok(JudgingTags::read(conn, run)?.rubric())
 }
 
-/// The neighbouring tags that a judge needs to know, with their keys.
+/// The tags with adjacent keys that judging needs.
 struct JudgingTags(Vec<(i64, String)>);
 
 impl JudgingTags {
@@ -194,7 +194,7 @@ impl JudgingTags {
     }
 }
 
-/// How far judging has come in an experiment.
+/// The progress of judging in an experiment.
 pub(crate) fn judging_count(conn: &Connection, experiment: &str) -> Attempt<JudgingCounts> {
     let experiment = experiment_need(conn, experiment)?;
     let sql = format!(
@@ -248,7 +248,7 @@ pub(crate) fn judging_count(conn: &Connection, experiment: &str) -> Attempt<Judg
     Ok(counts)
 }
 
-/// The rubrics that finished runs are under, the one with the newest run last.
+/// The rubrics of finished runs, the one with the newest run last.
 pub(crate) fn rubric_list(conn: &Connection, experiment: &str) -> Attempt<Vec<RubricUse>> {
     let experiment = experiment_need(conn, experiment)?;
     let sql = format!(

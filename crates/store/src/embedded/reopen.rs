@@ -14,7 +14,7 @@ use super::write_session::WriteSession;
 use crate::queue::Reopening;
 use crate::sqlite::Attempt;
 
-/// Makes runs pending again; answers how many there were to do.
+/// Makes runs pending again; returns how many were changed.
 pub(crate) fn runs_reopen(session: &mut WriteSession, reopening: &Reopening) -> Attempt<u64> {
     let mut reopened = 0;
     for run_id in &reopening.run_ids {
@@ -38,7 +38,7 @@ pub(crate) fn runs_reopen(session: &mut WriteSession, reopening: &Reopening) -> 
             }
         }
         aside_keep(session, &run, &aside)?;
-        // Whoever holds the run would judge it as it was.
+        // A sitting that holds the run would judge its previous state.
         session
             .conn
             .prepare_cached("DELETE FROM leases WHERE run = ?1")?

@@ -1,4 +1,4 @@
-//! Reading what belongs to one run.
+//! Reading the data of one run.
 
 use assize_domain::candidate::Candidate;
 use assize_domain::hash::hex;
@@ -10,14 +10,14 @@ use super::schema::known;
 use crate::sqlite::Attempt;
 use crate::{Run, StoreError};
 
-/// A run as the other tables know it.
+/// A run with its id in the database.
 #[derive(Debug, Clone)]
 pub(crate) struct RunKey {
     pub id: i64,
     pub run_id: String,
 }
 
-/// The numbers that MLflow's protocol gives the states of a run.
+/// The numbers of a run's states in MLflow's protocol.
 pub(crate) const fn status_number(status: RunStatus) -> i64 {
     match status {
         RunStatus::Running => 1,
@@ -28,7 +28,7 @@ pub(crate) const fn status_number(status: RunStatus) -> i64 {
     }
 }
 
-/// The state of a run; what is unknown is not finished.
+/// The state of a run; an unknown number does not count as finished.
 pub(crate) fn status_of(number: i64) -> RunStatus {
     RunStatus::ALL
         .into_iter()
@@ -36,7 +36,7 @@ pub(crate) fn status_of(number: i64) -> RunStatus {
         .unwrap_or(RunStatus::Running)
 }
 
-/// Finds an active run by its id, or by an unambiguous start of it.
+/// Finds an active run by its id or an unambiguous prefix of it.
 pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
     let (low, high) = bounds(wanted).ok_or_else(|| no_run(wanted, ": see `assize runs list`"))?;
     if low == high {
@@ -73,7 +73,7 @@ pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
     }
 }
 
-/// Finds an active run by its whole id, which needs no sorting.
+/// Finds an active run by its full id.
 fn run_find_whole(conn: &Connection, wanted: &str, run_id: [u8; 16]) -> Attempt<RunKey> {
     let mut find =
         conn.prepare_cached("SELECT id, lifecycle_stage = 'active' FROM runs WHERE run_id = ?1")?;
@@ -95,7 +95,7 @@ fn no_run(id: &str, hint: &str) -> StoreError {
     }
 }
 
-/// The smallest and the largest id that start like this.
+/// The smallest and the largest id with this prefix.
 fn bounds(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     if prefix.len() < 4 || prefix.len() > 32 {
         return None;
@@ -116,7 +116,7 @@ fn bounds(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((low, high))
 }
 
-/// Everything about a run but its artifacts' contents.
+/// A run without the contents of its artifacts.
 pub(crate) fn run_read(conn: &Connection, run: i64) -> Attempt<Run> {
     let mut find = conn.prepare_cached(
         "SELECT r.run_id, e.name, r.name, r.status, r.start_time, r.end_time
@@ -185,7 +185,7 @@ pub(crate) fn entry(conn: &Connection, table: &str, run: i64, key: i64) -> Attem
     Ok(find.query_row((run, key), |row| row.get(0)).optional()?)
 }
 
-/// The paths of a run's artifacts with the numbers of their blobs, in order.
+/// The paths of a run's artifacts with the ids of their blobs, in order.
 fn artifact_paths(conn: &Connection, run: i64) -> Attempt<Vec<(String, i64)>> {
     let mut list = conn.prepare_cached(
         "SELECT p.text, a.blob FROM artifacts a JOIN texts p ON p.id = a.path
@@ -229,7 +229,7 @@ pub(crate) fn corrupt(run: &RunKey, what: &str, reason: &dyn ToString) -> StoreE
     }
 }
 
-/// The candidates of a run that have a text to judge.
+/// The indexes of a run's candidates that have a text.
 pub(crate) fn judgeable_read(conn: &Connection, run: &RunKey) -> Attempt<Vec<u32>> {
     #[derive(serde::Deserialize)]
     struct Lean {
@@ -246,7 +246,7 @@ pub(crate) fn judgeable_read(conn: &Connection, run: &RunKey) -> Attempt<Vec<u32
     Ok(with_text.map(|it| it.index).collect())
 }
 
-/// The candidates of a run; `None` where it has no list of them.
+/// The candidates of a run; `None` if it has no list of them.
 pub(crate) fn candidates_read(conn: &Connection, run: &RunKey) -> Attempt<Option<Vec<Candidate>>> {
     let path = artifact::CANDIDATES;
     let Some(text) = artifact_text(conn, run, path, known::ARTIFACT_CANDIDATES)? else {
@@ -256,7 +256,7 @@ pub(crate) fn candidates_read(conn: &Connection, run: &RunKey) -> Attempt<Option
     Ok(Some(parsed))
 }
 
-/// The verdict files of a run with their paths, in the order in which sittings came to be.
+/// The verdict files of a run with their paths, in the order in which the sittings were created.
 pub(crate) fn verdicts_read(
     conn: &Connection,
     run: &RunKey,
@@ -284,7 +284,7 @@ pub(crate) fn set_aside(conn: &Connection, run: i64) -> Attempt<Vec<String>> {
     Ok(list.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The verdict files of a run that count, in the order in which sittings came to be.
+/// The verdict files of a run that count, in the order in which the sittings were created.
 pub(crate) fn verdicts_counting(conn: &Connection, run: &RunKey) -> Attempt<Vec<VerdictFile>> {
     let aside = set_aside(conn, run.id)?;
     let files = verdicts_read(conn, run)?.into_iter().map(|(_, file)| file);

@@ -64,8 +64,7 @@ impl Runs for EmbeddedStore {
     }
 }
 
-/// One page of an experiment's runs. A page token is the number of the page's
-/// last run.
+/// One page of an experiment's runs. A page token is the id of the page's last run.
 pub(crate) fn run_list(conn: &Connection, experiment: &str, query: &RunQuery) -> Attempt<RunPage> {
     let experiment = experiment_need(conn, experiment)?;
     let ids = matching(conn, experiment, query)?;
@@ -82,7 +81,7 @@ pub(crate) fn run_list(conn: &Connection, experiment: &str, query: &RunQuery) ->
     })
 }
 
-/// The runs of one page, and one more where there is one.
+/// The runs of one page, and one more if there is a next page.
 fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec<i64>> {
     let mut sql = "SELECT r.id FROM runs r WHERE r.experiment = ? AND r.lifecycle_stage = 'active'"
         .to_owned();

@@ -1,25 +1,23 @@
-//! The layout of the tracking database: MLflow's data model, made for appending.
+//! The schema of the tracking database: MLflow's data model, optimised for appending.
 //!
 //! - A run has an integer `id` inside the file, in the order of creation, and 32 hex digits
-//!   outside (`run_id`, kept as 16 bytes). What belongs to a run is clustered by `(run, key)`,
-//!   so writing a run appends to a few tables instead of touching pages all over the file.
-//! - `texts` holds every key, and every short value of a param or tag, once. Tables refer to
-//!   them by number. A value that is long, or one of a kind (`cell_key`), is kept in place:
-//!   in a `value` column an INTEGER is a number of `texts` and a TEXT is the value itself.
-//!   Whether a value is in `texts` depends on its key and length only, so looking for a value
-//!   never has to try both.
-//! - The texts that readers rely on have fixed low numbers ([`known`]).
-//! - `board` repeats what boards need of a run in one row, because they read every run.
-//! - `latest_metrics` holds the point that counts, `earlier_metrics` those that it superseded:
+//!   outside (`run_id`, stored as 16 bytes). The data of a run is clustered by `(run, key)`, so
+//!   writing a run appends to a few tables instead of changing pages all over the file.
+//! - `texts` holds every key, and every short value of a param or tag, once. Other tables refer
+//!   to them by id. A long or unique value (`cell_key`) is stored in place: in a `value` column
+//!   an INTEGER is an id in `texts` and a TEXT is the value itself. Whether a value is in `texts`
+//!   depends on its key and length only, so a search never has to try both.
+//! - The texts that readers rely on have fixed low ids ([`known`]).
+//! - `board` repeats the data of a run that boards need in one row, because they read every run.
+//! - `latest_metrics` holds the latest point of a metric, `earlier_metrics` the previous ones:
 //!   together they are the history. A metric that is logged once is one row.
-//! - `blobs` holds artifacts. What many runs share (rubric, prompt, context) carries its
-//!   SHA-256 and is there once; what belongs to one run carries none, because an index over
-//!   hashes that never meet again would only make writing slow.
-//!
+//! - `blobs` holds artifacts. Content that many runs share (rubric, prompt, context) has its
+//!   SHA-256 and is stored once. Content of one run has none, because an index on unique hashes
+//!   would only slow down writing.
 //! - The registry has MLflow's tables too: a prompt is a registered model with the tag
 //!   `mlflow.prompt.is_prompt`, its template the tag `mlflow.prompt.text` of a version.
 //!
-//! Nothing in `texts`, and no shared blob, is ever deleted: writers remember their numbers.
+//! Texts and shared blobs are never deleted, because writers cache their ids.
 
 use assize_domain::run::artifact;
 
@@ -33,7 +31,7 @@ pub(crate) const LAYOUT: Layout = Layout {
     migrations: &[V1, V2, V3, V4, V5, V6, V7],
 };
 
-/// Numbers of texts that every database holds.
+/// Ids of texts that every database holds.
 pub(crate) mod known {
     pub const TRUE: i64 = 1;
     pub const FALSE: i64 = 2;
@@ -48,8 +46,8 @@ pub(crate) mod known {
     pub const SET_ASIDE: i64 = 19;
     pub const JUDGE_PENDING: i64 = 20;
     pub const AUTO_PENDING: i64 = 21;
-    /// The index `tags_awaited` holds the tags with lower numbers. A query that is to use it says
-    /// `key < AWAITED_END` besides its own condition on `key`.
+    /// The index `tags_awaited` holds the tags with lower ids. A query that is to use it must
+    /// contain `key < AWAITED_END` in addition to its own condition on `key`.
     pub const AWAITED_END: i64 = 22;
     pub const JUDGE_KIND: i64 = 22;
     // From here to `SETTINGS` are the tags that a board row repeats; 25 to 27 are
@@ -66,11 +64,11 @@ pub(crate) mod known {
     pub const ARTIFACT_CONTEXT: i64 = 40;
     pub const ARTIFACT_CANDIDATES: i64 = 41;
 
-    /// Every other text has a higher number.
+    /// Every other text has a higher id.
     pub const LAST: i64 = 99;
 }
 
-/// The number of an artifact's path, where it is fixed.
+/// The id of an artifact's path, if it is fixed.
 pub(crate) fn artifact_number(path: &str) -> Option<i64> {
     match path {
         artifact::CONTEXT => Some(known::ARTIFACT_CONTEXT),
@@ -186,7 +184,7 @@ CREATE TABLE sittings (
 );
 ";
 
-/// The queue: where sittings stand, who holds what, what was found about anchors.
+/// The queue: the state of sittings, their leases, and verdicts on anchors.
 const V2: &str = "
 INSERT INTO texts (id, text) VALUES (19, 'set_aside');
 
@@ -216,7 +214,7 @@ CREATE TABLE anchor_verdicts (
 ) WITHOUT ROWID;
 ";
 
-/// The registry: prompts as MLflow keeps them, and the history of promotions.
+/// The registry: prompts in MLflow's tables, and the promotion history.
 const V3: &str = "
 CREATE TABLE registered_models (
     id INTEGER PRIMARY KEY,
@@ -277,8 +275,8 @@ CREATE TRIGGER promotions_remain BEFORE DELETE ON promotions
 BEGIN SELECT RAISE(ABORT, 'an entry of the promotion history is never deleted'); END;
 ";
 
-/// What boards need of a run, in one row ([`board::row`](super::board)). Everything in it is also
-/// in other tables; a run may have none.
+/// The data of a run that boards need, in one row ([`board::row`](super::board)). Everything in it
+/// is also in other tables; a run may have no row.
 const V6: &str = "
 CREATE TABLE board (
     run INTEGER PRIMARY KEY,
@@ -287,8 +285,8 @@ CREATE TABLE board (
 );
 ";
 
-/// Whatever changes or deletes something that a board row repeats deletes the row. Inserting does
-/// not: such triggers would make recording a third slower.
+/// Changing or deleting data that a board row repeats deletes the row. Inserting does not: such
+/// triggers would make recording a third slower.
 const V7: &str = "
 CREATE TRIGGER board_runs_update AFTER UPDATE OF run_id, experiment, status ON runs
 WHEN (old.run_id, old.experiment, old.status) IS NOT (new.run_id, new.experiment, new.status)

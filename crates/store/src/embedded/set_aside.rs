@@ -1,9 +1,8 @@
-//! Setting verdicts aside: they are kept, and do not count.
+//! Setting verdicts aside: they are kept but do not count.
 //!
-//! A run carries the list of sittings that do not count for it as a tag, so every reader
-//! knows from the run alone. Whenever the list changes the run's metrics and tags are derived
-//! anew. A metric that nothing supports any more becomes NaN, because a tracking server can
-//! append to a metric and not delete it.
+//! A tag of a run lists the sittings that do not count for it, so the run alone tells every reader.
+//! When the list changes, the run's metrics and tags are derived again. A metric without remaining
+//! verdicts becomes NaN, because a tracking server can append to a metric but not delete it.
 
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
@@ -19,7 +18,7 @@ use crate::StoreError;
 use crate::rules::{derive_anew, judgeable};
 use crate::sqlite::{Attempt, Fault};
 
-/// The verdicts of this sitting no longer count, on any run.
+/// Sets aside the verdicts of this sitting on all runs.
 pub(crate) fn put_aside(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
@@ -31,7 +30,7 @@ pub(crate) fn put_aside(session: &mut WriteSession, sitting: &Sitting) -> Attemp
     Ok(())
 }
 
-/// The verdicts of this sitting count again.
+/// Makes the verdicts of this sitting count again.
 pub(crate) fn take_back(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
@@ -41,7 +40,7 @@ pub(crate) fn take_back(session: &mut WriteSession, sitting: &Sitting) -> Attemp
     Ok(())
 }
 
-/// The runs that a sitting has judged and that are still there.
+/// The existing runs that a sitting has judged.
 fn judged_runs(session: &WriteSession, sitting: &Sitting) -> Attempt<Vec<RunKey>> {
     let mut runs: Vec<RunKey> = Vec::new();
     for (run_id, _) in &sitting.runs {
@@ -62,7 +61,7 @@ fn judged_runs(session: &WriteSession, sitting: &Sitting) -> Attempt<Vec<RunKey>
     Ok(judged)
 }
 
-/// Keeps the list and derives the run's metrics and tags anew.
+/// Writes the list and derives the run's metrics and tags again.
 pub(crate) fn aside_keep(
     session: &mut WriteSession,
     run: &RunKey,
@@ -79,7 +78,7 @@ pub(crate) fn aside_keep(
         corrupt(run, path, &first)
     })?;
     let candidates = candidates_read(&session.conn, run)?.unwrap_or_default();
-    // The list itself decides what counts, so it goes first.
+    // The list determines what counts, so it is written first.
     if aside.is_empty() {
         tag_drop(session, run.id, tag::SET_ASIDE)?;
     } else {

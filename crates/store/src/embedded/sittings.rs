@@ -1,4 +1,4 @@
-//! The records of sittings, and what becomes of them.
+//! The records of sittings, and their state.
 
 use std::sync::mpsc::sync_channel;
 
@@ -16,7 +16,7 @@ use crate::rules::Changed;
 use crate::sqlite::Attempt;
 use crate::{Committed, Give, Result, Sittings, StoreError};
 
-/// Verdict files that go to the writer together, and how many such batches may wait.
+/// The number of verdict files in a batch for the writer, and of batches in its queue.
 const FILES_TOGETHER: usize = 64;
 const BATCHES_WAITING: usize = 2;
 
@@ -60,7 +60,7 @@ impl Sittings for EmbeddedStore {
             let full = std::mem::replace(&mut batch, Vec::with_capacity(FILES_TOGETHER));
             sender.send(Given::Files(full)).is_ok()
         });
-        // Only the last word makes the writer keep what it was given.
+        // The writer commits only after it receives the final message.
         if given.is_ok() {
             let _ = sender.send(Given::Files(batch));
             let _ = sender.send(Given::All);
@@ -71,7 +71,7 @@ impl Sittings for EmbeddedStore {
     }
 }
 
-/// Keeps the record of a sitting. The same record again changes nothing.
+/// Stores the record of a sitting. Storing the same record again changes nothing.
 pub(crate) fn sitting_open(session: &WriteSession, sitting: &Sitting) -> Attempt<()> {
     if let Some(known) = sitting_get(&session.conn, &sitting.id)? {
         if known == *sitting {
@@ -118,10 +118,10 @@ pub(crate) fn sitting_get(conn: &Connection, id: &str) -> Attempt<Option<Sitting
     Ok(Some(sitting))
 }
 
-/// The columns of a record, in the order in which [`read`] takes them.
+/// The columns of a record, in the order in which [`read`] reads them.
 const COLUMNS: &str = "record, state, closed_at, judge, drift, lives_until";
 
-/// A sitting with what has become of it.
+/// A sitting with its current state.
 pub(crate) fn sitting_record_get(conn: &Connection, id: &str) -> Attempt<Option<SittingRecord>> {
     let sql = format!("SELECT {COLUMNS} FROM sittings WHERE id = ?1");
     let mut find = conn.prepare_cached(&sql)?;
@@ -145,7 +145,7 @@ pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<S
     Ok(records)
 }
 
-/// Whether a sitting of a judge with this name is open.
+/// Whether a judge with this name has an open sitting.
 pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sittings
                WHERE state = 'open'
@@ -182,7 +182,7 @@ fn read(conn: &Connection, row: &Row<'_>) -> Attempt<SittingRecord> {
     })
 }
 
-/// What a sitting found about its anchors, in order.
+/// The verdicts of a sitting on its anchors, in order.
 pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<VerdictFile>> {
     let mut list =
         conn.prepare_cached("SELECT file FROM anchor_verdicts WHERE sitting = ?1 ORDER BY part")?;
@@ -199,7 +199,7 @@ pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<V
     Ok(files)
 }
 
-/// The record of a sitting that must exist.
+/// The record of a sitting, or an error.
 pub(crate) fn sitting_need(conn: &Connection, id: &str) -> Attempt<SittingRecord> {
     let record = sitting_record_get(conn, id)?;
     record.ok_or_else(|| StoreError::NoSitting { id: id.to_owned() }.into())

@@ -1,7 +1,7 @@
-//! The writer's connection and what it remembers: numbers of texts and of shared blobs.
+//! The writer's connection, with caches of the ids of texts and of shared blobs.
 //!
-//! Remembering is safe across processes, because neither is ever deleted; what a failed job
-//! made is taken back, so a failure forgets everything.
+//! The caches are valid across processes, because texts and shared blobs are never deleted. A
+//! failed job is rolled back and may have created some, so a failure clears the caches.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use super::schema::known;
 use crate::sqlite::Attempt;
 use crate::{Result, StoreError};
 
-/// Values up to this length are kept once, in `texts`.
+/// Values up to this length are stored once, in `texts`.
 const LONGEST_SHARED_VALUE: usize = 128;
-/// Entries that each memory holds at most; it starts anew when full.
+/// The maximum size of each cache; a full cache is cleared.
 const REMEMBERED: usize = 16_384;
-/// Rows that one INSERT statement holds at most.
+/// The maximum number of rows in one INSERT statement.
 const ROWS_AT_ONCE: usize = 32;
 
-/// Makes a run's id.
+/// Generates a run's id.
 pub(crate) type RunIds = Box<dyn Fn() -> std::io::Result<[u8; 16]> + Send>;
 /// Unix milliseconds.
 pub(crate) type Clock = Box<dyn Fn() -> i64 + Send>;
 
-/// What jobs work with.
+/// The state that jobs work with.
 pub(crate) struct WriteSession {
     pub path: PathBuf,
     pub conn: Connection,
@@ -36,7 +36,7 @@ pub(crate) struct WriteSession {
     inserts: HashMap<(&'static str, usize), String>,
 }
 
-/// A value of a param or tag, as its column keeps it.
+/// A value of a param or tag, as stored in its column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stored<'a> {
     Number(i64),
@@ -52,12 +52,12 @@ impl ToSql for Stored<'_> {
     }
 }
 
-/// Whether a value is kept in `texts`; the same answer for readers and writers.
+/// Whether a value is stored in `texts`; the same for readers and writers.
 fn is_shared(key: i64, value: &str) -> bool {
     key != known::CELL_KEY && value.len() <= LONGEST_SHARED_VALUE
 }
 
-/// A value as a reader has to look for it; `None` where no run can have it.
+/// The stored form of a value to search for; `None` if no run can have it.
 pub(crate) fn lookup<'a>(
     conn: &Connection,
     key: i64,
@@ -70,7 +70,7 @@ pub(crate) fn lookup<'a>(
     }
 }
 
-/// The number of a text.
+/// The id of a text.
 pub(crate) fn text_find(conn: &Connection, text: &str) -> Attempt<Option<i64>> {
     let mut find = conn.prepare_cached("SELECT id FROM texts WHERE text = ?1")?;
     Ok(find.query_row([text], |row| row.get(0)).optional()?)
@@ -89,7 +89,7 @@ impl WriteSession {
         }
     }
 
-    /// Forgets numbers that a rollback may have taken back.
+    /// Clears the caches after a rollback.
     pub fn forget(&mut self) {
         self.texts.clear();
         self.blobs.clear();
@@ -106,7 +106,7 @@ impl WriteSession {
         })
     }
 
-    /// The number of a text, which is added where it is new.
+    /// The id of a text, which is added if it is new.
     pub fn text(&mut self, text: &str) -> Attempt<i64> {
         if let Some(id) = self.texts.get(text) {
             return Ok(*id);
@@ -125,7 +125,7 @@ impl WriteSession {
         Ok(id)
     }
 
-    /// A value as its column keeps it.
+    /// The stored form of a value.
     pub fn value<'a>(&mut self, key: i64, value: &'a str) -> Attempt<Stored<'a>> {
         if is_shared(key, value) {
             Ok(Stored::Number(self.text(value)?))
@@ -134,7 +134,7 @@ impl WriteSession {
         }
     }
 
-    /// Keeps content that other runs may have too, once.
+    /// Stores content that other runs may share, once.
     pub fn blob_shared(&mut self, sha256: &[u8; 32], content: &[u8]) -> Attempt<i64> {
         if let Some(id) = self.blobs.get(sha256) {
             return Ok(*id);
@@ -158,7 +158,7 @@ impl WriteSession {
         Ok(id)
     }
 
-    /// Keeps content that belongs to one run.
+    /// Stores content that belongs to one run.
     pub fn blob_own(&self, content: &[u8]) -> Attempt<i64> {
         let mut insert = self
             .conn
@@ -166,8 +166,8 @@ impl WriteSession {
         Ok(insert.insert([content])?)
     }
 
-    /// Inserts rows into a table with as few statements as possible. `columns` is how many
-    /// values a row has; `value` binds one row's, from the position given.
+    /// Inserts rows into a table with as few statements as possible. `columns` is the number of
+    /// values of a row; `value` binds the values of one row, starting at the given position.
     pub fn insert_rows<R>(
         &mut self,
         table: &'static str,
@@ -190,8 +190,8 @@ impl WriteSession {
     }
 }
 
-/// `OR FAIL` because a job that fails is taken back whole: SQLite need not be ready to take
-/// back half a statement, which is slow.
+/// `OR FAIL`, because a failed job is rolled back as a whole. Otherwise SQLite would prepare to
+/// roll back each statement separately, which is slow.
 fn insert_sql(table: &str, columns: usize, rows: usize) -> String {
     let row = format!("({})", vec!["?"; columns].join(", "));
     format!(

@@ -1,11 +1,11 @@
-//! The one thread of this process that writes, with group commit.
+//! The writer thread of this process, with group commit.
 //!
-//! Callers hand over jobs and wait. The thread opens a transaction, runs every job that is
-//! waiting, each inside a savepoint of its own so that a failing job fails alone, commits
-//! once, and only then acknowledges them all. Beginning with `IMMEDIATE` makes other
-//! processes' writers wait their turn instead of failing halfway.
+//! Callers send jobs and wait. The thread opens a transaction and runs all queued jobs, each inside
+//! a savepoint so that a failed job does not affect the others. It commits once, and only then
+//! acknowledges them all. `BEGIN IMMEDIATE` makes writers of other processes wait instead of
+//! failing later.
 //!
-//! A job must not keep state outside the database and the [`WriteSession`]: both are taken back
+//! A job must not keep state outside the database and the [`WriteSession`]: both are rolled back
 //! when it fails.
 
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use super::write_session::WriteSession;
 use crate::sqlite::{Attempt, Fault, explain, is_newer};
 use crate::{Result, StoreError};
 
-/// Jobs that share a commit at most, so that the first does not wait for ever.
+/// The maximum number of jobs in a commit, which limits how long the first one waits.
 const GROUP: usize = 64;
 
-/// Takes the session, or why there is no transaction to work in.
+/// Receives the session, or the reason why there is no transaction.
 type Job = Box<dyn FnOnce(Result<&mut WriteSession>) -> Done + Send>;
 type Acknowledge = Box<dyn FnOnce(Option<StoreError>) + Send>;
 
 /// A job that has run; its caller waits for the commit.
 struct Done {
     failed: bool,
-    /// Takes why the commit failed, if it did.
+    /// Receives the error of the commit, if it failed.
     acknowledge: Acknowledge,
 }
 
@@ -61,7 +61,7 @@ impl Writer {
         self.start_write(job).wait()
     }
 
-    /// Hands a job over; the caller has something to do meanwhile.
+    /// Starts a job without waiting for it.
     pub fn start_write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut WriteSession) -> Attempt<T> + Send + 'static,
@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-/// What a job will have answered once it is committed.
+/// The pending result of a job.
 pub(crate) struct Answer<T> {
     path: PathBuf,
     answered: Option<Receiver<Result<T>>>,
@@ -97,7 +97,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic over there has already been reported by the runtime.
+            // The runtime has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -118,7 +118,7 @@ fn done<T: Send + 'static>(outcome: Result<T>, answer: SyncSender<Result<T>>) ->
                 Some(error) if outcome.is_ok() => Err(error),
                 _ => outcome,
             };
-            // A caller that is gone needs no answer.
+            // The caller may no longer be waiting.
             let _ = answer.send(outcome);
         }),
     }
@@ -127,7 +127,7 @@ fn done<T: Send + 'static>(outcome: Result<T>, answer: SyncSender<Result<T>>) ->
 fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
     let file = identity(path);
     while let Ok(first) = waiting.recv() {
-        // What is written into a file that nobody can find any more is lost.
+        // Data written to a file that was deleted or replaced would be lost.
         if identity(path) != file {
             let refused = first(Err(stopped(
                 path,
@@ -141,7 +141,7 @@ fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
             (refused.acknowledge)(None);
             continue;
         }
-        // What this program does not know of it could not keep true.
+        // This version does not know the new layout, so it could violate its invariants.
         if is_newer(&session.conn, &LAYOUT).unwrap_or(false) {
             roll_back(&mut session);
             let refused = first(Err(stopped(
@@ -153,7 +153,7 @@ fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
         }
         let done = first(Ok(&mut session));
         if done.failed {
-            // Nothing else is in the transaction yet, so the job needed no savepoint.
+            // The transaction contains nothing else yet, so the job needed no savepoint.
             roll_back(&mut session);
             (done.acknowledge)(None);
             continue;
@@ -169,7 +169,7 @@ fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
     }
 }
 
-/// Which file is found at a path now.
+/// The identity of the file at a path.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -184,7 +184,7 @@ fn identity(path: &Path) -> bool {
 
 fn roll_back(session: &mut WriteSession) {
     session.forget();
-    // A full disk makes SQLite end the transaction by itself.
+    // SQLite ends the transaction by itself if the disk is full.
     if !session.conn.is_autocommit() {
         let _ = session.conn.execute_batch("ROLLBACK");
     }
@@ -195,7 +195,7 @@ fn run(job: Job, session: &mut WriteSession) -> Done {
         return job(Err(Fault::from(error).at(&session.path)));
     }
     let done = job(Ok(&mut *session));
-    // Where SQLite has ended the transaction there is no savepoint left, and `finish` sees it.
+    // If SQLite has ended the transaction, there is no savepoint left; `finish` handles that.
     if done.failed {
         session.forget();
         let _ = session.conn.execute_batch("ROLLBACK TO job; RELEASE job");
@@ -226,7 +226,7 @@ fn finish(path: &Path, session: &mut WriteSession, group: Vec<Done>) {
     }
 }
 
-/// The same error for one more caller.
+/// A copy of an error, which does not implement `Clone`.
 fn again(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
@@ -279,14 +279,14 @@ mod tests {
                 .write(move |session| Ok(session.conn.query_row(&sql, [], |_| Ok(()))?))
                 .unwrap();
         };
-        // SQLite takes the file's present size for a limit that is below it.
+        // SQLite raises a limit that is below the file's current size to that size.
         limit_pages(1);
         let (busy, is_busy) = sync_channel(0);
         let (small, large) = std::thread::scope(|scope| {
             let small = scope.spawn(|| {
                 writer.write(move |session| {
                     session.text("small")?;
-                    // From here on the other job waits for the same commit.
+                    // From here on, the other job waits for the same commit.
                     busy.send(()).unwrap();
                     std::thread::sleep(std::time::Duration::from_millis(200));
                     Ok(())
@@ -299,7 +299,7 @@ mod tests {
         let message = large.unwrap_err().to_string();
         assert!(message.contains("the disk is full"), "{message}");
         assert!(message.contains("assize.db"), "{message}");
-        // Whether SQLite takes back the job or the whole group, what it answers is so.
+        // Whether SQLite rolls back the job or the whole group, the results must say so.
         let kept = if small.is_ok() { vec!["small"] } else { vec![] };
         assert_eq!(texts(&writer), kept);
 

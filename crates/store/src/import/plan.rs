@@ -1,11 +1,11 @@
-//! How a run or a sitting that is copied from another store is merged with what a store has.
+//! Merging a run or a sitting from another store with the existing data.
 //!
-//! Every store decides this here: it reads what it has, asks for the plan and carries it out.
+//! Every store uses these decisions: it reads its existing data, creates the plan and executes it.
 //! Nothing in this module reads or writes.
 //!
-//! Copying adds and never takes back. Verdict files are immutable and named by sitting, so the
-//! files of both sides add up, and a sitting that is set aside on either side is set aside.
-//! Importing the same run again therefore changes nothing.
+//! Copying only adds data. Verdict files are immutable and named by sitting, so the result has the
+//! files of both sides, and a sitting that is set aside on either side is set aside. Importing the
+//! same run again therefore changes nothing.
 
 use assize_domain::candidate::Candidate;
 use assize_domain::run::{RunStatus, artifact};
@@ -17,16 +17,16 @@ use crate::queue::{Closing, SittingRecord};
 use crate::rules::free_path;
 use crate::{Result, StoreError};
 
-/// What a store has of a run that is imported.
+/// The existing data of a run that is imported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExistingRun {
     pub run_id: String,
     pub status: RunStatus,
     /// The sittings whose verdicts on the run do not count.
     pub set_aside: Vec<String>,
-    /// The verdict files that were committed, with their paths.
+    /// The committed verdict files, with their paths.
     pub verdict_files: Vec<(String, VerdictFile)>,
-    /// Other paths that no verdict file may get, for example those of an unfinished commit.
+    /// Other paths that a verdict file must not get, for example those of an unfinished commit.
     pub reserved_paths: Vec<String>,
     /// The content of `candidates.json`.
     pub candidates: Option<Vec<u8>>,
@@ -35,22 +35,22 @@ pub struct ExistingRun {
 /// What a store does with a run that is imported.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunPlan {
-    /// The run is not there: write it as it comes.
+    /// The run does not exist: write it as imported.
     Create,
-    /// The cell failed here: its run gets the content that comes.
+    /// The cell failed in this store: replace the content of its run.
     Replace,
-    /// Everything that comes is there.
+    /// Everything exists already.
     Unchanged,
-    /// The cell was generated on both sides with different candidates, so that the verdicts on
-    /// one say nothing about the other: write nothing.
+    /// The cell was generated on both sides with different candidates, so verdicts on one run are
+    /// not valid for the other: write nothing.
     Differs,
     Merge(RunMerge),
 }
 
-/// What is added to a run, whose metrics and tags are then derived again.
+/// The data that is added to a run, whose metrics and tags are then derived again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunMerge {
-    /// The missing verdict files, each with a path that is free.
+    /// The missing verdict files, each with a free path.
     pub verdict_files: Vec<(String, VerdictFile)>,
     /// All sittings that do not count from now on.
     pub set_aside: Vec<String>,
@@ -81,7 +81,7 @@ impl RunPlan {
         }))
     }
 
-    /// How the run has changed once the plan is carried out.
+    /// How the run changes when the plan is executed.
     pub fn change(&self) -> Change {
         match self {
             Self::Create | Self::Replace => Change::Created,
@@ -92,8 +92,8 @@ impl RunPlan {
     }
 }
 
-/// Whether the content of a run gives way to what comes. Only a cell that failed does, because
-/// only a cell is generated again.
+/// Whether the existing content is replaced. This applies only to a cell that failed, because only
+/// cells are generated again.
 pub fn is_replaced(is_cell: bool, existing: RunStatus, incoming: RunStatus) -> bool {
     is_cell && existing == RunStatus::Failed && incoming != RunStatus::Failed
 }
@@ -108,7 +108,7 @@ fn union<'a>(existing: &[String], incoming: impl Iterator<Item = &'a str>) -> Ve
     all
 }
 
-/// The verdict files that come and are not there, whatever their paths.
+/// The imported verdict files that do not exist yet, whatever their paths.
 fn missing_files(
     existing: &ExistingRun,
     incoming: &ImportedRun,
@@ -123,7 +123,7 @@ fn missing_files(
     Ok(missing)
 }
 
-/// Gives every file the path that it comes with, or another one where that is taken.
+/// Gives every file its original path, or another one if that is taken.
 pub fn with_free_paths(
     mut taken: Vec<String>,
     files: Vec<(String, VerdictFile)>,
@@ -141,7 +141,7 @@ pub fn with_free_paths(
     named
 }
 
-/// Whether verdicts on one run's candidates are also about the other's.
+/// Whether both runs have the same candidates, so that verdicts are valid for both.
 fn has_same_candidates(existing: &ExistingRun, incoming: &ImportedRun) -> Result<bool> {
     let path = artifact::CANDIDATES;
     let texts = |content: Option<&[u8]>| -> Result<Vec<(u32, Option<String>)>> {
@@ -171,16 +171,16 @@ fn parse<T: serde::de::DeserializeOwned>(run_id: &str, path: &str, content: &[u8
 /// What a store does with a sitting that is imported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SittingPlan {
-    /// The sitting is not there, so its record is written first.
+    /// The sitting does not exist, so its record is written first.
     pub is_new: bool,
-    /// Verdicts on its anchors that are missing.
+    /// Missing verdicts on its anchors.
     pub anchor_files: Vec<VerdictFile>,
     pub closing: Option<Closing>,
 }
 
 impl SittingPlan {
-    /// A sitting that is still open is closed in the copy, because it goes on where it is. One
-    /// that is there changes its state only by being quarantined.
+    /// An open sitting is closed in the copy, because it continues in the original store. The state
+    /// of an existing sitting changes only if the imported one is quarantined.
     pub fn new(existing: Option<&SittingRecord>, incoming: &SittingRecord) -> Self {
         let is_quarantined = |it: &SittingRecord| it.state == SittingState::Quarantined;
         let known = existing.map_or(&[][..], |it| &it.anchor_files);

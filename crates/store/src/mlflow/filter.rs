@@ -1,4 +1,4 @@
-//! MLflow's search grammar: comparisons joined by AND, and orders.
+//! MLflow's search grammar: comparisons joined by AND, and sort orders.
 //!
 //! ```text
 //! filter     = comparison { ["AND"] comparison } ["AND"]
@@ -9,9 +9,9 @@
 //! order      = identifier ["ASC" | "DESC"]
 //! ```
 //!
-//! Entities are case-sensitive, keywords are not. Two quotes inside a text are two quotes:
-//! MLflow has no escapes. This module knows the grammar only; [`subject`] knows which entities,
-//! keys, operators and values go together.
+//! Entities are case-sensitive, keywords are not. A doubled quote inside a string stays two quotes:
+//! MLflow has no escapes. This module implements only the grammar; [`subject`] defines which
+//! entities, keys, operators and values are valid together.
 
 use crate::{Result, StoreError};
 
@@ -21,10 +21,10 @@ mod subject;
 use cursor::Cursor;
 pub use subject::{Compared, Condition, Field, Subject, Test};
 
-/// Longer filters are refused: the database would refuse their patterns.
+/// Longer filters are rejected, because the database would reject their patterns.
 const LONGEST: usize = 32_768;
 
-/// Comparisons in one filter at most: the database nests only so deep.
+/// The maximum number of comparisons in a filter, because the database limits nesting.
 const MOST: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// The sign that SQL and MLflow share; `None` for the words.
+    /// The symbol that SQL and MLflow share; `None` for keyword operators.
     pub const fn sign(self) -> Option<&'static str> {
         Some(match self {
             Self::Equal => "=",
@@ -58,14 +58,14 @@ impl Operator {
     }
 }
 
-/// What stands left of an operator.
+/// The left side of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identifier {
     pub entity: Option<String>,
     pub key: String,
 }
 
-/// What stands right of an operator.
+/// The right side of an operator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
     Number(f64),
@@ -74,7 +74,7 @@ pub enum Literal {
     Nothing,
 }
 
-/// One comparison, as written.
+/// One parsed comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     pub left: Identifier,
@@ -82,7 +82,7 @@ pub struct Comparison {
     pub right: Literal,
 }
 
-/// One order, as written.
+/// One parsed sort order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     pub by: Identifier,
@@ -93,7 +93,7 @@ fn bad<T>(message: String) -> Result<T> {
     Err(StoreError::Invalid(message))
 }
 
-/// Reads a filter; an empty one has no comparisons.
+/// Parses a filter; an empty one has no comparisons.
 pub fn parse(filter: &str) -> Result<Vec<Comparison>> {
     if filter.is_empty() {
         return Ok(Vec::new());
@@ -118,7 +118,7 @@ pub fn parse(filter: &str) -> Result<Vec<Comparison>> {
     }
 }
 
-/// Reads one `order_by` clause.
+/// Parses one `order_by` clause.
 pub fn parse_order(clause: &str) -> Result<Order> {
     let mut cursor = Cursor::new(clause);
     let by = identifier(&mut cursor)?;

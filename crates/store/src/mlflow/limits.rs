@@ -1,4 +1,4 @@
-//! What may be logged: MLflow's limits, enforced instead of applied with scissors.
+//! MLflow's limits for logged data. Values that exceed them are rejected, never truncated.
 
 use super::{Batch, Entry, Point};
 use crate::{Result, StoreError};
@@ -13,9 +13,9 @@ pub const MODEL_NAME: usize = 250;
 pub const ALIAS: usize = 255;
 pub const REGISTRY_TAG_VALUE: usize = 100_000;
 pub const ARTIFACT_PATH: usize = 1_000;
-/// The most that SQLite keeps in one place, and a little less.
+/// The maximum size of a value in SQLite, minus a margin.
 pub const ARTIFACT_BYTES: u64 = 999_000_000;
-/// Keys in one `order_by`.
+/// The maximum number of keys in one `order_by`.
 pub const ORDERS: usize = 16;
 pub const BATCH_METRICS: usize = 1_000;
 pub const BATCH_PARAMS: usize = 100;
@@ -26,7 +26,7 @@ pub(crate) fn invalid<T>(message: String) -> Result<T> {
     Err(StoreError::Invalid(message))
 }
 
-/// A text of limited length; `what` names it.
+/// Checks the length of a text; `what` names it in the error.
 pub fn length(what: &str, text: &str, limit: usize) -> Result<()> {
     let length = text.chars().count();
     if length > limit {
@@ -38,8 +38,7 @@ pub fn length(what: &str, text: &str, limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// The name of a metric, param or tag: letters, digits, `_-. :/`, and a path that is its own
-/// normal form.
+/// Checks the name of a metric, param or tag: letters, digits, `_-. :/`, and a normalised path.
 pub fn key(what: &str, name: &str) -> Result<()> {
     length(
         &format!("the name of the {what} '{}'", shown(name)),
@@ -62,7 +61,7 @@ pub fn key(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// As much of a text as a message needs.
+/// A text shortened for an error message.
 pub(crate) fn shown(text: &str) -> String {
     if text.chars().count() > 60 {
         text.chars().take(60).chain(['…']).collect()
@@ -102,7 +101,7 @@ pub fn experiment_tag(entry: &Entry) -> Result<()> {
     length(&what, &entry.value, EXPERIMENT_TAG_VALUE)
 }
 
-/// A path below a run's root that leads nowhere else.
+/// Checks that a path stays below a run's root.
 pub fn artifact_path(path: &str) -> Result<()> {
     length("the artifact's path", path, ARTIFACT_PATH)?;
     let is_odd = |part: &str| matches!(part, "" | "." | "..");
@@ -143,7 +142,7 @@ pub fn batch(batch: &Batch) -> Result<()> {
     batch.tags.iter().try_for_each(tag)
 }
 
-/// The name of a registered model or prompt.
+/// Checks the name of a registered model or prompt.
 pub fn model_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', ':']) {
         return invalid(format!(
@@ -154,7 +153,7 @@ pub fn model_name(name: &str) -> Result<()> {
     length("the registered model's name", name, MODEL_NAME)
 }
 
-/// A list in a search, which the database takes only so long.
+/// Checks the length of a list in a search, which the database limits.
 pub fn list(what: &str, length: usize, limit: usize) -> Result<()> {
     if length > limit {
         return invalid(format!(
@@ -174,7 +173,7 @@ pub fn logged_model_name(name: &str) -> Result<()> {
     length("the logged model's name", name, EXPERIMENT_NAME)
 }
 
-/// A tag of a registered model or of a version; a prompt's text is one.
+/// Checks a tag of a registered model or of a version; a prompt's text is such a tag.
 pub fn registry_tag(entry: &Entry) -> Result<()> {
     key("tag", &entry.key)?;
     length(
@@ -189,7 +188,7 @@ pub fn trace_tag(entry: &Entry) -> Result<()> {
     length(&format!("the tag '{}'", entry.key), &entry.value, TAG_VALUE)
 }
 
-/// An alias: not a number, not `latest`, not `v1`.
+/// Checks an alias: not a number, not `latest`, not `v1`.
 pub fn alias(alias: &str) -> Result<()> {
     length("the alias", alias, ALIAS)?;
     let is_legal = |c: char| c.is_alphanumeric() || c == '_' || c == '-';

@@ -1,10 +1,11 @@
-//! Logged models: what a run trained or used, with its own params, tags, metrics and files.
+//! Logged models: models that a run trained or used, with their own params, tags, metrics and
+//! files.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Point, Slice};
 
-/// How far a logged model has come.
+/// The status of a logged model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ModelStatus {
     #[serde(rename = "LOGGED_MODEL_STATUS_UNSPECIFIED")]
@@ -18,10 +19,10 @@ pub enum ModelStatus {
 }
 
 impl ModelStatus {
-    /// By their numbers in the protocol.
+    /// In the order of their numbers in the protocol.
     pub const ALL: [Self; 4] = [Self::Unspecified, Self::Pending, Self::Ready, Self::Failed];
 
-    /// The name of the protocol's enumeration.
+    /// The name in the protocol's enumeration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unspecified => "LOGGED_MODEL_STATUS_UNSPECIFIED",
@@ -63,7 +64,7 @@ pub struct LoggedModelData {
     pub metrics: Vec<ModelPoint>,
 }
 
-/// A point of a run's metric that is about a model, and maybe about a dataset.
+/// A point of a run's metric that refers to a model, and optionally to a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelPoint {
     #[serde(flatten)]
@@ -76,7 +77,7 @@ pub struct ModelPoint {
     pub run_id: String,
 }
 
-/// What a logged model is created with.
+/// The data of a new logged model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewLoggedModel {
     pub experiment_id: String,
@@ -87,7 +88,7 @@ pub struct NewLoggedModel {
     pub tags: Vec<Entry>,
 }
 
-/// A model that a run took or made.
+/// A model that is an input or an output of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
     pub model_id: String,
@@ -95,7 +96,7 @@ pub struct ModelUse {
     pub step: Option<i64>,
 }
 
-/// A dataset that metrics are about; without a digest, any of that name.
+/// A dataset that metrics refer to; without a digest, any dataset of that name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct DatasetRef {
     #[serde(default)]
@@ -104,12 +105,12 @@ pub struct DatasetRef {
     pub dataset_digest: String,
 }
 
-/// An order of logged models.
+/// A sort order of logged models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelOrder {
     pub field: String,
     pub ascending: bool,
-    /// Only metrics about this dataset count, where it has a name.
+    /// If it has a name, only metrics that refer to this dataset are used.
     pub dataset: DatasetRef,
 }
 

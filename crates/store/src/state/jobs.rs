@@ -1,6 +1,6 @@
-//! Jobs of `assize serve`: what was asked for, and what became of it.
+//! Jobs of `assize serve`: requests and their results.
 //!
-//! Whether a job is alive is not written here: a held file lock tells (`assize_server::jobs`).
+//! Whether a job is alive is not stored here: a file lock shows it (`assize_server::jobs`).
 
 use assize_domain::job::JobKind;
 use rusqlite::{OptionalExtension as _, Row, types::Type};
@@ -31,7 +31,7 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_unfinished ON jobs (status) WHERE finished_ms IS NULL;
 ";
 
-/// Where a job stands.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
@@ -66,21 +66,21 @@ impl JobStatus {
     }
 }
 
-/// A job as it is kept.
+/// A stored job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
     pub id: String,
     pub kind: JobKind,
     pub experiment: String,
-    /// Who asked.
+    /// The user who requested it.
     pub by: String,
-    /// What was asked, as JSON.
+    /// The request, as JSON.
     pub request: String,
     /// The command line after the program's name.
     pub words: Vec<String>,
-    /// Hosts whose memory it fills.
+    /// The hosts that it loads models into.
     pub hosts: Vec<String>,
-    /// Cells in all; 0 where that is not known.
+    /// The total number of cells; 0 if it is not known.
     pub total: u32,
     pub done: u32,
     pub failed: u32,
@@ -146,7 +146,7 @@ impl State {
         })
     }
 
-    /// A queued job starts; `false` where it is not queued any more.
+    /// Marks a queued job as started; returns `false` if it is no longer queued.
     pub fn job_start(&self, id: &str, pid: u32, now_ms: i64) -> Result<bool> {
         self.with(|conn| {
             let sql = "UPDATE jobs SET status = 'running', pid = ?2, started_ms = ?3
@@ -165,7 +165,7 @@ impl State {
         })
     }
 
-    /// A job is over; `false` where it was over already.
+    /// Marks a job as finished; returns `false` if it had finished already.
     pub fn job_finish(
         &self,
         id: &str,

@@ -1,11 +1,11 @@
-//! The journal: cells that were generated and that a tracking server has not acknowledged.
+//! The journal: generated cells that a tracking server has not acknowledged.
 //!
-//! A cell is written here, and committed, before it is sent, and removed after the server has
-//! acknowledged it. Whatever dies in between, the cell is here or there; where it is both, it
-//! is sent again, and delivering a cell that is there already changes nothing.
+//! A cell is committed here before it is sent, and removed after the server has acknowledged it. If
+//! the process dies in between, the cell is in the journal, on the server, or both. If it is in
+//! both, it is sent again, and delivering an existing cell changes nothing.
 //!
 //! A journal entry belongs to a place: a tracking URI without its credentials, which are never
-//! written down. What is many cells' own (rubric, prompt, context) is kept once.
+//! stored. Content that many cells share (rubric, prompt, context) is stored once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::State;
 use crate::Result;
 use crate::embedded::is_shareable;
 
-/// A cell that waits to be delivered.
+/// A cell that is to be delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JournalEntry {
     pub id: i64,
@@ -26,7 +26,7 @@ pub struct JournalEntry {
     pub cell: CellRecord,
 }
 
-/// A cell as it is written down.
+/// The stored form of a cell.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredCell {
     name: String,
@@ -48,8 +48,8 @@ enum Content {
 }
 
 impl State {
-    /// Writes cells down and answers the numbers of their entries. A cell that is there already
-    /// and has not failed is left alone.
+    /// Stores cells and returns the ids of their entries. A cell that is stored already and has not
+    /// failed is not changed.
     pub fn journal_put(
         &self,
         place: &str,
@@ -62,7 +62,8 @@ impl State {
         })
     }
 
-    /// Whether these cells wait here, in the order asked, and whether they have failed.
+    /// Whether these cells are in the journal, in the order of the request, and whether they have
+    /// failed.
     pub fn journal_known(
         &self,
         place: &str,
@@ -81,12 +82,12 @@ impl State {
         })
     }
 
-    /// The next entries of a place after this number: at most so many, of one experiment.
+    /// The next entries of a place after this id, limited in number and of one experiment.
     pub fn journal_next(&self, place: &str, after: i64, most: usize) -> Result<Vec<JournalEntry>> {
         self.with(|conn| next(conn, place, after, most))
     }
 
-    /// Forgets entries; the last one takes the texts with it.
+    /// Removes entries; removing the last one also removes the shared texts.
     pub fn journal_remove(&self, ids: &[i64]) -> Result<()> {
         self.change(|conn| {
             let mut remove = conn.prepare_cached("DELETE FROM journal WHERE id = ?1")?;
@@ -101,7 +102,7 @@ impl State {
         })
     }
 
-    /// How many cells wait for each place, by name.
+    /// The number of cells for each place, by name.
     pub fn journal_places(&self) -> Result<Vec<(String, u64)>> {
         self.with(|conn| {
             let mut list =
@@ -113,7 +114,7 @@ impl State {
         })
     }
 
-    /// How many cells wait for a place.
+    /// The number of cells for a place.
     pub fn journal_count(&self, place: &str) -> Result<u64> {
         self.with(|conn| {
             conn.prepare_cached("SELECT count(*) FROM journal WHERE place = ?1")?
@@ -324,7 +325,7 @@ mod tests {
         let finished = put(RunStatus::Finished);
         assert_ne!(finished, failed);
         assert_eq!(put(RunStatus::Failed), finished);
-        // The failure was being delivered meanwhile.
+        // The failed cell was being delivered meanwhile.
         state.journal_remove(&failed).unwrap();
         assert_eq!(keys(&state, "p"), ["k"]);
         state.journal_remove(&finished).unwrap();

@@ -1,7 +1,7 @@
-//! Tokens for `assize serve`, and the sessions of browsers that signed in with one.
+//! Tokens for `assize serve`, and browser sessions that were opened with one.
 //!
-//! Secrets are never kept, only their SHA-256: they are random and long, so that nothing slower
-//! is needed. A session ends with its token.
+//! Only the SHA-256 of a secret is stored. Secrets are long and random, so a slower hash is not
+//! needed. A session ends when its token is revoked.
 
 use assize_domain::role::Role;
 use rusqlite::{OptionalExtension as _, Row, types::Type};
@@ -33,7 +33,7 @@ pub type Digest = [u8; 32];
 pub struct Token {
     pub id: String,
     pub role: Role,
-    /// Whose it is, as verdicts and promotions will name them.
+    /// The owner's name, as in verdicts and promotions.
     pub name: String,
     /// Unix milliseconds.
     pub created_ms: i64,
@@ -68,8 +68,7 @@ impl State {
         })
     }
 
-    /// Makes a token useless from now on, and ends its sessions; `false` where there is none
-    /// by this id that is not revoked already.
+    /// Revokes a token and ends its sessions; `false` if no valid token has this id.
     pub fn token_revoke(&self, id: &str, now_ms: i64) -> Result<bool> {
         self.change(|conn| {
             conn.execute("DELETE FROM browser_sessions WHERE token = ?1", [id])?;
@@ -90,7 +89,7 @@ impl State {
         })
     }
 
-    /// Whether there is a token by this id that was not revoked.
+    /// Whether there is a token with this id that was not revoked.
     pub fn token_is_valid(&self, id: &str) -> Result<bool> {
         self.with(|conn| {
             let sql = "SELECT EXISTS (SELECT 1 FROM tokens WHERE id = ?1 AND revoked_ms IS NULL)";
@@ -98,7 +97,7 @@ impl State {
         })
     }
 
-    /// Lets a browser in until `until_ms`; forgets sessions that are over.
+    /// Opens a browser session until `until_ms`; deletes expired sessions.
     pub fn session_open(
         &self,
         secret: &Digest,
@@ -115,7 +114,7 @@ impl State {
         })
     }
 
-    /// The token that a session stands for.
+    /// The token of a session.
     pub fn session_find(&self, secret: &Digest, now_ms: i64) -> Result<Option<Token>> {
         self.with(|conn| {
             conn.prepare_cached(

@@ -1,7 +1,7 @@
-//! Gathering what a board needs of the runs of a split, in batches.
+//! Reading the runs of a split for a board, in batches.
 //!
 //! Two statements advance together: the ids of the experiment's runs, and their board rows
-//! ([`row`](super::row)). The row of a run without one is computed.
+//! ([`row`](super::row)). If a run has no row, the row is computed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use crate::embedded::schema::known;
 use crate::embedded::write_session::text_find;
 use crate::sqlite::Attempt;
 
-/// Runs that travel together.
+/// The number of runs in a batch.
 const BATCH: usize = 64;
-/// Texts that are kept at hand.
+/// The size of the cache of recent texts.
 const RECENT: usize = 64;
 
 /// Some runs with their verdict files, in order.
@@ -29,15 +29,15 @@ const RECENT: usize = 64;
 pub(super) struct Batch {
     pub runs: Vec<BatchRun>,
     pub files: Vec<u8>,
-    /// The texts that no batch before it had.
+    /// The texts that no earlier batch contained.
     pub texts: Vec<Box<str>>,
 }
 
-/// A text, counted from the first of the first batch. Numbers are cheaper to send between threads
+/// The position of a text, counted over all batches. Numbers are cheaper to send between threads
 /// than shared texts.
 pub(super) type TextNumber = usize;
 
-/// A run of a batch; its texts are numbers.
+/// A run of a batch; its texts are positions.
 pub(super) struct BatchRun {
     pub run_id: [u8; 16],
     pub status: RunStatus,
@@ -48,7 +48,7 @@ pub(super) struct BatchRun {
     pub n_candidates: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
-    /// Which part of its batch's files is its own.
+    /// The range of its files in the batch.
     pub files: Range<usize>,
     /// The sittings that do not count, separated by spaces.
     pub set_aside: Option<Box<str>>,
@@ -63,8 +63,8 @@ pub(super) struct BatchTags {
     pub settings: Option<TextNumber>,
 }
 
-/// Hands on the runs of a split, oldest first, until `take` wants no more. What is not a run
-/// of a model with a prompt on a scenario is left out.
+/// Passes the runs of a split to `take`, oldest first, until it returns `false`. Runs without a
+/// model, a prompt or a scenario are skipped.
 pub(super) fn gather(
     conn: &Connection,
     experiment: &str,
@@ -75,8 +75,8 @@ pub(super) fn gather(
     let mut ids = conn.prepare_cached(
         "SELECT id FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active' ORDER BY id",
     )?;
-    // Ids grow with time and an experiment's are mostly together, so a range finds them faster
-    // than an index would.
+    // Ids grow with time and those of an experiment are mostly contiguous, so a range scan is
+    // faster than an index.
     let mut rows = conn.prepare_cached(
         "SELECT run, line FROM board
          WHERE run >= (SELECT min(id) FROM runs WHERE experiment = ?1 AND lifecycle_stage = 'active')
@@ -112,7 +112,7 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// The few runs on which something is set aside.
+/// The few runs that have sittings set aside.
 fn set_aside(conn: &Connection) -> Attempt<HashMap<i64, Box<str>>> {
     let sql = format!(
         "SELECT run, CASE typeof(value) WHEN 'integer'
@@ -148,7 +148,7 @@ impl<'a> RowCursor<'a> {
         Ok(())
     }
 
-    /// The row of a run, if it has one; rows of runs before it are skipped.
+    /// The row of a run, if it has one; rows of earlier runs are skipped.
     fn of(&mut self, run: i64) -> Attempt<Option<&[u8]>> {
         while self.run < run {
             self.advance()?;
@@ -223,7 +223,7 @@ fn numbered(
     })
 }
 
-/// The texts that have been met, each read once; the latest are at hand without hashing.
+/// The texts seen so far, each read once; recent ones are found without hashing.
 struct Texts<'a> {
     conn: &'a Connection,
     met: TextNumber,
@@ -243,7 +243,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// The number of a param's or tag's value, if there is one. What is new is added to `new`.
+    /// The position of a param's or tag's value, if there is one. A new text is added to `new`.
     fn number(&mut self, text: Text<'_>, new: &mut Vec<Box<str>>) -> Attempt<Option<TextNumber>> {
         Ok(match text {
             Text::None => None,
@@ -252,7 +252,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// A long value; runs that follow each other mostly have the same.
+    /// A long value; consecutive runs usually have the same.
     fn own(&mut self, text: &str, new: &mut Vec<Box<str>>) -> TextNumber {
         if let Some(number) = self.long.get(text) {
             return *number;
@@ -268,7 +268,7 @@ impl<'a> Texts<'a> {
         self.met - 1
     }
 
-    /// By the id that the database has for the text.
+    /// By the text's id in the database.
     fn of_id(&mut self, id: i64, new: &mut Vec<Box<str>>) -> Attempt<TextNumber> {
         let place = usize::try_from(id).unwrap_or(0) % RECENT;
         if let Some((at_hand, number)) = self.recent[place]
@@ -292,7 +292,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Tools that do not log the count still log the candidates.
+/// Some tools log the candidates but not their count.
 fn candidates_count(conn: &Connection, run: i64, run_id: &[u8; 16]) -> Attempt<u32> {
     let key = RunKey {
         id: run,

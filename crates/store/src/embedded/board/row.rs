@@ -1,21 +1,19 @@
-//! Board rows: what boards need of a run, in one row of the table `board`.
+//! Board rows: the data of a run that boards need, in one row of the table `board`.
 //!
-//! Everything in a row is also in five other tables. Reading it there takes several times as
-//! long, and a board reads every run of an experiment. A row is a cache and may be missing: then
-//! it is computed while reading, so what is in a row must be true, but nothing depends on there
-//! being one.
+//! Everything in a row is also in five other tables, but reading it there takes several times as
+//! long, and a board reads every run of an experiment. A row is a cache and may be missing; then it
+//! is computed on reading. A row must therefore be correct, but need not exist.
 //!
-//! - Whoever records a run writes its row ([`row_write`]); whoever adds a verdict file appends to
-//!   it ([`row_append`]). Forgetting the first makes boards slower, nothing else.
-//! - Changing or deleting anything that a row repeats deletes the row. Triggers of the database
-//!   do that, so nobody can forget it.
-//! - Inserting does not fire a trigger, because recording a run inserts about fifty rows and a
-//!   trigger would be run for each of them. Whoever inserts a param, tag or metric into a run
-//!   that is recorded calls [`row_outdate`].
+//! - Code that records a run writes its row ([`row_write`]), and code that adds a verdict file
+//!   appends to it ([`row_append`]). Without the first call boards are slower, but correct.
+//! - Database triggers delete the row when data that it repeats is changed or deleted.
+//! - Inserting does not fire a trigger, because recording a run inserts about fifty rows and the
+//!   trigger would run for each of them. Code that inserts a param, tag or metric into a recorded
+//!   run calls [`row_outdate`].
 //!
 //! Layout of the column `line`: a [`BoardRow`], then a [`RowFile`] for each verdict file, in the
-//! order in which they were added; postcard, without separators. What is set aside and what is
-//! deleted is not in a row.
+//! order in which they were added, encoded with postcard without separators. A row does not
+//! contain the list of sittings set aside or the lifecycle stage.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -35,11 +33,11 @@ use crate::embedded::rows::{RunKey, verdicts_read};
 use crate::embedded::schema::known;
 use crate::sqlite::{Attempt, Fault};
 
-/// The format of rows. Whoever changes [`BoardRow`] or [`RowFile`] increases it: a row of another
-/// format counts as missing.
+/// The format of rows. Increase it with every change to [`BoardRow`] or [`RowFile`]: a row of
+/// another format counts as missing.
 const FORMAT: u8 = 1;
 
-/// What a row says about a run before its verdict files.
+/// The data of a run that precedes its verdict files.
 #[derive(Serialize, Deserialize)]
 pub(super) struct BoardRow<'a> {
     format: u8,
@@ -76,7 +74,7 @@ pub(super) struct RowTags<'a> {
     pub settings: Text<'a>,
 }
 
-/// The keys of what a row repeats.
+/// The keys of the data that a row repeats.
 mod keys {
     use std::ops::RangeInclusive;
 
@@ -87,7 +85,7 @@ mod keys {
     pub const METRICS: RangeInclusive<i64> = known::N_CANDIDATES..=known::TOKENS_PER_S;
 }
 
-/// A value of a param or tag, as its column keeps it.
+/// A value of a param or tag, as stored in its column.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) enum Text<'a> {
     #[default]
@@ -98,13 +96,14 @@ pub(super) enum Text<'a> {
 }
 
 impl<'a> BoardRow<'a> {
-    /// A row and its verdict files, still encoded; `None` where it cannot be read.
+    /// A row and its verdict files, still encoded; `None` if it cannot be decoded.
     pub fn read(row: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let read: Option<(Self, _)> = postcard::take_from_bytes(row).ok();
         read.filter(|(row, _)| row.format == FORMAT)
     }
 
-    /// The id of a split's name is `split_id`, if the name is known at all.
+    /// Whether the run is in a split; `split_id` is the id of the split's name, if that text
+    /// exists.
     pub fn is_of(&self, split: Split, split_id: Option<i64>) -> bool {
         match self.params.split {
             Text::None => split == Split::Selection,
@@ -114,8 +113,8 @@ impl<'a> BoardRow<'a> {
     }
 }
 
-/// What a row is computed from: the columns for the run `?1` in the order of [`BoardRow`], then
-/// its experiment. No row where the run has no model, and so is not a cell.
+/// The columns that a row is computed from, for the run `?1`, in the order of [`BoardRow`], then
+/// its experiment. There is no result if the run has no model and so is not a cell.
 static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let value = |table: &str, key: i64| {
         format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
@@ -185,8 +184,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The experiment of a run and its row with its verdict files, from the tables that hold them;
-/// `None` where the run is not a cell, or not wanted.
+/// The experiment of a run and its row with its verdict files, computed from the other tables;
+/// `None` if the run is not a cell or is filtered out.
 pub(super) fn row_compute(
     conn: &Connection,
     run: i64,
@@ -223,10 +222,10 @@ pub(super) fn latest(conn: &Connection) -> Attempt<Option<String>> {
     Ok(find.query_row([], |row| row.get(0)).optional()?)
 }
 
-/// Writes the row of a run, in place of an earlier one.
+/// Writes the row of a run, replacing an earlier one.
 pub(crate) fn row_write(conn: &Connection, run: i64) -> Attempt<()> {
     let row = match row_compute(conn, run, |_| true) {
-        // Boards report it when they come to it; it is not a reason to refuse the write.
+        // Boards report this error when they read the run, so the write is not rejected.
         Err(Fault::Store(StoreError::Corrupt { .. })) => None,
         row => row?,
     };
@@ -240,8 +239,8 @@ pub(crate) fn row_write(conn: &Connection, run: i64) -> Attempt<()> {
     Ok(())
 }
 
-/// A param, tag or metric has been inserted into a recorded run: deletes the run's row where it
-/// repeats that key. Triggers do this for changes and deletions.
+/// Deletes a run's row after a param, tag or metric that the row repeats has been inserted.
+/// Triggers do this for changes and deletions.
 pub(crate) fn row_outdate(conn: &Connection, run: i64, key: i64) -> Attempt<()> {
     let keys = [keys::PARAMS, keys::TAGS, keys::METRICS];
     if keys.iter().any(|keys| keys.contains(&key)) {
@@ -256,7 +255,7 @@ fn row_delete(conn: &Connection, run: i64) -> Attempt<()> {
     Ok(())
 }
 
-/// A verdict file has been added to a run: appends it to the run's row, or writes the row.
+/// Appends a new verdict file to the run's row, or writes the row.
 pub(crate) fn row_append(conn: &Connection, run: &RunKey, file: &VerdictFile) -> Attempt<()> {
     let more = encode(file, Vec::new()).map_err(|error| unreadable(&run.run_id, &error))?;
     // The result of `||` is a text in SQLite, whatever its operands are.
@@ -277,7 +276,7 @@ pub(super) fn unreadable(run_id: &str, error: &postcard::Error) -> StoreError {
     }
 }
 
-/// A verdict file in a row: without rationales, and without what it cost.
+/// A verdict file in a row, without rationales and costs.
 #[derive(Serialize, Deserialize)]
 struct RowFile<'a> {
     sitting: &'a str,
@@ -286,7 +285,7 @@ struct RowFile<'a> {
     rubric_id: &'a str,
     rubric_sha256: &'a str,
     judged_at: &'a str,
-    /// The sitting and the judge whose verdict these correct.
+    /// The sitting and the judge whose verdict this one corrects.
     #[serde(borrow)]
     amends: Option<(&'a str, RowJudge<'a>)>,
     #[serde(borrow)]
@@ -376,7 +375,7 @@ pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
             }),
         });
     }
-    // Copying between stores adds them in any order.
+    // Copying between stores adds files in any order.
     decoded.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
     Ok(decoded)
 }
@@ -385,7 +384,7 @@ pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
 mod tests {
     use super::*;
 
-    /// Databases hold rows of this format: other bytes need another [`FORMAT`].
+    /// Databases hold rows of this format: if the bytes change, [`FORMAT`] must change.
     #[test]
     fn the_layout_of_a_row_is_pinned() {
         let row = BoardRow {

@@ -1,7 +1,7 @@
-//! Artifacts of runs and of logged models: listing, reading and writing them in parts.
+//! Artifacts of runs and of logged models: listing, reading and writing them in chunks.
 //!
-//! What Assize recorded itself is kept safe: a file of verdicts is written once, must be one,
-//! and is never changed or deleted.
+//! Records of Assize are protected: a verdict file is validated, written once, and never changed or
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write as _};
@@ -21,10 +21,10 @@ use crate::mlflow::FileInfo;
 use crate::mlflow::limits::{ARTIFACT_BYTES, artifact_path, shown};
 use crate::sqlite::Attempt;
 
-/// How much is read or copied at once.
+/// The chunk size for reading and copying.
 const PART: usize = 256 << 10;
 
-/// Whose artifacts: the table, its column for the owner, and the owner's number there.
+/// The owner of artifacts: its table, the column that refers to it, and its id.
 struct Home {
     table: &'static str,
     column: &'static str,
@@ -52,12 +52,12 @@ impl Home {
         })
     }
 
-    /// Verdicts are those of a run.
+    /// Only runs have verdicts.
     fn holds_verdicts(&self, path: &str) -> bool {
         self.column == "run" && path.starts_with(VERDICTS)
     }
 
-    /// Whether judges have seen this file: verdicts are about what it says.
+    /// Whether the file was judged, so that verdicts refer to its content.
     fn was_judged(&self, conn: &Connection, path: &str) -> Attempt<bool> {
         let is_shown = [artifact::CANDIDATES, artifact::CONTEXT, artifact::RUBRIC].contains(&path);
         if self.column != "run" || !is_shown {
@@ -160,7 +160,7 @@ pub(super) fn read(
     }
 }
 
-/// Copying between a file and the database failed.
+/// The error of a failed copy between a file and the database.
 fn broken(error: &io::Error) -> StoreError {
     StoreError::Unusable {
         path: "an artifact".to_owned(),
@@ -230,7 +230,7 @@ pub(super) fn write(
     forget_blob(session, old)
 }
 
-/// Drops content that nobody refers to any more; what is shared stays.
+/// Deletes content that is no longer referenced, unless it is shared.
 fn forget_blob(session: &WriteSession, blob: Option<i64>) -> Attempt<()> {
     session
         .conn
@@ -260,7 +260,7 @@ fn verdicts_check(content: &mut (impl Read + Seek), path: &str) -> Attempt<Verdi
     })
 }
 
-/// Writing the same again is no change; anything else is refused.
+/// Writing the same content again changes nothing; other content is rejected.
 fn same(
     session: &WriteSession,
     old: i64,

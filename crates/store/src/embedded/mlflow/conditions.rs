@@ -1,4 +1,4 @@
-//! Conditions of a search as SQL with parameters.
+//! Search conditions as SQL with parameters.
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -18,7 +18,7 @@ pub(super) const ARTIFACT_URI: &str = "(SELECT coalesce(e.artifact_location, \
      'mlflow-artifacts:/' || e.experiment_id) FROM experiments e \
      WHERE e.experiment_id = r.experiment) || '/' || lower(hex(r.run_id)) || '/artifacts'";
 
-/// Conditions that all hold, and the values of their parameters in order.
+/// Conditions joined by AND, and the values of their parameters in order.
 pub(super) struct Sql {
     conditions: Vec<String>,
     pub values: Vec<Value>,
@@ -41,7 +41,7 @@ impl Sql {
         self.values.extend(values);
     }
 
-    /// Adds the other's conditions behind these.
+    /// Appends the other's conditions.
     pub fn append(&mut self, other: Self) {
         self.conditions.extend(other.conditions);
         self.values.extend(other.values);
@@ -53,7 +53,7 @@ impl Sql {
         }
     }
 
-    /// A tag in a table with plain texts: `x` is its name in `join`.
+    /// Adds a condition on a tag in a table with plain texts; `x` is its alias in `join`.
     pub fn entry_test(&mut self, table: &str, join: &str, key: &str, test: &Test) {
         let exists = format!("EXISTS (SELECT 1 FROM {table} x WHERE {join} AND x.key = ?");
         let key = Value::Text(key.to_owned());
@@ -102,7 +102,7 @@ pub(super) fn text_condition(expression: &str, test: &Test) -> (String, Vec<Valu
     }
 }
 
-/// SQLite's LIKE does not know upper from lower case; its GLOB does, with other signs.
+/// SQLite's LIKE is case-insensitive; its GLOB is case-sensitive and has other wildcards.
 fn glob(like: &str) -> String {
     let mut pattern = String::with_capacity(like.len());
     for c in like.chars() {
@@ -120,7 +120,7 @@ fn glob(like: &str) -> String {
     pattern
 }
 
-/// Adds a condition on runs, which are `r`.
+/// Adds a condition on runs, whose table alias is `r`.
 pub(super) fn run_condition(
     conn: &Connection,
     sql: &mut Sql,
@@ -173,7 +173,7 @@ fn metric(conn: &Connection, sql: &mut Sql, key: &str, test: &Test) -> Attempt<(
     Ok(())
 }
 
-/// The number of a key; one that no run has where it is unknown.
+/// The id of a key; if it is unknown, an id that no run has.
 pub(super) fn key_number(conn: &Connection, key: &str) -> Attempt<i64> {
     Ok(text_find(conn, key)?.unwrap_or(-1))
 }
@@ -187,7 +187,7 @@ fn entry(conn: &Connection, sql: &mut Sql, table: &str, key: &str, test: &Test) 
         (Operator::IsNotNull, _) => sql.push(format!("{exists})"), [number]),
         (Operator::Equal | Operator::NotEqual, Compared::Text(wanted)) => {
             let known = lookup(conn, key, wanted)?;
-            // A text that nothing has is equal to nothing.
+            // An unknown text is equal to nothing.
             let value = match known {
                 Some(Stored::Number(number)) => Value::Integer(number),
                 Some(Stored::Text(kept)) => Value::Text(kept.to_owned()),
@@ -207,7 +207,7 @@ fn entry(conn: &Connection, sql: &mut Sql, table: &str, key: &str, test: &Test) 
     Ok(())
 }
 
-/// Ids are kept as bytes, which an index finds.
+/// Ids are stored as bytes, so that the index is used.
 fn run_id(sql: &mut Sql, test: &Test) {
     let wanted: Vec<&String> = match &test.with {
         Compared::Text(id) if test.operator == Operator::Equal => vec![id],

@@ -18,7 +18,7 @@ use crate::mlflow::{
 };
 use crate::sqlite::Attempt;
 
-/// Where older clients look for the models of a run.
+/// The tag in which older clients look for the models of a run.
 const MODEL_HISTORY_TAG: &str = "mlflow.log-model.history";
 
 /// Logs all of a batch or nothing.
@@ -37,7 +37,7 @@ pub(in crate::embedded) fn log(
     logged_models::points_log(session, run_id, &batch.model_metrics)
 }
 
-/// A param is written once; the same value again changes nothing.
+/// Params are write-once; writing the same value again changes nothing.
 fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt<()> {
     let mut batch: HashMap<&str, &str> = HashMap::new();
     for param in params {
@@ -100,7 +100,7 @@ pub(super) fn tags_set(session: &mut WriteSession, run: i64, tags: &[&Entry]) ->
     Ok(())
 }
 
-/// Adds a model to the list that older clients read in a tag.
+/// Adds a model to the tag that older clients read.
 pub(super) fn model_record(
     session: &mut WriteSession,
     run_id: &str,
@@ -149,7 +149,7 @@ pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Att
 }
 
 /// The point with the greatest step, then time, then value is the latest; the others are the
-/// history. A point that is there already changes nothing.
+/// history. Logging an existing point again changes nothing.
 fn point_log(session: &mut WriteSession, run: i64, point: &Point) -> Attempt<()> {
     let key = session.text(&point.key)?;
     let (value, is_nan) = metric_columns(point.value);

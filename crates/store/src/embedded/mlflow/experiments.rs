@@ -1,7 +1,7 @@
-//! Experiments by MLflow's verbs.
+//! The experiment methods of the MLflow API.
 //!
-//! Deleting an experiment buries its living runs with it (`buried` in their column, `deleted`
-//! to everybody), so that restoring it brings back these and no others.
+//! Deleting an experiment also deletes its active runs. They are marked as `buried` (which clients
+//! see as `deleted`), so that restoring the experiment restores exactly these runs.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -25,12 +25,12 @@ pub(super) fn stage(text: &str) -> &'static str {
     }
 }
 
-/// Where an experiment's artifacts are.
+/// The artifact location of an experiment.
 pub(super) fn location(experiment: i64, given: Option<String>) -> String {
     given.unwrap_or_else(|| format!("mlflow-artifacts:/{experiment}"))
 }
 
-/// The number of an experiment, from its id on the wire.
+/// Parses the id of an experiment.
 pub(super) fn number(experiment_id: &str) -> Attempt<i64> {
     experiment_id.parse().map_err(|_| {
         StoreError::Invalid(format!(
@@ -41,7 +41,7 @@ pub(super) fn number(experiment_id: &str) -> Attempt<i64> {
     })
 }
 
-/// The numbers of experiments as a list in JSON, which one parameter holds.
+/// The ids of experiments as a JSON list, so that one parameter holds them.
 pub(super) fn id_list(experiment_ids: &[String]) -> Attempt<String> {
     let numbers = experiment_ids.iter().map(|id| Ok(number(id)?.to_string()));
     let numbers = numbers.collect::<Attempt<Vec<_>>>()?;
@@ -291,7 +291,7 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Experim
     Ok(page(items.collect::<Attempt<_>>()?, search.slice))
 }
 
-/// One more than asked for, to know whether there is more.
+/// One more than requested, to find out whether there is another page.
 pub(super) fn limits_of(search: &Search) -> [Value; 2] {
     let offset = i64::try_from(search.slice.offset).unwrap_or(i64::MAX);
     [
@@ -300,7 +300,7 @@ pub(super) fn limits_of(search: &Search) -> [Value; 2] {
     ]
 }
 
-/// Cuts the one more off again.
+/// Removes the additional row again.
 pub(super) fn page<T>(mut items: Vec<T>, slice: crate::mlflow::Slice) -> Page<T> {
     let limit = usize::try_from(slice.max_results).unwrap_or(usize::MAX);
     let is_cut = items.len() > limit;

@@ -1,4 +1,4 @@
-//! Conditions that an index can answer, and how many runs each of them finds.
+//! Conditions that an index can answer, and how many runs each of them matches.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -10,12 +10,12 @@ use crate::mlflow::RUN_NAME_TAG;
 use crate::mlflow::filter::{Compared, Condition, Field, Operator};
 use crate::sqlite::Attempt;
 
-/// A condition with the index that finds its runs; `d` is the table with the index.
+/// A condition with the index that finds its runs; `d` is the alias of the indexed table.
 pub(super) struct IndexedCondition {
     pub index: Index,
-    /// Which of the conditions this is.
+    /// The position of the condition in the filter.
     pub position: usize,
-    /// Whether it is about a tag or param, so that the index has a run at most once.
+    /// Whether it is on a tag or param, so that the index has a run at most once.
     pub is_entry: bool,
     pub from: String,
     pub sql: String,
@@ -23,7 +23,7 @@ pub(super) struct IndexedCondition {
 }
 
 impl IndexedCondition {
-    /// How many runs the index finds, counted up to a bound.
+    /// The number of runs that the index finds, counted up to a bound.
     pub fn count(&self, conn: &Connection, bound: i64) -> Attempt<i64> {
         let sql = format!(
             "SELECT count(*) FROM (SELECT 1 FROM {} WHERE {} LIMIT ?)",
@@ -82,7 +82,7 @@ fn metric(
     }))
 }
 
-/// Texts that are kept in `texts` are found by their numbers.
+/// Texts in the table `texts` are compared by id.
 fn entry(
     conn: &Connection,
     position: usize,

@@ -1,10 +1,10 @@
-//! Indexes that are made when a search first needs them.
+//! Search indexes that are created on first use.
 //!
-//! Recording is what this store does most, and indexes over every metric and tag would make it
-//! slower by half and the file larger by as much. So there are none until somebody orders or
-//! filters many runs by a key. Then that key gets an index of its own, which costs one pass over
-//! the table and, from then on, a row for each run that has the key. Tags and params are indexed
-//! by short values only, which are kept as numbers of texts.
+//! The store is mostly written to. Indexes over every metric and tag would slow writing down by
+//! half and make the file half as large again, so there are none at first. When a search first
+//! sorts or filters many runs by a key, an index for that key is created. This costs one pass over
+//! the table and, from then on, a row for each run that has the key. Tags and params are indexed by
+//! short values only, which are stored as ids of texts.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,10 @@ use rusqlite::Connection;
 use crate::embedded::write_session::WriteSession;
 use crate::sqlite::Attempt;
 
-/// With fewer runs, reading all of them is as fast.
+/// With fewer runs, a full scan is as fast.
 pub(super) const MANY_RUNS: i64 = 5_000;
-/// Every index makes writing a little slower; further keys are searched without.
+/// The maximum number of indexes, because each makes writing slower. Further keys are searched
+/// without one.
 const MAX_INDEXES: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +24,7 @@ pub(super) enum Index {
     Metric(i64),
     Tag(i64),
     Param(i64),
-    /// Runs of an experiment by their start.
+    /// Runs of an experiment by start time.
     Start,
 }
 
@@ -53,7 +54,7 @@ impl Index {
     }
 }
 
-/// The names of the indexes that the database has.
+/// The names of the existing indexes.
 pub(super) struct ExistingIndexes(HashSet<String>);
 
 impl ExistingIndexes {

@@ -1,4 +1,4 @@
-//! Searching logged models: filters, and orders by attribute or by metric.
+//! Searching logged models: filters, and sorting by attribute or by metric.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -16,7 +16,7 @@ use crate::sqlite::Attempt;
 const STATUS: &str = "CASE m.status WHEN 1 THEN 'PENDING' WHEN 2 THEN 'READY' WHEN 3 THEN \
                       'FAILED' ELSE 'UNSPECIFIED' END";
 
-/// The database takes only so many alternatives.
+/// The database limits the number of alternatives in a condition.
 const MOST_DATASETS: usize = 100;
 
 pub(super) fn search(conn: &Connection, search: &ModelSearch) -> Attempt<Page<LoggedModel>> {
@@ -58,7 +58,7 @@ pub(super) fn search(conn: &Connection, search: &ModelSearch) -> Attempt<Page<Lo
     })
 }
 
-/// That the metric `x` is about one of these datasets, if there are any.
+/// The condition that the metric `x` refers to one of these datasets, if there are any.
 fn about(datasets: &[DatasetRef]) -> (String, Vec<Value>) {
     if datasets.is_empty() {
         return (String::new(), Vec::new());
@@ -85,7 +85,7 @@ fn add(sql: &mut Sql, condition: &Condition, datasets: &[DatasetRef]) {
         Field::Number(column) => sql.number_test(number_column(column), test),
         Field::Text("status") => text_test(sql, STATUS, test),
         Field::Text(column) => text_test(sql, &format!("m.{column}"), test),
-        // The grammar of logged models knows no other field.
+        // The grammar of logged models has no other field.
         Field::Dataset(_) => {
             let (condition, values) = text_condition("m.name", test);
             sql.push(condition, values);
@@ -121,7 +121,7 @@ fn metric(sql: &mut Sql, key: &str, test: &Test, datasets: &[DatasetRef]) {
     );
 }
 
-/// By the latest point of each metric; models without it come last.
+/// Sorts by the latest point of each metric; models without it come last.
 fn orders(order_by: &[ModelOrder]) -> Attempt<(String, Vec<Value>)> {
     let mut terms = Vec::new();
     let mut values = Vec::new();

@@ -25,7 +25,7 @@ fn no_model(model_id: &str) -> StoreError {
     ))
 }
 
-/// The number of a logged model that is not deleted.
+/// The id of a logged model that is not deleted.
 pub(super) fn need(conn: &Connection, model_id: &str) -> Attempt<i64> {
     let mut find = conn.prepare_cached(
         "SELECT id FROM logged_models WHERE model_id = ?1 AND lifecycle_stage = 'active'",
@@ -58,13 +58,13 @@ pub(super) fn create(session: &WriteSession, new: &NewLoggedModel) -> Attempt<Lo
     read(&session.conn, model)
 }
 
-/// The number that the protocol gives a status.
+/// The number of a status in the protocol.
 pub(super) fn status_number(status: ModelStatus) -> i64 {
     let at = ModelStatus::ALL.iter().position(|it| *it == status);
     at.map_or(0, |at| i64::try_from(at).unwrap_or(0))
 }
 
-/// A param is written once; the same value again changes nothing.
+/// Params are write-once; writing the same value again changes nothing.
 fn params_put(session: &WriteSession, model: i64, params: &[Entry]) -> Attempt<()> {
     for param in params {
         session
@@ -103,7 +103,7 @@ fn tags_put(session: &WriteSession, model: i64, tags: &[Entry]) -> Attempt<()> {
     Ok(())
 }
 
-/// The run that made a model.
+/// The run that created a model.
 pub(super) fn source_run(conn: &Connection, model_id: &str) -> Attempt<String> {
     let mut find = conn.prepare_cached("SELECT source_run_id FROM logged_models WHERE id = ?1")?;
     Ok(find.query_row([need(conn, model_id)?], |row| row.get(0))?)
@@ -148,7 +148,7 @@ pub(super) fn finalize(
     read(&session.conn, model)
 }
 
-/// The model is not found any more; what belongs to it stays in the file.
+/// Marks a model as deleted; its data stays in the file.
 pub(super) fn delete(session: &WriteSession, model_id: &str) -> Attempt<()> {
     let model = need(&session.conn, model_id)?;
     session
@@ -237,7 +237,7 @@ fn points(conn: &Connection, model: i64, model_id: &str) -> Attempt<Vec<ModelPoi
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Keeps points of a run's metrics with the models that they are about.
+/// Stores points of a run's metrics with the models that they refer to.
 pub(super) fn points_log(
     session: &WriteSession,
     run_id: &str,
@@ -268,7 +268,7 @@ pub(super) fn points_log(
     Ok(())
 }
 
-/// Notes which models a run took or made.
+/// Records the input and output models of a run.
 pub(super) fn uses_log(
     session: &WriteSession,
     run_id: &str,
@@ -289,7 +289,7 @@ pub(super) fn uses_log(
     Ok(())
 }
 
-/// The models that a run took or made, in the order of logging.
+/// The input and output models of a run, in the order of logging.
 pub(super) fn uses(conn: &Connection, run: i64, is_output: bool) -> Attempt<Vec<ModelUse>> {
     let mut list = conn.prepare_cached(
         "SELECT model_id, step FROM run_models WHERE run = ?1 AND is_output = ?2 ORDER BY rowid",

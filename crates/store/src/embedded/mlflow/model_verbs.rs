@@ -1,4 +1,4 @@
-//! The verbs of logged models.
+//! The logged-model methods of the MLflow API.
 
 use super::{Mlflow, logged_model_search, logged_models};
 use crate::Result;

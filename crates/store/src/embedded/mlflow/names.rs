@@ -1,4 +1,4 @@
-//! Names for runs that come without one, as MLflow makes them: `bold-otter-417`.
+//! Generated names for runs without one, in MLflow's style: `bold-otter-417`.
 
 const ADJECTIVES: [&str; 32] = [
     "able", "agile", "amber", "bold", "brave", "bright", "calm", "clean", "clever", "crisp",
@@ -12,7 +12,7 @@ const ANIMALS: [&str; 32] = [
     "lynx", "mole", "moth", "otter", "owl", "seal", "stork", "wren",
 ];
 
-/// A name out of a run's random id.
+/// A name derived from a run's random id.
 pub(super) fn name_of(run_id: [u8; 16]) -> String {
     let pick = |byte: u8, words: &[&'static str; 32]| words[usize::from(byte % 32)];
     let number = u16::from_le_bytes([run_id[2], run_id[3]]) % 1000;

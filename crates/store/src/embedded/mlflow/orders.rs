@@ -1,7 +1,7 @@
-//! Orders of a search as SQL: numbers, then NaN, then runs without the key, in both directions.
+//! Sort orders as SQL: numbers, then NaN, then runs without the key, in both directions.
 //!
-//! The values of all terms for a run are its position in the order, so that a page can start after
-//! it ([`Orders::after`]) instead of counting from the first run again.
+//! The values of all terms for a run are its position, so that a page can start after it
+//! ([`Orders::after`]) instead of counting from the first run again.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,19 @@ use crate::mlflow::filter::{Field, Subject, parse_order};
 use crate::mlflow::{RUN_NAME_TAG, limits};
 use crate::sqlite::Attempt;
 
-/// Which of two runs comes first that are equal by all that was asked for.
+/// The order of runs that are equal by all requested keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ties {
-    /// The later one, and then by id, as MLflow has it.
+    /// The later one first, and then by id, as in MLflow.
     Later,
-    /// By their numbers, in the direction of the first order: as an index over a metric has them,
-    /// so that nothing is sorted however many are equal.
+    /// By id, in the direction of the first key. This is the order of an index on a metric, so
+    /// nothing has to be sorted, however many runs are equal.
     Number,
 }
 
-/// What runs are ordered by, one after the other.
+/// The sort keys of runs.
 pub(super) struct Orders {
-    /// What goes behind FROM, for each order by a key.
+    /// The joins that the keys need.
     joins: Vec<String>,
     terms: Vec<Term>,
     /// The metric that comes first, and whether it descends.
@@ -41,7 +41,7 @@ struct Term {
 
 impl Orders {
     pub fn read(conn: &Connection, clauses: &[String], ties: Ties) -> Attempt<Self> {
-        // Each may need a join, and SQLite joins 64 tables at most.
+        // Each key may need a join, and SQLite joins at most 64 tables.
         limits::list("order_by", clauses.len(), limits::ORDERS)?;
         let mut orders = Self {
             joins: Vec::new(),
@@ -59,7 +59,7 @@ impl Orders {
                 }
                 _ => true,
             };
-            // A key that no run has orders nothing.
+            // A key that no run has does not affect the order.
             if is_known {
                 if let (0, Field::Metric(key)) = (position, &field) {
                     orders.first_metric = Some((key_number(conn, key)?, order.descending));
@@ -135,12 +135,12 @@ impl Orders {
         Ok(())
     }
 
-    /// Joins from the one with this number on.
+    /// The joins from this position on.
     pub fn joins(&self, from: usize) -> String {
         self.joins.iter().skip(from).map(String::as_str).collect()
     }
 
-    /// What goes behind ORDER BY, from this term on.
+    /// The ORDER BY terms from this position on.
     pub fn terms(&self, from: usize) -> String {
         let terms = self.terms.iter().skip(from);
         let terms = terms.map(|it| {
@@ -150,7 +150,7 @@ impl Orders {
         terms.collect::<Vec<_>>().join(", ")
     }
 
-    /// What goes behind ORDER BY where the index over the first metric, `o0`, is followed.
+    /// The ORDER BY terms if the index on the first metric, `o0`, is followed.
     pub fn terms_along(&self, descending: bool) -> String {
         let direction = if descending { " DESC" } else { "" };
         match self.ties {
@@ -159,7 +159,7 @@ impl Orders {
         }
     }
 
-    /// Whether runs of one experiment are in this order by their start.
+    /// Whether this is the order of an experiment's runs by start time.
     pub fn is_by_start(&self) -> bool {
         self.terms.len() == 2 && self.terms[0].sql == "r.start_time"
     }
@@ -203,7 +203,7 @@ impl Orders {
             alternatives.push(format!("({alternative})"));
         }
         let mut condition = format!("({})", alternatives.join(" OR "));
-        // Says to an index over the first term where to start.
+        // Limits the range of an index on the first term.
         if let (Some(first), Some(value)) = (terms.first(), position.first())
             && !matches!(value, Value::Null)
         {

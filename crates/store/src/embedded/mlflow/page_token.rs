@@ -1,6 +1,6 @@
-//! Page tokens of a search: the values by which the last run of a page is ordered.
+//! Page tokens of a search: the sort values of the last run of a page.
 //!
-//! A token is opaque to clients, and what comes back in one is only used as parameters of a
+//! A token is opaque to clients. Values from a token are only used as bound parameters of a
 //! comparison.
 
 use assize_domain::hash::hex;
@@ -17,22 +17,22 @@ pub(super) fn write(values: &[Value]) -> String {
         .map(|value| match value {
             Value::Null => Json::Null,
             Value::Integer(number) => json!(number),
-            // By their bits: the next page must start at this very number.
+            // As bits, because the next page must start at exactly this number.
             Value::Real(number) => json!({"real": number.to_bits()}),
             Value::Text(text) => json!(text),
-            // The only bytes that runs are ordered by are ids.
+            // Ids are the only byte strings that runs are sorted by.
             Value::Blob(id) => json!({"bytes": hex(id)}),
         })
         .collect();
     json!({"after": values}).to_string()
 }
 
-/// Where a page starts.
+/// The start of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PageStart {
     /// After the run with these values.
     After(Vec<Value>),
-    /// MLflow's own tokens count from the first run.
+    /// An offset, as in MLflow's own tokens.
     Offset(i64),
 }
 

@@ -1,6 +1,6 @@
-//! Reading runs as MLflow shows them, many at a time.
+//! Reading runs in MLflow's format, many at a time.
 //!
-//! Rows hold numbers of texts, and runs share most texts, so each text is looked up once.
+//! Rows hold ids of texts, and runs share most texts, so each text is looked up once.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(in crate::embedded) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun>
     Texts::new(conn)?.run(id)
 }
 
-/// Visits runs as long as the visitor wants more.
+/// Visits runs until the visitor returns `false`.
 pub(super) fn runs_each(
     conn: &Connection,
     ids: &[i64],
@@ -65,7 +65,7 @@ fn info_row(row: &Row<'_>) -> rusqlite::Result<RunInfo> {
     })
 }
 
-/// Texts by their numbers, as far as they were needed.
+/// A cache of texts by id.
 struct Texts<'a> {
     conn: &'a Connection,
     seen: HashMap<i64, String>,
@@ -160,7 +160,7 @@ impl<'a> Texts<'a> {
             .prepare_cached("SELECT record FROM inputs WHERE run = ?1 ORDER BY name, digest")?;
         let records = list.query_map([id], |row| row.get::<_, String>(0))?;
         for record in records {
-            // What this program wrote as JSON reads as JSON.
+            // Assize itself wrote this JSON, so it parses.
             if let Ok(input) = serde_json::from_str::<DatasetInput>(&record?) {
                 datasets.push(input);
             }

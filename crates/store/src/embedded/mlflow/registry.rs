@@ -1,8 +1,7 @@
-//! The registry: registered models, which may be prompts, with tags and aliases.
+//! The registry: registered models (including prompts) with tags and aliases.
 //!
-//! These are the tables that promotions stand on. What the history of promotions refers to
-//! stays: its prompts and versions are not deleted or renamed here, and its alias moves by
-//! `assize promote` only.
+//! Promotions use the same tables. Prompts and versions in the promotion history cannot be deleted
+//! or renamed here, and the alias `champion` is moved by `assize promote` only.
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
@@ -27,7 +26,7 @@ pub(super) fn no_model(name: &str) -> StoreError {
     ))
 }
 
-/// The number of a registered model that must exist.
+/// The id of a registered model, or an error.
 pub(super) fn model_need(conn: &Connection, name: &str) -> Attempt<i64> {
     let mut find = conn.prepare_cached("SELECT id FROM registered_models WHERE name = ?1")?;
     let found = find.query_row([name], |row| row.get(0)).optional()?;
@@ -42,7 +41,7 @@ pub(super) fn touch(session: &WriteSession, model: i64) -> Attempt<()> {
     Ok(())
 }
 
-/// Refuses what would break the history of promotions.
+/// Rejects a change that would break the promotion history.
 fn unpromoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     let promoted: bool = conn
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM promotions WHERE model = ?1)")?
@@ -56,8 +55,8 @@ fn unpromoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     Ok(())
 }
 
-/// The same, where an `assize promote` over this API keeps the history in a run that this tag
-/// names. It moves the alias by this API too, so that cannot be refused.
+/// The same, also for a history that `assize promote` keeps over this API in a run that this tag
+/// names. That command moves the alias through this API too, so moving it cannot be rejected.
 fn unpromoted_anyhow(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     let promoted: bool = conn
         .prepare_cached(
@@ -181,7 +180,7 @@ pub(super) fn delete(session: &WriteSession, name: &str) -> Attempt<()> {
     Ok(())
 }
 
-/// Gives a version an alias, or takes the alias away.
+/// Sets an alias of a version, or deletes it.
 pub(super) fn alias(
     session: &WriteSession,
     name: &str,
@@ -257,7 +256,7 @@ pub(super) fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
-/// Prompts show up only where the filter asks for them, as with MLflow.
+/// Like MLflow, omits prompts unless the filter includes them.
 pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<RegisteredModel>> {
     limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
     let mut sql = Sql::new("1");
@@ -265,7 +264,7 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Registe
     for comparison in parse(&search.filter)? {
         let condition = Subject::RegisteredModels.condition(comparison)?;
         match &condition.field {
-            // The client asks for models this way, which have no such tag.
+            // MLflow's client searches for models this way; they do not have this tag.
             Field::Tag(key)
                 if key == IS_PROMPT && condition.test.operator == Operator::NotEqual => {}
             Field::Tag(key) => {

@@ -14,7 +14,7 @@ use crate::mlflow::limits::shown;
 use crate::mlflow::{Entry, LoggedRun, NewRun, RUN_NAME_TAG, RunChange, RunInfo};
 use crate::sqlite::Attempt;
 
-/// A run as the other tables know it.
+/// A run with its id in the database.
 pub(super) struct RunState {
     pub id: i64,
     pub experiment: i64,
@@ -37,7 +37,7 @@ pub(super) fn id_bytes(run_id: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// Any run, deleted ones too.
+/// Any run, including deleted ones.
 pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let found = match id_bytes(run_id) {
         Some(bytes) => conn
@@ -59,7 +59,7 @@ pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     })
 }
 
-/// A run that can be written to.
+/// A run that is not deleted, so that it can be written to.
 pub(super) fn living_run(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let run = find(conn, run_id)?;
     if !run.active {

@@ -1,9 +1,9 @@
-//! Runs of an experiment by one of their metrics, a page at a time.
+//! Runs of an experiment sorted by one of their metrics, a page at a time.
 //!
-//! This uses MLflow's search ([`super::search`]): it makes the index over the metric when it is
-//! first needed, and a page starts after the last run of the page before. Equal runs are in the
-//! order of that index, because scores are often equal and sorting thousands of them for a page
-//! of fifty would be slow. Runs without the metric come last in both directions.
+//! This uses MLflow's search ([`super::search`]): it creates the index on the metric on first use,
+//! and a page starts after the last run of the previous page. Runs with equal values are in the
+//! order of that index, because scores are often equal and sorting thousands of runs for a page of
+//! fifty would be slow. Runs without the metric come last in both directions.
 
 use assize_domain::run::{RunStatus, param, tag};
 
@@ -16,8 +16,8 @@ use crate::sqlite::Attempt;
 use crate::{Result, RunPage, RunQuery, StoreError};
 
 impl Mlflow<'_> {
-    /// What [`crate::Runs::run_list`] finds, ordered by a metric. Page tokens belong to the
-    /// same query and order.
+    /// The runs of [`crate::Runs::run_list`], sorted by a metric. A page token is valid for the
+    /// same query and order only.
     pub fn run_list_by(
         &self,
         experiment: &str,

@@ -1,4 +1,4 @@
-//! What anybody's runs need of the database beyond ours.
+//! The tables that runs logged by other MLflow clients need in addition.
 
 /// Columns and tables for MLflow's API.
 pub(crate) const V4: &str = "
@@ -47,7 +47,7 @@ ALTER TABLE model_versions ADD COLUMN run_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE model_versions ADD COLUMN run_link TEXT NOT NULL DEFAULT '';
 ";
 
-/// Logged models. Their files are kept as the artifacts of runs are.
+/// Logged models. Their files are stored like the artifacts of runs.
 pub(crate) const V5: &str = "
 CREATE TABLE logged_models (
     id INTEGER PRIMARY KEY,

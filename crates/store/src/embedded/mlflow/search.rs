@@ -1,12 +1,12 @@
-//! Searching runs: which runs, in which order, from where on.
+//! Searching runs: filters, sorting and pagination.
 //!
-//! SQLite cannot plan this by itself: its planner knows neither how many runs a tag's value has
-//! nor that an order by metric with NaN and missing values can follow an index in three parts.
-//! So a search of many runs chooses its [`Access`] here. It either follows an index in the order
-//! that was asked for and tests each run until the page is full, or takes the few runs that an
-//! index finds for one of the conditions, and sorts them. With `n` runs in all and `m` runs in
-//! the index for the condition, a page of `l` costs about `l·n/m` steps the first way and `m`
-//! the second, so the second is chosen where `m² < l·n`. Counting stops at that bound.
+//! SQLite cannot plan these queries well: its planner knows neither how many runs have a tag's
+//! value nor that sorting by a metric with NaN and missing values can use an index in three parts.
+//! So a search of many runs chooses its [`Access`] here. It either follows an index in the
+//! requested order and tests each run until the page is full, or takes the few runs that an index
+//! finds for one of the conditions, and sorts them. With `n` runs in total and `m` runs in the
+//! index for the condition, a page of `l` costs about `l·n/m` steps the first way and `m` the
+//! second, so the second is chosen if `m² < l·n`. Counting stops at that bound.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -21,20 +21,20 @@ use crate::mlflow::filter::{Compared, Condition, Field, Operator, Subject, parse
 use crate::mlflow::{RunSearch, View};
 use crate::sqlite::Attempt;
 
-/// The numbers of the runs on a page, and the token of the next page.
+/// The ids of the runs on a page, and the token of the next page.
 pub(super) struct SearchPage {
     pub ids: Vec<i64>,
     pub next: Option<String>,
 }
 
-/// A search that has been understood.
+/// A parsed search.
 struct ParsedSearch {
     experiments: Vec<i64>,
     view: View,
     conditions: Vec<Condition>,
     orders: Orders,
     after: Option<Vec<Value>>,
-    /// How many runs to leave out, and how many to find with them.
+    /// The number of runs to skip, and the number to find including them.
     offset: i64,
     limit: i64,
 }
@@ -67,14 +67,14 @@ fn read(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<ParsedSear
     })
 }
 
-/// Roughly how many runs there are.
+/// The approximate number of runs.
 fn runs_in_all(conn: &Connection) -> Attempt<i64> {
     let mut find = conn.prepare_cached("SELECT max(id) FROM runs")?;
     let highest: Option<Option<i64>> = find.query_row([], |row| row.get(0)).optional()?;
     Ok(highest.flatten().unwrap_or(0))
 }
 
-/// The indexes that this search would use and that are not there yet.
+/// The indexes that this search would use and that do not exist yet.
 pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Index>> {
     if runs_in_all(conn)? < MANY_RUNS {
         return Ok(Vec::new());
@@ -99,13 +99,14 @@ pub(super) fn missing(conn: &Connection, search: &RunSearch) -> Attempt<Vec<Inde
     Ok(wanted)
 }
 
-/// How much of the file a search maps into memory at most, in bytes.
+/// The maximum number of bytes of the file that a search maps into memory.
 const MAPPED: i64 = 1 << 30;
 
-/// The runs of these experiments that a filter lets pass.
+/// The runs of these experiments that match a filter.
 pub(super) fn runs(conn: &Connection, search: &RunSearch, ties: Ties) -> Attempt<SearchPage> {
-    // Searches touch pages all over the file; a map of it saves a call and a copy for each.
-    // Other readers go through the file once, and a map would only make them look large.
+    // A search reads pages all over the file, and a memory map saves a system call and a copy for
+    // each. Other readers read the file once, and a map would only increase their reported memory
+    // use.
     conn.pragma_update(None, "mmap_size", MAPPED)?;
     let asked = read(conn, search, ties)?;
     let mut ids = asked.find(conn)?;
@@ -127,9 +128,9 @@ enum Access {
     Scan,
     /// Takes the runs that satisfy one condition, by its index, and sorts them.
     Condition(IndexedCondition),
-    /// Follows the index over starts.
+    /// Follows the index on start times.
     Start,
-    /// Follows the index over a metric. A condition on a tag or param is tested by its own index
+    /// Follows the index on a metric. A condition on a tag or param is tested with its own index
     /// before the run is read, because that index is small.
     Metric {
         key: i64,
@@ -163,7 +164,7 @@ impl ParsedSearch {
         let by_start = self.orders.is_by_start() && self.can_start(indexes);
         let mut conditions = indexed_conditions(conn, &self.conditions)?;
         conditions.retain(|it| indexes.has(it.index));
-        // Where no index has the order, sorting a part is better than sorting everything.
+        // If no index has the order, sorting a part is faster than sorting everything.
         let mut bound = if metric.is_some() || by_start {
             (self.limit.saturating_mul(runs)).isqrt()
         } else {
@@ -192,7 +193,7 @@ impl ParsedSearch {
         })
     }
 
-    /// Whether the index over starts has these runs in order.
+    /// Whether the index on start times has these runs in order.
     fn can_start(&self, indexes: &ExistingIndexes) -> bool {
         self.experiments.len() == 1 && indexes.has(Index::Start)
     }
@@ -208,7 +209,7 @@ impl ParsedSearch {
         Ok(count.query_row(params_from_iter(sql.values), |row| row.get(0))?)
     }
 
-    /// Which runs at all.
+    /// The condition on experiments and lifecycle stage.
     fn scope(&self) -> Sql {
         let mut sql = Sql::new(match self.view {
             View::Active => "r.lifecycle_stage = 'active'",
@@ -227,7 +228,7 @@ impl ParsedSearch {
         sql
     }
 
-    /// Scope and conditions, but for the one that is tested otherwise.
+    /// The scope and all conditions except the one that is tested separately.
     fn conditions(&self, conn: &Connection, but: Option<usize>) -> Attempt<Sql> {
         let mut sql = self.scope();
         for (position, condition) in self.conditions.iter().enumerate() {
@@ -238,7 +239,7 @@ impl ParsedSearch {
         Ok(sql)
     }
 
-    /// Takes runs by an index and sorts them, unless the index has them in order.
+    /// Takes runs from an index and sorts them, unless the index has them in order.
     fn sorted(
         &self,
         conn: &Connection,
@@ -267,7 +268,7 @@ impl ParsedSearch {
         )
     }
 
-    /// Follows the index over a metric: numbers, NaN, and then the runs without it.
+    /// Follows the index on a metric: numbers, NaN, and then the runs without the metric.
     fn by_metric(
         &self,
         conn: &Connection,
@@ -329,7 +330,7 @@ impl ParsedSearch {
         Ok(ids)
     }
 
-    /// Comparisons of this very metric, which say where on the index to look.
+    /// Comparisons of this metric, which limit the range of the index.
     fn bounds(&self, conn: &Connection, key: i64) -> Attempt<Vec<(&'static str, f64)>> {
         let mut bounds = Vec::new();
         for condition in &self.conditions {
@@ -346,7 +347,7 @@ impl ParsedSearch {
         Ok(bounds)
     }
 
-    /// Whether runs without a number there are out anyway.
+    /// Whether a condition excludes runs without a number anyway.
     fn needs_number(&self, conn: &Connection, key: i64) -> Attempt<bool> {
         Ok(!self.bounds(conn, key)?.is_empty())
     }

@@ -1,7 +1,7 @@
-//! Traces, their tags, files and assessments, as clients sent them.
+//! Traces with their tags, files and assessments, as clients sent them.
 //!
-//! Records are JSON that this module does not look into: whoever serves them knows their
-//! shape. It only keeps them findable, and each assessment with its trace.
+//! Records are JSON that this module does not parse: the server knows their format. This module
+//! makes them searchable and links each assessment to its trace.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -19,7 +19,7 @@ fn no_trace(trace_id: &str) -> StoreError {
     StoreError::NotFound(format!("Trace with ID '{}' not found", shown(trace_id)))
 }
 
-/// Keeps a trace; the same id again replaces what is known of it.
+/// Stores a trace; the same id again replaces the stored data.
 pub(super) fn start(
     session: &WriteSession,
     experiment_id: &str,
@@ -53,7 +53,7 @@ fn tag_put(session: &WriteSession, trace_id: &str, tag: &Entry) -> Attempt<()> {
     Ok(())
 }
 
-/// Sets a tag of a trace, or takes it away. The tags of a run's own trace are kept too.
+/// Sets a tag of a trace, or deletes it. Tags of the trace of a collected run are stored, too.
 pub(super) fn tag(
     session: &WriteSession,
     trace_id: &str,
@@ -74,7 +74,7 @@ pub(super) fn tag(
     Ok(())
 }
 
-/// What is kept for a trace; a run's own trace has no record of its own.
+/// The stored data of a trace; the trace of a collected run has no stored record.
 pub(super) fn get(conn: &Connection, trace_id: &str) -> Attempt<Trace> {
     let info = conn
         .prepare_cached("SELECT info FROM traces WHERE trace_id = ?1")?
@@ -96,14 +96,14 @@ pub(super) fn get(conn: &Connection, trace_id: &str) -> Attempt<Trace> {
     })
 }
 
-/// Times and ids of traces in the order of time, logged ones and those of collected runs.
+/// Times and ids of traces in order of time: logged ones and those of collected runs.
 pub(super) fn list(conn: &Connection, ask: &TraceList<'_>) -> Attempt<Vec<(i64, String)>> {
     let direction = if ask.is_latest_first { "DESC" } else { "ASC" };
     let mut logged = conn.prepare_cached(&format!(
         "SELECT request_time, trace_id FROM traces WHERE experiment = ?1
          ORDER BY request_time {direction}, trace_id {direction} LIMIT ?2"
     ))?;
-    // Two texts, so that one run is found by its index.
+    // Two statements, so that a search for one run uses its index.
     let of_run = match ask.run_id {
         Some(_) => "r.run_id = ?3",
         None => "?3 IS NULL",

@@ -1,4 +1,4 @@
-//! The verbs of the registry and of traces.
+//! The registry and trace methods of the MLflow API.
 
 use super::{Mlflow, registry, traces, versions};
 use crate::Result;
@@ -58,7 +58,7 @@ impl Mlflow<'_> {
             .write(move |session| registry::delete(session, &name))
     }
 
-    /// Sets a tag of a registered model, or takes it away.
+    /// Sets a tag of a registered model, or deletes it.
     pub fn model_tag(&self, name: &str, key: &str, value: Option<&str>) -> Result<()> {
         let tag = pair(key, value);
         limits::registry_tag(&tag)?;
@@ -72,7 +72,7 @@ impl Mlflow<'_> {
         })
     }
 
-    /// Gives a version an alias, or takes the alias away.
+    /// Sets an alias of a version, or deletes it.
     pub fn model_alias(&self, name: &str, alias: &str, version: Option<&str>) -> Result<()> {
         limits::alias(alias)?;
         let (name, alias) = (name.to_owned(), alias.to_owned());
@@ -122,7 +122,7 @@ impl Mlflow<'_> {
             .write(move |session| versions::delete(session, &name, &version))
     }
 
-    /// Sets a tag of a version, or takes it away.
+    /// Sets a tag of a version, or deletes it.
     pub fn version_tag(
         &self,
         name: &str,
@@ -138,7 +138,7 @@ impl Mlflow<'_> {
             .write(move |session| versions::tag(session, &name, &version, &tag, is_kept))
     }
 
-    /// Keeps a trace that a client logged. `info` is JSON.
+    /// Stores a trace that a client logged. `info` is JSON.
     pub fn trace_start(
         &self,
         experiment_id: &str,
@@ -155,17 +155,17 @@ impl Mlflow<'_> {
         })
     }
 
-    /// What is kept for a trace, which may be nothing.
+    /// The stored data of a trace, which may be empty.
     pub fn trace_get(&self, trace_id: &str) -> Result<Trace> {
         self.store.read(|conn| traces::get(conn, trace_id))
     }
 
-    /// Times and ids of the traces of these experiments, those of collected runs among them.
+    /// Times and ids of the traces of these experiments, including those of collected runs.
     pub fn trace_list(&self, ask: &TraceList<'_>) -> Result<Vec<(i64, String)>> {
         self.store.read(|conn| traces::list(conn, ask))
     }
 
-    /// Sets a tag of a trace, or takes it away.
+    /// Sets a tag of a trace, or deletes it.
     pub fn trace_tag(&self, trace_id: &str, key: &str, value: Option<&str>) -> Result<()> {
         let tag = pair(key, value);
         limits::trace_tag(&tag)?;
@@ -188,7 +188,7 @@ impl Mlflow<'_> {
             .read(|conn| traces::file_read(conn, trace_id, path))
     }
 
-    /// Keeps an assessment of a trace, or its new text. `record` is JSON.
+    /// Stores or replaces an assessment of a trace. `record` is JSON.
     pub fn assessment_put(&self, trace_id: &str, assessment_id: &str, record: &str) -> Result<()> {
         let (trace_id, id) = (trace_id.to_owned(), assessment_id.to_owned());
         let record = record.to_owned();

@@ -21,7 +21,7 @@ fn no_version(name: &str, version: &str) -> StoreError {
     ))
 }
 
-/// The number of a version that must exist.
+/// The id of a version, or an error.
 pub(super) fn version_need(
     conn: &Connection,
     model: i64,
@@ -54,7 +54,7 @@ pub(super) fn create(session: &WriteSession, new: &NewVersion) -> Attempt<ModelV
     if run_id.is_empty() && !new.model_id.is_empty() {
         run_id = logged_models::source_run(&session.conn, &new.model_id)?;
     }
-    // A number is never given twice, even after the last version was deleted.
+    // A version number is never reused, even after the last version was deleted.
     let version: i64 = session
         .conn
         .prepare_cached(
@@ -99,7 +99,7 @@ fn tag_put(session: &WriteSession, model: i64, version: i64, tag: &Entry) -> Att
     Ok(())
 }
 
-/// Whether a promotion knows the version by its content.
+/// Whether a promotion refers to the version's content.
 fn is_promoted(conn: &Connection, model: i64, version: i64) -> Attempt<bool> {
     let mut find = conn.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM promotions WHERE model = ?1 AND version = ?2)",
@@ -107,7 +107,7 @@ fn is_promoted(conn: &Connection, model: i64, version: i64) -> Attempt<bool> {
     Ok(find.query_row((model, version), |row| row.get(0))?)
 }
 
-/// Sets a tag of a version, or takes it away. What a promotion recorded stays.
+/// Sets a tag of a version, or deletes it. Tags that a promotion recorded cannot be changed.
 pub(super) fn tag(
     session: &WriteSession,
     name: &str,
@@ -181,7 +181,7 @@ pub(super) fn get(conn: &Connection, name: &str, version: &str) -> Attempt<Model
 
 pub(super) fn by_alias(conn: &Connection, name: &str, alias: &str) -> Attempt<ModelVersion> {
     let model = model_need(conn, name)?;
-    // The client knows the latest version by this name.
+    // MLflow's client uses this name for the latest version.
     if alias == "latest" {
         return latest(conn, model)?.ok_or_else(|| no_version(name, alias).into());
     }
@@ -251,7 +251,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<ModelVersion> {
     })
 }
 
-/// Versions of prompts show up only where the filter names a prompt's tag.
+/// Omits versions of prompts unless the filter includes a prompt's tag.
 pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<ModelVersion>> {
     limits::list("order_by", search.order_by.len(), limits::ORDERS)?;
     let mut sql = Sql::new("m.id = v.model");

@@ -1,6 +1,6 @@
-//! A place in a filter's text, and small steps from there.
+//! A cursor over the text of a filter.
 
-/// What is left to read.
+/// The unread rest of the text.
 pub(super) struct Cursor<'a> {
     rest: &'a str,
 }
@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// A keyword, in any case.
+    /// Reads a keyword, in any case.
     pub fn keyword(&mut self, keyword: &str) -> bool {
         self.skip_space();
         let found = self
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// One sign, exactly here.
+    /// Reads one character at the current position.
     pub fn take(&mut self, sign: char) -> bool {
         let rest = self.rest.strip_prefix(sign);
         self.rest = rest.unwrap_or(self.rest);
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         self.take(sign)
     }
 
-    /// A bare word; `dots` lets it contain dots.
+    /// Reads a bare word; `dots` allows dots in it.
     pub fn word(&mut self, dots: bool) -> Option<&'a str> {
         self.skip_space();
         self.word_here(dots)
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         is_name.then(|| self.split(end))
     }
 
-    /// A text in one of these quotes, without them; a doubled quote stays doubled.
+    /// Reads a quoted text and returns it without its quotes; a doubled quote stays doubled.
     pub fn quoted(&mut self, quotes: &[char]) -> Option<&'a str> {
         self.skip_space();
         self.quoted_here(quotes)
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The signs of a comparator.
+    /// Reads the symbols of a comparison operator.
     pub fn signs(&mut self) -> &'a str {
         self.skip_space();
         let end = self
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         self.split(end)
     }
 
-    /// Whatever looks like a number or a bare word.
+    /// Reads anything that looks like a number or a bare word.
     pub fn number(&mut self) -> &'a str {
         self.skip_space();
         let mut previous = 'e';

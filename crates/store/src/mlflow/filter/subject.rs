@@ -1,9 +1,9 @@
-//! Which entities, keys, operators and values go together, for each thing that is searched.
+//! Validation of filters: which entities, keys, operators and values each kind of search supports.
 
 use super::{Comparison, Identifier, Literal, Operator, Order, bad};
 use crate::Result;
 
-/// What is searched.
+/// The kind of object that is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Runs,
@@ -13,7 +13,7 @@ pub enum Subject {
     LoggedModels,
 }
 
-/// What a comparison or an order is about.
+/// The left side of a comparison, or the key of a sort order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Field {
     Metric(String),
@@ -25,7 +25,7 @@ pub enum Field {
     Number(&'static str),
 }
 
-/// What a field is compared with.
+/// The value that a field is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Compared {
     Number(f64),
@@ -34,14 +34,14 @@ pub enum Compared {
     Nothing,
 }
 
-/// How.
+/// An operator with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
     pub operator: Operator,
     pub with: Compared,
 }
 
-/// A comparison that makes sense.
+/// A validated comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     pub field: Field,
@@ -68,7 +68,7 @@ impl Subject {
         }
     }
 
-    /// Keys that can be ordered by and not searched.
+    /// Keys that can be sorted by but not searched.
     const fn order_only(self) -> &'static [&'static str] {
         match self {
             Self::Runs | Self::LoggedModels => &[],
@@ -129,17 +129,17 @@ impl Subject {
         }
     }
 
-    /// Whether the field can be IN a list.
+    /// Whether the field supports IN.
     fn takes_lists(self, field: &Field) -> bool {
         self == Self::LoggedModels || matches!(field, Field::Text("run_id") | Field::Dataset(_))
     }
 
-    /// What an order is by.
+    /// The field of a sort order.
     pub fn order(self, order: &Order) -> Result<Field> {
         self.field(&order.by, true)
     }
 
-    /// The comparison, if it makes sense here.
+    /// Validates a comparison for this kind of search.
     pub fn condition(self, comparison: Comparison) -> Result<Condition> {
         let field = self.field(&comparison.left, false)?;
         let operator = comparison.operator;
