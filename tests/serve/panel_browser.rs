@@ -171,5 +171,5 @@ fn pages_forbid_inline_code_and_escape_model_output() {
     let missing = served.get("/experiments/nowhere");
     assert_eq!(missing.status, 404);
     let body = String::from_utf8_lossy(&missing.body).into_owned();
-    assert!(body.contains("There is nothing here"), "{body}");
+    assert!(body.contains("Not found"), "{body}");
 }

@@ -51,7 +51,7 @@ fn an_automatic_judge_is_started_from_a_form() {
     );
     let (served, token) = serve(&scratch);
     let form = browse(&served, "GET /judges/e/auto", &[&token], "");
-    assert!(text(&form).contains("8 cells wait"), "{form:?}");
+    assert!(text(&form).contains("8 cells are pending"), "{form:?}");
     let post = |body: &str| browse(&served, "POST /judges/e/auto", &[&token], body);
     let wrong = post("limit=many&max_cost=1");
     assert_eq!(wrong.status, 400, "{wrong:?}");
@@ -205,7 +205,7 @@ fn browsers_get_pages_where_programs_get_json() {
     );
     let sign_in = browse(&served, &format!("GET {}", place(&form)), &[], "");
     assert!(
-        text(&sign_in).contains("the form was not taken"),
+        text(&sign_in).contains("the form was not processed"),
         "{sign_in:?}"
     );
 }

@@ -1,4 +1,4 @@
-// The panel works without this module; it adds live updates, keys, drafts and copying.
+// The panel works without this module. It adds live updates, keyboard shortcuts, drafts and copying.
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
@@ -17,36 +17,36 @@ for (const button of all("[data-copy]")) {
   });
 }
 
-// Something is still being computed: reload, as the page would without this module.
+// Reloads a page whose content is still being computed.
 const refresh = Number(document.body.dataset.refresh ?? 0);
 if (refresh > 0 && !document.querySelector("[data-live]")) {
   setTimeout(() => location.reload(), refresh * 1000);
 }
 
-// Exactly this many runs can be compared.
+// Limits the selection to the number of runs that can be compared.
 for (const form of all("form[data-pick]")) {
-  const most = Number(form.dataset.pick);
+  const limit = Number(form.dataset.pick);
   const boxes = all("input[type=checkbox]", form);
   const update = () => {
-    const ticked = boxes.filter((box) => box.checked).length;
-    for (const box of boxes) box.disabled = !box.checked && ticked >= most;
-    form.querySelector("button").disabled = ticked !== most;
+    const selected = boxes.filter((box) => box.checked).length;
+    for (const box of boxes) box.disabled = !box.checked && selected >= limit;
+    form.querySelector("button").disabled = selected !== limit;
   };
   form.addEventListener("change", update);
   update();
 }
 
-// A job's page: fills cells as events arrive, and shows the result when the job has ended.
+// The page of a job: updates the cells as events arrive, and reloads when the job has ended.
 const live = document.querySelector("[data-live]");
-if (live) follow(live);
+if (live) followJob(live);
 
-function follow(live) {
+function followJob(live) {
   const source = new EventSource(`/api/bench/jobs/${live.dataset.live}/events`);
   const rows = new Map(all("[data-row]", live).map((row) => [row.dataset.row, row]));
   const seen = new Set();
   const failed = new Set();
   let started = false;
-  // Events come from the first one on, so all squares start hollow.
+  // The stream starts with the job's first event, so all squares are reset.
   const restart = () => {
     if (started) return;
     started = true;
@@ -70,7 +70,7 @@ function follow(live) {
     square.title = [`${cell.scenario}: ${cell.status}`, cell.error].filter(Boolean).join(", ");
   };
   const noun = live.dataset.noun;
-  // The "waiting" message of the loaded page is removed when the job starts.
+  // Replaces the headline of a queued job when the job starts.
   const state = ({ status }) => {
     live.querySelector("[data-status]").textContent = status;
     const head = live.querySelector("[data-running]");
@@ -91,7 +91,7 @@ function follow(live) {
   const pace = (done, total) => {
     const perSecond = (done - before) * 1000 / (Date.now() - since);
     if (!(perSecond > 0) || !Number.isFinite(perSecond)) return;
-    const rate = perSecond < 1 ? `${Math.round(perSecond * 60)} ${noun} a minute` : `${perSecond.toFixed(1)} ${noun} a second`;
+    const rate = perSecond < 1 ? `${Math.round(perSecond * 60)} ${noun} per minute` : `${perSecond.toFixed(1)} ${noun} per second`;
     const left = Math.round((total - done) / perSecond);
     live.querySelector("[data-pace]").textContent = `${rate}, about ${span(left)} left`;
   };
@@ -128,32 +128,32 @@ function follow(live) {
     count(now);
     pace(now.done, now.total);
   });
-  // The log is not part of the events: its end is fetched again while the job runs.
+  // The log is not part of the events, so its end is polled.
   const log = live.querySelector("[data-log]");
   setInterval(async () => {
     const reply = await fetch(`/api/bench/jobs/${live.dataset.live}`);
     const job = reply.ok ? await reply.json() : {};
     if (job.log) log.textContent = job.log;
   }, 2000);
-  // The stream of a queued job ends: connect again.
+  // Reloads the page if the stream breaks.
   source.addEventListener("error", () => {
     source.close();
     setTimeout(() => location.reload(), 2000);
   });
 }
 
-// Updates the preview of a new run on every change; without this module the button does it.
+// Updates the preview of a new run on every change.
 const draft = document.querySelector("form[data-preview]");
 if (draft) {
   let timer;
-  let asked = 0;
-  const look = async () => {
-    const turn = ++asked;
+  let requests = 0;
+  const updatePreview = async () => {
+    const request = ++requests;
     const query = new URLSearchParams(new FormData(draft));
     const reply = await fetch(`${location.pathname}?${query}`);
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     const fresh = page.getElementById("preview");
-    if (turn === asked && fresh) {
+    if (request === requests && fresh) {
       const place = document.getElementById("preview");
       const kept = place.querySelector(".actions");
       place.replaceChildren(...fresh.children);
@@ -162,19 +162,19 @@ if (draft) {
   };
   draft.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(look, 500);
+    timer = setTimeout(updatePreview, 500);
   });
 }
 
-// The judge's desk: keys, the next criterion, and a draft that survives a reload.
+// The judge's desk: keyboard shortcuts, and a draft that survives a reload.
 const desk = document.querySelector("form[data-desk]");
-if (desk) sit(desk);
+if (desk) initDesk(desk);
 else {
   const enter = document.querySelector("[data-key=Enter]");
   enter?.focus();
 }
 
-function sit(form) {
+function initDesk(form) {
   const scales = all("fieldset.scale", form);
   const reason = form.elements.reason;
   const key = `draft:${form.dataset.desk}`;
@@ -185,12 +185,12 @@ function sit(form) {
     const next = current();
     for (const scale of scales) scale.classList.toggle("current", scale === next);
   };
-  const keep = () => {
+  const saveDraft = () => {
     const fields = [...new FormData(form)].filter(([name]) => name !== "case");
     sessionStorage.setItem(key, JSON.stringify(fields));
     mark();
   };
-  const recall = () => {
+  const restoreDraft = () => {
     const fields = JSON.parse(sessionStorage.getItem(key) ?? "null");
     if (!fields) return;
     for (const box of all("input[type=checkbox]", form)) box.checked = false;
@@ -208,7 +208,7 @@ function sit(form) {
     if (!input) return;
     input.checked = true;
     document.activeElement?.blur();
-    keep();
+    saveDraft();
   };
   // Undoes the last score; if there is none, goes to the previous case.
   const undo = () => {
@@ -216,7 +216,7 @@ function sit(form) {
     const back = form.querySelector("[data-key=ArrowLeft]");
     if (last && !form.querySelector("[data-key=ArrowRight]")) {
       chosen(last).checked = false;
-      keep();
+      saveDraft();
     } else back?.click();
   };
   const keys = document.querySelector(".keys");
@@ -230,8 +230,8 @@ function sit(form) {
     else form.submit();
   };
 
-  form.addEventListener("change", keep);
-  reason.addEventListener("input", keep);
+  form.addEventListener("change", saveDraft);
+  reason.addEventListener("input", saveDraft);
   form.addEventListener("submit", () => sessionStorage.removeItem(key));
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -242,7 +242,7 @@ function sit(form) {
     const flag = all("input[data-key]", form).find((it) => it.dataset.key === event.key);
     const forward = form.querySelector("[data-key=ArrowRight]");
     const act = /^[0-9]$/.test(event.key) ? () => score(event.key)
-      : flag ? () => { flag.checked = !flag.checked; keep(); }
+      : flag ? () => { flag.checked = !flag.checked; saveDraft(); }
       : event.key === "r" ? () => reason.focus()
       : event.key === "ArrowLeft" ? undo
       : event.key === "ArrowRight" && forward ? () => forward.click()
@@ -256,6 +256,6 @@ function sit(form) {
     act();
   });
   form.classList.add("keyed");
-  recall();
+  restoreDraft();
   mark();
 }

@@ -1,8 +1,8 @@
-//! The API of the bench: experiments, runs, leaderboards, jobs, the judge's desk.
+//! The bench API: experiments, runs, leaderboards, jobs, and the judge's desk.
 //!
-//! [`table`] lists every operation once; the router and the OpenAPI document are both made
-//! from it, so that neither can say something that the other does not. Handlers are plain
-//! functions that may block, from the fields of a request to an answer.
+//! [`table`] lists every operation once. The router and the OpenAPI document are generated from
+//! it, so that they always agree. Handlers are plain blocking functions that convert the fields
+//! of a request to a response.
 
 use std::pin::Pin;
 
@@ -27,10 +27,10 @@ pub(crate) mod openapi;
 pub(crate) mod table;
 pub(crate) mod tokens;
 
-/// A function that may block.
+/// A blocking handler function.
 pub(crate) type Work<T, A> = fn(&App, &Caller, &T) -> ApiResult<A>;
 
-/// A [`Work`] as an axum handler, with the status of its success.
+/// A [`Work`] as an axum handler, with the status of a successful response.
 pub(crate) struct Call<T, A>(StatusCode, Work<T, A>);
 
 pub(crate) fn call<T, A>(status: StatusCode, work: Work<T, A>) -> Call<T, A> {
@@ -52,19 +52,19 @@ where
 
     fn call(self, request: Request, app: App) -> Self::Future {
         Box::pin(async move {
-            let answer = answer(&app, request, self).await;
-            answer.unwrap_or_else(ApiError::into_response)
+            let response = respond(&app, request, self).await;
+            response.unwrap_or_else(ApiError::into_response)
         })
     }
 }
 
-async fn answer<T, A>(app: &App, request: Request, call: Call<T, A>) -> ApiResult<Response>
+async fn respond<T, A>(app: &App, request: Request, call: Call<T, A>) -> ApiResult<Response>
 where
     T: DeserializeOwned + Send + 'static,
     A: Serialize + 'static,
 {
     let caller = request.extensions().get::<Caller>().cloned();
-    let caller = caller.ok_or_else(|| ApiError::internal("a route without a right"))?;
+    let caller = caller.ok_or_else(|| ApiError::internal("the route declares no right"))?;
     let fields: T = read(request).await?;
     blocking(app, move |app| {
         let Call(status, work) = call;

@@ -168,7 +168,7 @@ impl Jobs {
         Ok(self.state.job_list(limit)?)
     }
 
-    /// Stops a job. A finished job stays as it is.
+    /// Stops a job. A finished job is not changed.
     pub fn cancel(&self, id: &str) -> ApiResult<JobRecord> {
         let job = self.get(id)?;
         if job.status == JobStatus::Queued {

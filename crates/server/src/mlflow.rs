@@ -1,8 +1,9 @@
 //! MLflow's REST API over the embedded store.
 //!
-//! Handlers are plain functions from a request's fields to an answer; [`routes`] is the table of
-//! them, each with the right that it needs. What is not served says so with a 501, and a permanent condition
-//! is never a 5xx that the Python client would repeat for two minutes.
+//! Handlers are plain functions that convert the fields of a request to a response; [`routes`]
+//! lists them with the right that each requires. Operations that are not implemented respond with
+//! 501. A permanent error is never another 5xx, because the Python client would retry it for two
+//! minutes.
 
 pub(crate) mod artifacts;
 pub(crate) mod experiments;

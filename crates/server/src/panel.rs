@@ -1,12 +1,12 @@
-//! The panel: what is tracked, for people with a browser.
+//! The panel: the web pages of the server.
 //!
-//! Every page is rendered by the server from a template that mirrors its handler, and works
-//! without JavaScript, which only adds live updates, keys and copying. Forms post and are
-//! answered with a redirect. The policy that each page carries allows no inline script and no
-//! inline style, so that even a mistake in escaping could not run anything; what others wrote is
-//! escaped by [`escape`] on its way into any template.
+//! Every page is rendered on the server from a template with the name of its handler. Pages work
+//! without JavaScript, which only adds live updates, keyboard shortcuts and copying. Forms are
+//! posted, and the response is a redirect. The content security policy forbids inline scripts and
+//! styles, so that an escaping error cannot execute code; [`escape`] escapes all text in
+//! templates.
 //!
-//! Who may see what is decided by the access layer, not here.
+//! Authorization is done in [`access`](crate::access), not here.
 
 use std::sync::LazyLock;
 
@@ -36,7 +36,7 @@ mod run_diff;
 pub(crate) mod sign_in;
 mod tokens;
 
-/// Every page and form, with the right that it needs.
+/// All pages and forms, with the right that each requires.
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = public();
     all.extend(pages());
@@ -108,7 +108,7 @@ const ICON: &str = include_str!("../assets/icon.svg");
 
 struct Assets {
     css: String,
-    /// Changes with the content, so that browsers may keep assets for good.
+    /// A hash of the content, so that browsers can cache assets indefinitely.
     version: String,
 }
 

@@ -1,6 +1,7 @@
-//! All routes: the bench API's ([`table`](crate::api::table)), MLflow's
-//! ([`mlflow::routes`](crate::mlflow::routes)), the panel's ([`panel::routes`](crate::panel::routes))
-//! and the server's own. Every entry names the right that the route requires.
+//! All routes: those of the bench API ([`table`](crate::api::table)), of MLflow's API
+//! ([`mlflow::routes`](crate::mlflow::routes)), of the panel
+//! ([`panel::routes`](crate::panel::routes)), and the server's own. Every entry
+//! names the right that the route requires.
 
 use axum::Router;
 use axum::extract::OriginalUri;

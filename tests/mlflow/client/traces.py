@@ -160,12 +160,12 @@ assert [it.info.trace_id for it in [*first, *rest]] == ids and not rest.token
 several = client._tracing_client.batch_get_traces([hand, mine])
 assert {it.info.trace_id: spans(it) for it in several} == {hand: spans(back), mine: spans(logged)}
 
-# What is not served says so.
+# Unsupported filters and operations are reported.
 for filter_string in ["span.name = 'below'", "prompt = 'p/1'"]:
     words = refused(
         lambda: client.search_traces(locations=[traced], filter_string=filter_string),
         "NOT_IMPLEMENTED",
     )
-    assert "not served" in words, words
+    assert "not supported" in words, words
 refused(lambda: client.delete_traces(traced, trace_ids=[hand]), "NOT_IMPLEMENTED")
 print("traces: fine")

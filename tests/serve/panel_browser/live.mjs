@@ -60,7 +60,7 @@ async function cancels(page) {
   await page.getByRole("heading", { name: "Collection of stopped was cancelled" }).waitFor();
   const kept = await filled(page);
   must(kept >= 2 && kept < CELLS, `what was done is kept: ${kept}`);
-  await page.getByRole("button", { name: "Run what is missing" }).click();
+  await page.getByRole("button", { name: "Resume" }).click();
   await page.getByRole("heading", { name: "Collection of stopped is done" }).waitFor();
   must(await page.locator("tr[data-row] .sq.skipped").count() >= kept, "what was there is skipped");
 }
@@ -70,7 +70,7 @@ async function takesItsTurn(page) {
   const short = { prompts: ["p1"], n_scenarios: 3 };
   for (const name of ["one", "two", "three", "four"]) await start(name, short);
   await page.goto(`${base}/jobs/${await start("fifth", { ...short, models: ["scripted:broken"] })}`);
-  must(await page.getByRole("heading", { name: "Collection of fifth waits for its turn" }).isVisible(), "it waits");
+  must(await page.getByRole("heading", { name: "Collection of fifth is queued" }).isVisible(), "it is queued");
   await page.evaluate(() => { globalThis.isSame = true; });
   const seen = await page.waitForFunction(() => {
     const text = (selector) => document.querySelector(selector).textContent;
@@ -78,8 +78,8 @@ async function takesItsTurn(page) {
     return { same: globalThis.isSame, head: text("h1"), status: text("[data-status]"), title: document.title };
   }, null, { polling: 50 });
   const { same, head, status, title } = await seen.jsonValue();
-  must(same && head === "Collection of fifth runs" && status === "running", `it runs: ${[same, head, status]}`);
-  must(title.startsWith("Collection of fifth runs"), `also in the window's title: ${title}`);
+  must(same && head === "Collection of fifth is running" && status === "running", `it runs: ${[same, head, status]}`);
+  must(title.startsWith("Collection of fifth is running"), `also in the window's title: ${title}`);
   await page.getByRole("heading", { name: "3 cells failed" }).waitFor();
   must(await page.getByRole("link", { name: "Open fifth" }).count() === 1, "what was tried can be looked at");
 }

@@ -1,4 +1,4 @@
-//! The leaderboard.
+//! The leaderboard operation.
 
 use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
@@ -50,8 +50,8 @@ impl BoardRequest {
 /// `GET /api/bench/leaderboard/{experiment}`.
 pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
     let found = async {
-        let ask: BoardRequest = read(request).await?;
-        Ok::<_, ApiError>(Boards::get(&app, ask.options()?).await?)
+        let request: BoardRequest = read(request).await?;
+        Ok::<_, ApiError>(Boards::get(&app, request.options()?).await?)
     };
     match found.await {
         Ok(board) => json(StatusCode::OK, board.json.clone()),

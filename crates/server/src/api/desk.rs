@@ -1,4 +1,4 @@
-//! The judge's desk, for programs: the same seats as the pages have.
+//! The judge's desk for programs. It shares its judging sessions with the panel's pages.
 
 use assize_domain::case::Case;
 use assize_domain::sitting::SittingState;
@@ -15,8 +15,8 @@ use crate::error::{ApiError, ApiResult};
 use crate::judging_sessions::SessionJudge;
 use crate::mlflow::fields::Int;
 
-/// Cases that are handed out at once at most.
-const MOST: i64 = 50;
+/// The largest number of cases per request.
+const MAX_CASES: i64 = 50;
 
 fn session_judge(caller: &Caller) -> SessionJudge {
     SessionJudge {
@@ -25,15 +25,15 @@ fn session_judge(caller: &Caller) -> SessionJudge {
     }
 }
 
-/// How far a sitting has come, in cases.
+/// The progress of a sitting, in cases.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Progress")]
 struct SittingProgress {
     /// Scored in this sitting.
     done: usize,
-    /// Held and not scored.
+    /// Leased and not yet scored.
     held: usize,
-    /// Still to come.
+    /// Not yet leased.
     left: u64,
 }
 
@@ -51,7 +51,7 @@ impl From<Progress> for SittingProgress {
 pub(crate) struct NextRequest {
     /// The experiment's name
     experiment: String,
-    /// Cases at once, 1 to 50, else 1
+    /// The number of cases, 1 to 50; default 1
     #[serde(default)]
     #[schemars(with = "Option<i64>")]
     limit: Option<Int>,
@@ -61,12 +61,12 @@ pub(crate) struct NextRequest {
 #[schemars(rename = "Cases")]
 pub(crate) struct NextCases {
     experiment: String,
-    /// `null` where nothing waits for this judge.
+    /// `null` if no cases are pending for this judge.
     sitting: Option<String>,
-    /// Whether an earlier session's sitting goes on.
+    /// Whether the sitting was opened in an earlier session.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed: Option<bool>,
-    /// The rubric as a judge file has it.
+    /// The rubric, in the format of a judge file.
     #[serde(skip_serializing_if = "Option::is_none")]
     rubric: Option<Value>,
     cases: Vec<Case>,
@@ -74,19 +74,19 @@ pub(crate) struct NextCases {
     progress: Option<SittingProgress>,
 }
 
-/// `GET /api/bench/judge/next`: blind cases under the rubric; none where nothing waits.
-pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> ApiResult<NextCases> {
-    let limit = ask.limit.as_ref().map_or(1, |it| it.0);
+/// `GET /api/bench/judge/next`: the next blind cases, with the rubric.
+pub(crate) fn next(app: &App, caller: &Caller, request: &NextRequest) -> ApiResult<NextCases> {
+    let limit = request.limit.as_ref().map_or(1, |it| it.0);
     let limit = usize::try_from(limit)
         .ok()
-        .filter(|_| (1..=MOST).contains(&limit))
-        .ok_or_else(|| ApiError::invalid(format!("limit must be from 1 to {MOST}")))?;
+        .filter(|_| (1..=MAX_CASES).contains(&limit))
+        .ok_or_else(|| ApiError::invalid(format!("limit must be from 1 to {MAX_CASES}")))?;
     let Some(batch) = app
         .judging
-        .next(&session_judge(caller), &ask.experiment, limit)?
+        .next(&session_judge(caller), &request.experiment, limit)?
     else {
         return Ok(NextCases {
-            experiment: ask.experiment.clone(),
+            experiment: request.experiment.clone(),
             sitting: None,
             resumed: None,
             rubric: None,
@@ -94,9 +94,9 @@ pub(crate) fn next(app: &App, caller: &Caller, ask: &NextRequest) -> ApiResult<N
             progress: None,
         });
     };
-    let mut head = file::head(&ask.experiment, &batch.sitting, &batch.rubric);
+    let mut head = file::head(&request.experiment, &batch.sitting, &batch.rubric);
     Ok(NextCases {
-        experiment: ask.experiment.clone(),
+        experiment: request.experiment.clone(),
         sitting: Some(batch.sitting),
         resumed: Some(batch.resumed),
         rubric: head.remove("rubric"),
@@ -122,14 +122,20 @@ pub(crate) struct Accepted {
     progress: SittingProgress,
 }
 
-/// `POST /api/bench/judge/verdicts`: all of them or none.
-pub(crate) fn verdicts(app: &App, caller: &Caller, ask: &VerdictsRequest) -> ApiResult<Accepted> {
-    if ask.verdicts.is_empty() {
-        return Err(ApiError::invalid("verdicts is empty: give at least one"));
+/// `POST /api/bench/judge/verdicts`: accepts all verdicts or none.
+pub(crate) fn verdicts(
+    app: &App,
+    caller: &Caller,
+    request: &VerdictsRequest,
+) -> ApiResult<Accepted> {
+    if request.verdicts.is_empty() {
+        return Err(ApiError::invalid("verdicts is empty: send at least one"));
     }
-    let (accepted, pace) =
-        app.judging
-            .submit(&session_judge(caller), &ask.experiment, &ask.verdicts)?;
+    let (accepted, pace) = app.judging.submit(
+        &session_judge(caller),
+        &request.experiment,
+        &request.verdicts,
+    )?;
     Ok(Accepted {
         scored: accepted.scored,
         revised: accepted.revised,
@@ -151,15 +157,15 @@ pub(crate) struct Finished {
     state: SittingState,
     /// Cases scored.
     judged: usize,
-    /// Cases that were not scored and wait again.
+    /// Cases that were not scored and are pending again.
     released: usize,
 }
 
-/// `POST /api/bench/judge/finish`: ends the sitting; what was not scored waits again.
-pub(crate) fn finish(app: &App, caller: &Caller, ask: &FinishRequest) -> ApiResult<Finished> {
+/// `POST /api/bench/judge/finish`: ends the sitting; unscored cases are pending again.
+pub(crate) fn finish(app: &App, caller: &Caller, request: &FinishRequest) -> ApiResult<Finished> {
     let finished = app
         .judging
-        .finish(&session_judge(caller), &ask.experiment)?;
+        .finish(&session_judge(caller), &request.experiment)?;
     Ok(Finished {
         sitting: finished.sitting,
         state: finished.state,

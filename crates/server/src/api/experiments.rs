@@ -1,4 +1,4 @@
-//! What is tracked.
+//! Operations on experiments and runs.
 
 use assize_store::{ExperimentSummary, Run, RunQuery, Runs as _};
 use schemars::JsonSchema;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::App;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::mlflow::fields::{Int, Nothing};
+use crate::mlflow::fields::{Int, NoFields};
 
-const PAGE: u32 = 100;
-const MOST: u32 = 1000;
+const DEFAULT_PAGE_SIZE: u32 = 100;
+const MAX_PAGE_SIZE: u32 = 1000;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Experiments {
     experiments: Vec<ExperimentSummary>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Experiments> {
+pub(crate) fn list(app: &App, _: &Caller, _: &NoFields) -> ApiResult<Experiments> {
     let experiments = app.store.experiment_list()?;
     Ok(Experiments { experiments })
 }
@@ -26,10 +26,10 @@ pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Experiments>
 pub(crate) struct RunsRequest {
     /// The experiment's name
     experiment: String,
-    /// Where the last page ended
+    /// The `next_page_token` of the previous page
     #[serde(default)]
     page_token: Option<String>,
-    /// 1 to 1000, else 100
+    /// Runs per page, 1 to 1000; default 100
     #[serde(default)]
     #[schemars(with = "Option<i64>")]
     max_results: Option<Int>,
@@ -47,25 +47,30 @@ pub(crate) struct RunsRequest {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
-    /// Present where there is another page.
+    /// Present if there is another page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
 }
 
-pub(crate) fn runs(app: &App, _: &Caller, ask: &RunsRequest) -> ApiResult<Runs> {
-    let max_results = ask.max_results.as_ref().map_or(i64::from(PAGE), |it| it.0);
+pub(crate) fn runs(app: &App, _: &Caller, request: &RunsRequest) -> ApiResult<Runs> {
+    let max_results = request
+        .max_results
+        .as_ref()
+        .map_or(i64::from(DEFAULT_PAGE_SIZE), |it| it.0);
     let max_results = u32::try_from(max_results)
         .ok()
-        .filter(|it| (1..=MOST).contains(it))
-        .ok_or_else(|| ApiError::invalid(format!("max_results must be from 1 to {MOST}")))?;
+        .filter(|it| (1..=MAX_PAGE_SIZE).contains(it))
+        .ok_or_else(|| {
+            ApiError::invalid(format!("max_results must be from 1 to {MAX_PAGE_SIZE}"))
+        })?;
     let page = app.store.run_list(
-        &ask.experiment,
+        &request.experiment,
         &RunQuery {
-            model: ask.model.clone(),
-            prompt: ask.prompt.clone(),
-            scenario: ask.scenario.clone(),
+            model: request.model.clone(),
+            prompt: request.prompt.clone(),
+            scenario: request.scenario.clone(),
             max_results,
-            page_token: ask.page_token.clone(),
+            page_token: request.page_token.clone(),
             ..RunQuery::default()
         },
     )?;

@@ -1,4 +1,4 @@
-//! What a job prints, as server-sent events.
+//! The output of a job as server-sent events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,21 +14,21 @@ use axum::response::{IntoResponse as _, Response};
 use futures_core::Stream;
 use tokio::sync::{broadcast, mpsc};
 
-use super::jobs::shown;
+use super::jobs::job_view;
 use crate::App;
 use crate::access::{Caller, recheck_read};
 use crate::error::ApiError;
 use crate::http::blocking;
 use crate::jobs::events::{JobUpdate, Tail};
 
-/// A comment so often keeps proxies from closing a quiet stream.
+/// The interval of comments, which keep proxies from closing an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often a watcher's rights and a waiting job are looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Events that wait for a slow watcher.
+/// How often the subscriber's rights and the state of a queued job are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How many events are buffered for a slow subscriber.
 const QUEUE: usize = 32;
 
-/// The events that a channel hands over.
+/// A stream of the events from a channel.
 struct Events(mpsc::Receiver<Event>);
 
 impl Stream for Events {
@@ -39,9 +39,9 @@ impl Stream for Events {
     }
 }
 
-/// `GET /api/bench/jobs/{job_id}/events`: what the job printed and prints, as server-sent
-/// events. The id of an event is the place in the job's file where it ends, so that a watcher
-/// who comes back (`Last-Event-ID`) misses nothing.
+/// `GET /api/bench/jobs/{job_id}/events`: the job's past and future events. The id of an event is
+/// its end offset in the job's file, so that a client that reconnects with `Last-Event-ID` misses
+/// nothing.
 pub(crate) async fn stream(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -62,10 +62,10 @@ pub(crate) async fn stream(
     app.metrics.subscribers.increment();
     tokio::spawn(async move {
         let metrics = std::sync::Arc::clone(&app.metrics);
-        // A watcher who left ends the stream, and so does a server that stops.
+        // The stream also ends if the client disconnects, loses its right, or the server stops.
         tokio::select! {
             _ = send(&app, &job_id, after, &sender) => {}
-            () = not_allowed(&app, &caller) => {}
+            () = right_lost(&app, &caller) => {}
             () = app.jobs.stopped() => {}
         }
         metrics.subscribers.decrement();
@@ -74,10 +74,10 @@ pub(crate) async fn stream(
     ([(CACHE_CONTROL, "no-store")], events).into_response()
 }
 
-/// Comes when the watcher may not read any more: a revoked token, or a judge who sat down.
-async fn not_allowed(app: &App, caller: &Caller) {
+/// Resolves when the caller may no longer read: the token was revoked, or a judge opened a sitting.
+async fn right_lost(app: &App, caller: &Caller) {
     loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let asked = caller.clone();
         if blocking(app, move |app| recheck_read(app, &asked))
             .await
@@ -88,23 +88,24 @@ async fn not_allowed(app: &App, caller: &Caller) {
     }
 }
 
-struct Gone;
+/// The client has disconnected, or the job cannot be read any more.
+struct StreamEnded;
 
 async fn send(
     app: &App,
     job_id: &str,
     mut after: u64,
     events: &mpsc::Sender<Event>,
-) -> Result<(), Gone> {
+) -> Result<(), StreamEnded> {
     status(app, job_id, events).await?;
     while app.jobs.is_queued(job_id).await {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    // First who listens and then what is there already: nothing falls between.
-    let mut news = app.jobs.subscribe(job_id);
+    // Subscribing before the replay ensures that no event is missed.
+    let mut updates = app.jobs.subscribe(job_id);
     status(app, job_id, events).await?;
     after = replay(app, job_id, after, events).await?;
-    while let Some(receiver) = &mut news {
+    while let Some(receiver) = &mut updates {
         match receiver.recv().await {
             Ok(JobUpdate::Line { end, text }) if end > after => {
                 after = end;
@@ -114,59 +115,59 @@ async fn send(
             Err(broadcast::error::RecvError::Lagged(_)) => {
                 after = replay(app, job_id, after, events).await?;
             }
-            Ok(JobUpdate::Ended) | Err(broadcast::error::RecvError::Closed) => news = None,
+            Ok(JobUpdate::Ended) | Err(broadcast::error::RecvError::Closed) => updates = None,
         }
     }
     replay(app, job_id, after, events).await?;
     status(app, job_id, events).await
 }
 
-async fn put(events: &mpsc::Sender<Event>, event: Event) -> Result<(), Gone> {
-    events.send(event).await.map_err(|_| Gone)
+async fn put(events: &mpsc::Sender<Event>, event: Event) -> Result<(), StreamEnded> {
+    events.send(event).await.map_err(|_| StreamEnded)
 }
 
-/// What a job printed on one line, which ends at this place of its file.
+/// The event for one line of output, which ends at the offset `end`.
 fn event(end: u64, line: &str) -> Event {
     let parsed = serde_json::from_str::<JobEvent>(line);
     let name = parsed.map_or("message", |event| event.sse_name());
     Event::default().id(end.to_string()).event(name).data(line)
 }
 
-/// The job as it stands.
-async fn status(app: &App, job_id: &str, events: &mpsc::Sender<Event>) -> Result<(), Gone> {
+/// Sends the job's current state.
+async fn status(app: &App, job_id: &str, events: &mpsc::Sender<Event>) -> Result<(), StreamEnded> {
     let asked = job_id.to_owned();
     let job = blocking(app, move |app| {
         let job = app.jobs.get(&asked)?;
-        let job = shown(app, &job);
+        let job = job_view(app, &job);
         serde_json::to_string(&job).map_err(|error| ApiError::internal(error.to_string()))
     });
     match job.await {
         Ok(job) => put(events, Event::default().event("status").data(job)).await,
-        Err(_) => Err(Gone),
+        Err(_) => Err(StreamEnded),
     }
 }
 
-/// What is in the job's file after a place; answers where it ends.
+/// Sends the events after an offset from the job's file; returns the new offset.
 async fn replay(
     app: &App,
     job_id: &str,
     after: u64,
     events: &mpsc::Sender<Event>,
-) -> Result<u64, Gone> {
+) -> Result<u64, StreamEnded> {
     let folder = app.jobs.folder(job_id);
     let events = events.clone();
     let read = tokio::task::spawn_blocking(move || {
         let mut last = after;
-        let mut is_gone = false;
+        let mut is_disconnected = false;
         let read = Tail::from(&folder, after).read(|end, line| {
-            is_gone = is_gone || events.blocking_send(event(end, line)).is_err();
+            is_disconnected = is_disconnected || events.blocking_send(event(end, line)).is_err();
             last = end;
         });
-        if is_gone || read.is_err() {
-            Err(Gone)
+        if is_disconnected || read.is_err() {
+            Err(StreamEnded)
         } else {
             Ok(last)
         }
     });
-    read.await.unwrap_or(Err(Gone))
+    read.await.unwrap_or(Err(StreamEnded))
 }

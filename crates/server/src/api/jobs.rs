@@ -1,4 +1,4 @@
-//! Starting, listing and stopping jobs.
+//! Operations on jobs: start, list, cancel and resume.
 
 use assize_domain::job::JobKind;
 use assize_store::state::jobs::{JobRecord, JobStatus};
@@ -12,30 +12,30 @@ use crate::App;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::jobs::plan::{FieldProblem, Plan};
-use crate::mlflow::fields::Nothing;
+use crate::mlflow::fields::NoFields;
 
-/// How many jobs a list shows.
-const LISTED: u32 = 200;
+/// How many jobs are listed.
+const MAX_LISTED: u32 = 200;
 
 /// `POST /api/bench/run`.
-pub(crate) fn run(app: &App, caller: &Caller, ask: &Map<String, Value>) -> ApiResult<Queued> {
-    submit(app, caller, JobKind::Collect, ask)
+pub(crate) fn run(app: &App, caller: &Caller, request: &Map<String, Value>) -> ApiResult<Queued> {
+    submit(app, caller, JobKind::Collect, request)
 }
 
 /// `POST /api/bench/judge`.
-pub(crate) fn judge(app: &App, caller: &Caller, ask: &Map<String, Value>) -> ApiResult<Queued> {
-    submit(app, caller, JobKind::Judge, ask)
+pub(crate) fn judge(app: &App, caller: &Caller, request: &Map<String, Value>) -> ApiResult<Queued> {
+    submit(app, caller, JobKind::Judge, request)
 }
 
-/// Checks and queues a job.
+/// Checks a request and queues the job.
 pub(crate) fn submit(
     app: &App,
     caller: &Caller,
     kind: JobKind,
-    ask: &Map<String, Value>,
+    request: &Map<String, Value>,
 ) -> ApiResult<Queued> {
-    let plan = plan(app, kind, ask).map_err(ApiError::fields)?;
-    let request = Value::Object(ask.clone()).to_string();
+    let plan = plan(app, kind, request).map_err(ApiError::fields)?;
+    let request = Value::Object(request.clone()).to_string();
     let job = app.jobs.submit(plan, request, &caller.name)?;
     Ok(Queued {
         job_id: job.id,
@@ -44,17 +44,18 @@ pub(crate) fn submit(
     })
 }
 
-/// What a request comes to, or every bad field of it. Only a collection makes its experiment.
+/// The plan of a request, or all its invalid fields. Judging requires an experiment with runs; a
+/// collection creates its experiment.
 pub(crate) fn plan(
     app: &App,
     kind: JobKind,
-    ask: &Map<String, Value>,
+    request: &Map<String, Value>,
 ) -> Result<Plan, Vec<FieldProblem>> {
-    let named = ask.get("experiment").and_then(Value::as_str);
+    let named = request.get("experiment").and_then(Value::as_str);
     let missing = named
         .filter(|_| kind == JobKind::Judge)
         .and_then(|name| no_runs(app, name));
-    match (app.config.plan.plan(kind, ask), missing) {
+    match (app.config.plan.plan(kind, request), missing) {
         (Ok(plan), None) => Ok(plan),
         (planned, missing) => {
             let mut problems = planned.err().unwrap_or_default();
@@ -67,14 +68,14 @@ pub(crate) fn plan(
     }
 }
 
-/// Why an experiment cannot be judged, if so.
+/// Why an experiment cannot be judged; `None` if it can.
 fn no_runs(app: &App, experiment: &str) -> Option<String> {
     let one = RunQuery {
         max_results: 1,
         ..RunQuery::default()
     };
     match app.store.run_list(experiment, &one) {
-        Ok(page) if page.runs.is_empty() => Some(format!("has '{experiment}', which has no runs")),
+        Ok(page) if page.runs.is_empty() => Some(format!("is '{experiment}', which has no runs")),
         Ok(_) => None,
         Err(error) => Some(format!("cannot be judged: {error}")),
     }
@@ -90,21 +91,21 @@ pub(crate) struct Jobs {
     jobs: Vec<JobView>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Jobs> {
-    let jobs = app.jobs.list(LISTED)?;
-    let jobs: Vec<JobView> = jobs.iter().map(|job| shown(app, job)).collect();
+pub(crate) fn list(app: &App, _: &Caller, _: &NoFields) -> ApiResult<Jobs> {
+    let jobs = app.jobs.list(MAX_LISTED)?;
+    let jobs: Vec<JobView> = jobs.iter().map(|job| job_view(app, job)).collect();
     Ok(Jobs { jobs })
 }
 
-pub(crate) fn get(app: &App, _: &Caller, ask: &ById) -> ApiResult<JobView> {
-    let job = app.jobs.get(&ask.job_id)?;
-    let mut body = shown(app, &job);
+pub(crate) fn get(app: &App, _: &Caller, request: &ById) -> ApiResult<JobView> {
+    let job = app.jobs.get(&request.job_id)?;
+    let mut body = job_view(app, &job);
     body.log = Some(app.jobs.log_tail(&job.id));
     Ok(body)
 }
 
-pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> ApiResult<Queued> {
-    let job = app.jobs.cancel(&ask.job_id)?;
+pub(crate) fn cancel(app: &App, caller: &Caller, request: &ById) -> ApiResult<Queued> {
+    let job = app.jobs.cancel(&request.job_id)?;
     tracing::info!(job = job.id, by = caller.name, "job cancelled");
     Ok(Queued {
         job_id: job.id,
@@ -113,8 +114,8 @@ pub(crate) fn cancel(app: &App, caller: &Caller, ask: &ById) -> ApiResult<Queued
     })
 }
 
-pub(crate) fn resume(app: &App, caller: &Caller, ask: &ById) -> ApiResult<Queued> {
-    let job = app.jobs.resume(&ask.job_id, &caller.name)?;
+pub(crate) fn resume(app: &App, caller: &Caller, request: &ById) -> ApiResult<Queued> {
+    let job = app.jobs.resume(&request.job_id, &caller.name)?;
     Ok(Queued {
         job_id: job.id,
         status: job.status,
@@ -127,7 +128,7 @@ fn whole_seconds(seconds: f64) -> i64 {
     seconds as i64
 }
 
-/// A job that was queued, resumed or told to stop.
+/// A job that was queued, resumed or cancelled.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Queued {
     job_id: String,
@@ -136,7 +137,7 @@ pub(crate) struct Queued {
     experiment: Option<String>,
 }
 
-/// A job as programs see it.
+/// A job in responses of the API.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Job")]
 pub(crate) struct JobView {
@@ -145,16 +146,16 @@ pub(crate) struct JobView {
     status: JobStatus,
     experiment: String,
     by: String,
-    /// The request as it was sent.
+    /// The original request.
     request: Value,
     cells: Cells,
-    /// Seconds until it is done, at its pace so far.
+    /// The estimated seconds until the job is done.
     eta_seconds: Option<i64>,
     created_at: Option<String>,
     started_at: Option<String>,
     finished_at: Option<String>,
     error: Option<String>,
-    /// The end of its log; only where one job is asked for.
+    /// The end of the log; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
 }
@@ -166,7 +167,7 @@ struct Cells {
     total: u32,
 }
 
-pub(crate) fn shown(app: &App, job: &JobRecord) -> JobView {
+pub(crate) fn job_view(app: &App, job: &JobRecord) -> JobView {
     let now_ms = (app.config.clock)().ms;
     let eta_s = app.jobs.eta_seconds(job, now_ms);
     let time = |ms: Option<i64>| {

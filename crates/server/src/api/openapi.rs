@@ -1,5 +1,5 @@
-//! The OpenAPI document, made from the [`table`](super::table) of operations. Schemas are derived
-//! from the types that are read and written.
+//! The OpenAPI document, generated from the [`table`](super::table) of operations. Schemas are
+//! derived from the types that are deserialised and serialised.
 
 use assize_domain::error_kind::ErrorKind;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -11,10 +11,10 @@ use super::table::{Content, Field, Operation, Request, operations};
 use crate::App;
 use crate::access::Caller;
 use crate::error::{ApiResult, ErrorBody, status_of};
-use crate::mlflow::fields::Nothing;
+use crate::mlflow::fields::NoFields;
 
-/// What every operation can end with.
-const ALWAYS: [ErrorKind; 5] = [
+/// Errors that every operation can return.
+const COMMON_ERRORS: [ErrorKind; 5] = [
     ErrorKind::InvalidInput,
     ErrorKind::Unauthenticated,
     ErrorKind::Forbidden,
@@ -32,27 +32,30 @@ pub(crate) struct OpenApi {
     components: Value,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
-pub(crate) fn document(_: &App, _: &Caller, _: &Nothing) -> ApiResult<OpenApi> {
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all handlers have the same signature"
+)]
+pub(crate) fn document(_: &App, _: &Caller, _: &NoFields) -> ApiResult<OpenApi> {
     Ok(build())
 }
 
 fn build() -> OpenApi {
-    let mut answers = answer_schemas();
+    let mut generator = response_schemas();
     let mut paths: Map<String, Value> = Map::new();
     for operation in operations() {
         let path = paths
             .entry(operation.path)
             .or_insert_with(|| Value::Object(Map::new()));
-        path[operation.method] = describe(&operation, &mut answers);
+        path[operation.method] = describe(&operation, &mut generator);
     }
-    let schemas = answers.take_definitions(true);
+    let schemas = generator.take_definitions(true);
     OpenApi {
         openapi: "3.1.0",
         info: json!({
             "title": "Assize",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Which (model, prompt) pair to ship, and the proof. MLflow's tracking API is served beside this one, under /api/2.0/mlflow.",
+            "description": "Evaluates (model, prompt) pairs and shows which one to ship. MLflow's tracking API is available under /api/2.0/mlflow.",
         }),
         security: json!([{"token": []}]),
         paths,
@@ -63,8 +66,8 @@ fn build() -> OpenApi {
     }
 }
 
-/// Schemas of what is written; named types go to `components`.
-fn answer_schemas() -> SchemaGenerator {
+/// The generator for schemas of responses; named types go to `components`.
+fn response_schemas() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().with(|it| {
         it.definitions_path = "/components/schemas".into();
         it.meta_schema = None;
@@ -72,7 +75,7 @@ fn answer_schemas() -> SchemaGenerator {
     settings.for_serialize().into_generator()
 }
 
-/// The schema of what is read, in one piece: an object of fields.
+/// The schema of a request, without references: an object of fields.
 fn request_schema(request: Request) -> Value {
     match request {
         Request::Type(schema_of) => {
@@ -120,7 +123,7 @@ pub(crate) struct RequestField {
 }
 
 impl RequestField {
-    /// The JSON type in one word.
+    /// The name of the JSON type.
     pub fn kind(&self) -> &str {
         let kind = &self.schema["type"];
         let first = kind.as_array().and_then(|all| all.first());
@@ -129,7 +132,7 @@ impl RequestField {
 }
 
 impl Operation {
-    /// The fields of the query or of the body; those of the path are left out.
+    /// The fields of the query or the body, without those of the path.
     pub fn fields(&self) -> Vec<RequestField> {
         fields_of(self, &request_schema(self.request))
     }
@@ -155,14 +158,14 @@ fn fields_of(operation: &Operation, schema: &Value) -> Vec<RequestField> {
         .collect()
 }
 
-fn describe(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
+fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = path_names(operation.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect();
     let mut described = json!({
         "summary": operation.summary,
         "operationId": operation_id(operation),
-        "responses": responses(operation, answers),
+        "responses": responses(operation, generator),
     });
     let schema = request_schema(operation.request);
     let fields = fields_of(operation, &schema);
@@ -198,9 +201,9 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
-    let content = match operation.answer {
-        Content::Json(schema_of) => json!({"application/json": {"schema": schema_of(answers)}}),
+fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+    let content = match operation.response {
+        Content::Json(schema_of) => json!({"application/json": {"schema": schema_of(generator)}}),
         Content::EventStream => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let mut all = Map::new();
@@ -208,9 +211,13 @@ fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
         operation.status.as_u16().to_string(),
         json!({"description": "Done", "content": content}),
     );
-    let mut failures: Vec<ErrorKind> = ALWAYS.iter().chain(operation.failures).copied().collect();
+    let mut failures: Vec<ErrorKind> = COMMON_ERRORS
+        .iter()
+        .chain(operation.failures)
+        .copied()
+        .collect();
     failures.sort_by_key(|it| it.report().http_status);
-    let error: Schema = answers.subschema_for::<ErrorBody<'_>>();
+    let error: Schema = generator.subschema_for::<ErrorBody<'_>>();
     for kind in failures {
         all.insert(
             status_of(kind).as_u16().to_string(),
@@ -222,15 +229,15 @@ fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
 
 const fn about(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::InvalidInput => "A field is missing or wrong",
-        ErrorKind::Unauthenticated => "No token, or one that is not known",
+        ErrorKind::InvalidInput => "A field is missing or invalid",
+        ErrorKind::Unauthenticated => "The token is missing, unknown or revoked",
         ErrorKind::Forbidden => {
-            "The token's role does not include this right, or the request comes from another site"
+            "The token's role does not permit this, or the request comes from another site"
         }
-        ErrorKind::NotFound => "There is no such thing",
+        ErrorKind::NotFound => "The requested resource does not exist",
         ErrorKind::Conflict => "The request conflicts with the current state",
         ErrorKind::TooLarge => "The request is too large",
-        _ => "An internal error of the server",
+        _ => "Internal error",
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every operation of the bench's API, once: its route, the right that it needs, and the types
-//! of its request and its answer, from which the OpenAPI document is made.
+//! All operations of the bench API: the route, the right that it requires, and the types of its
+//! request and response, from which the OpenAPI document is generated.
 
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::job::JobKind;
@@ -14,7 +14,7 @@ use super::{Work, board, call, desk, experiments, job_events, jobs, openapi, tok
 use crate::access::Right;
 use crate::http::route::Route;
 
-/// One operation, as the router and the OpenAPI document need it.
+/// One operation, for the router and the OpenAPI document.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub method: &'static str,
@@ -22,33 +22,33 @@ pub(crate) struct Operation {
     pub right: Right,
     pub summary: &'static str,
     pub request: Request,
-    /// The status of success.
+    /// The status of a successful response.
     pub status: StatusCode,
-    pub answer: Content,
-    /// Errors that this operation can end with for a reason of its own.
+    pub response: Content,
+    /// Errors that this operation can return besides the common ones.
     pub failures: &'static [ErrorKind],
     route: Route,
 }
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// Where the fields of a request are described.
+/// The source of the description of a request's fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request {
-    /// In the type that is deserialised.
+    /// The type that is deserialised.
     Type(SchemaOf),
-    /// In a table, because the planner of jobs reads them.
+    /// The table of options, because the job planner reads these fields.
     Table(&'static [Field]),
 }
 
-/// What an answer consists of.
+/// The content of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content {
     Json(SchemaOf),
     EventStream,
 }
 
-/// A field of a request: name, JSON type, whether it is required, and what it means.
+/// A field of a request: name, JSON type, whether it is required, and its description.
 pub(crate) type Field = (&'static str, &'static str, bool, &'static str);
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -74,7 +74,7 @@ impl Operation {
         Self::new::<T, A>(("post", path, right, summary), StatusCode::OK, route)
     }
 
-    /// A POST whose work is done later.
+    /// A POST whose work is done asynchronously.
     fn start<T, A>(path: &'static str, summary: &'static str, work: Work<T, A>) -> Self
     where
         T: DeserializeOwned + JsonSchema + Send + 'static,
@@ -97,7 +97,7 @@ impl Operation {
             summary,
             request: Request::Type(schema_of::<T>),
             status,
-            answer: Content::Json(schema_of::<A>),
+            response: Content::Json(schema_of::<A>),
             failures: &[],
             route,
         }
@@ -131,7 +131,7 @@ const fn count_job_fields(kind: JobKind) -> usize {
     count
 }
 
-/// The fields of a request for a job, from the table of options.
+/// The fields of a job request, from the table of options.
 const fn job_fields<const N: usize>(kind: JobKind) -> [Field; N] {
     let mut fields = [("", "", false, ""); N];
     let (mut count, mut at) = (0, 0);
@@ -181,7 +181,7 @@ fn tracked() -> Vec<Operation> {
         Operation::get(
             "/api/bench/experiments",
             Right::Read,
-            "Experiments that hold runs",
+            "Experiments that have runs",
             experiments::list,
         ),
         Operation::get(
@@ -205,21 +205,21 @@ fn judging() -> Vec<Operation> {
         Operation::get(
             "/api/bench/judge/next",
             Right::Judge,
-            "The next blind cases for this judge, under the rubric",
+            "The next blind cases for this judge, with the rubric",
             desk::next,
         )
         .fails(&[ErrorKind::NotFound]),
         Operation::post(
             "/api/bench/judge/verdicts",
             Right::Judge,
-            "Hand verdicts in: all of them or none",
+            "Submit verdicts; all are accepted or none",
             desk::verdicts,
         )
         .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
         Operation::post(
             "/api/bench/judge/finish",
             Right::Judge,
-            "End this judge's sitting; what was not scored waits again",
+            "End this judge's sitting; unscored cases are pending again",
             desk::finish,
         )
         .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
@@ -229,12 +229,12 @@ fn judging() -> Vec<Operation> {
 fn job_operations() -> Vec<Operation> {
     let missing = &[ErrorKind::NotFound];
     let events = "/api/bench/jobs/{job_id}/events";
-    let about = "What a job prints, as server-sent events; Last-Event-ID goes on where it was";
+    let about = "A job's events as server-sent events; Last-Event-ID resumes a stream";
     vec![
         Operation::start("/api/bench/run", "Queue a collection", jobs::run).takes(COLLECT),
         Operation::start(
             "/api/bench/judge",
-            "Queue an automatic judge over what is pending",
+            "Queue automatic judging of the pending cells",
             jobs::judge,
         )
         .takes(JUDGE),
@@ -252,7 +252,7 @@ fn job_operations() -> Vec<Operation> {
         )
         .fails(missing),
         Operation {
-            answer: Content::EventStream,
+            response: Content::EventStream,
             ..Operation::new::<jobs::ById, ()>(
                 ("get", events, Right::Read, about),
                 StatusCode::OK,
@@ -262,13 +262,13 @@ fn job_operations() -> Vec<Operation> {
         .fails(missing),
         Operation::start(
             "/api/bench/jobs/{job_id}/cancel",
-            "Stop a job cleanly; what was done is kept",
+            "Cancel a job; finished cells are kept",
             jobs::cancel,
         )
         .fails(missing),
         Operation::start(
             "/api/bench/jobs/{job_id}/resume",
-            "Queue a job that is over once more; only what is missing is done",
+            "Queue a finished job again; only missing cells are run",
             jobs::resume,
         )
         .fails(&[ErrorKind::NotFound, ErrorKind::Conflict]),
@@ -286,14 +286,14 @@ fn administration() -> Vec<Operation> {
         Operation::post(
             "/api/tokens",
             Right::Write,
-            "Make a token; its secret is shown once",
+            "Create a token; its secret is returned only once",
             tokens::create,
         )
         .fails(&[ErrorKind::Conflict]),
         Operation::post(
             "/api/tokens/{id}/revoke",
             Right::Write,
-            "Make a token useless",
+            "Revoke a token",
             tokens::revoke,
         )
         .fails(&[ErrorKind::NotFound]),

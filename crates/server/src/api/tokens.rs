@@ -1,4 +1,4 @@
-//! Tokens over HTTP, for admins.
+//! Operations on tokens, for admins.
 
 use assize_domain::role::Role;
 use assize_store::state::tokens::Token;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
-use crate::mlflow::fields::Nothing;
+use crate::mlflow::fields::NoFields;
 use crate::{App, token_create};
 
-/// The longest name of a token's holder.
-const LONGEST_NAME: usize = 100;
+/// The maximum length of a name, in characters.
+const MAX_NAME_LENGTH: usize = 100;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Tokens {
     tokens: Vec<Token>,
 }
 
-pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Tokens> {
+pub(crate) fn list(app: &App, _: &Caller, _: &NoFields) -> ApiResult<Tokens> {
     let tokens = app.state.token_list()?;
     Ok(Tokens { tokens })
 }
@@ -26,9 +26,9 @@ pub(crate) fn list(app: &App, _: &Caller, _: &Nothing) -> ApiResult<Tokens> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateRequest {
-    /// What its holder may do
+    /// The role that the token grants
     role: Role,
-    /// Whose it is
+    /// The name of its holder
     #[serde(default)]
     name: String,
 }
@@ -38,20 +38,24 @@ pub(crate) struct CreatedToken {
     id: String,
     role: Role,
     name: String,
-    /// The secret, which is never shown again.
+    /// The secret, which is returned only once.
     token: String,
 }
 
-pub(crate) fn create(app: &App, caller: &Caller, ask: &CreateRequest) -> ApiResult<CreatedToken> {
-    let name = ask.name.trim();
-    if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+pub(crate) fn create(
+    app: &App,
+    caller: &Caller,
+    request: &CreateRequest,
+) -> ApiResult<CreatedToken> {
+    let name = request.name.trim();
+    if name.chars().count() > MAX_NAME_LENGTH || name.chars().any(char::is_control) {
         return Err(ApiError::invalid(format!(
-            "name must be at most {LONGEST_NAME} characters on one line"
+            "name must be at most {MAX_NAME_LENGTH} characters on one line"
         )));
     }
     let name = Some(name).filter(|it| !it.is_empty());
     let tools = (app.config.clock, app.config.entropy);
-    let (token, secret) = token_create(&app.state, ask.role, name, tools)?;
+    let (token, secret) = token_create(&app.state, request.role, name, tools)?;
     tracing::info!(
         token = token.id,
         role = token.role.as_str(),
@@ -77,16 +81,19 @@ pub(crate) struct RevokedToken {
     revoked: bool,
 }
 
-pub(crate) fn revoke(app: &App, caller: &Caller, ask: &ById) -> ApiResult<RevokedToken> {
-    if !app.state.token_revoke(&ask.id, (app.config.clock)().ms)? {
+pub(crate) fn revoke(app: &App, caller: &Caller, request: &ById) -> ApiResult<RevokedToken> {
+    if !app
+        .state
+        .token_revoke(&request.id, (app.config.clock)().ms)?
+    {
         return Err(ApiError::not_found(format!(
             "there is no valid token '{}'",
-            ask.id
+            request.id
         )));
     }
-    tracing::info!(token = ask.id, by = caller.name, "token revoked");
+    tracing::info!(token = request.id, by = caller.name, "token revoked");
     Ok(RevokedToken {
-        id: ask.id.clone(),
+        id: request.id.clone(),
         revoked: true,
     })
 }

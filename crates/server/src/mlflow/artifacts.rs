@@ -1,7 +1,7 @@
-//! Artifacts: through the proxy by `EXPERIMENT/RUN/artifacts/PATH`, and by run.
+//! Artifacts, by proxy path (`EXPERIMENT/RUN/artifacts/PATH`) and by run.
 //!
-//! Bodies stream both ways. What is uploaded waits in an unnamed file until it is whole, so
-//! that a slow or broken upload holds nothing up and leaves nothing.
+//! Bodies are streamed in both directions. An upload is written to an anonymous temporary file
+//! until it is complete, so that a slow or broken upload blocks nothing and leaves nothing.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -25,10 +25,10 @@ use super::{ApiError, ApiResult, traces};
 use crate::App;
 use crate::http::{blocking, json, stream};
 
-/// What MLflow's own page may upload at once.
-const LARGEST_UPLOAD: u64 = 10 << 20;
+/// The size limit of uploads from MLflow's own pages, in bytes.
+const MAX_UPLOAD: u64 = 10 << 20;
 
-/// Who an artifact belongs to, and its path there.
+/// The owner of an artifact, and its path there.
 #[derive(Debug, Clone)]
 struct ArtifactPath {
     owner: Owner,
@@ -37,14 +37,14 @@ struct ArtifactPath {
 
 #[derive(Debug, Clone)]
 enum Owner {
-    /// Or a logged model, whose id starts with `m-`.
+    /// A run, or a logged model, whose id starts with `m-`.
     Run(String),
     Trace(String),
 }
 
 impl ArtifactPath {
-    /// Out of `EXPERIMENT/RUN/artifacts/PATH`, whatever stands before the run,
-    /// `EXPERIMENT/models/MODEL/artifacts/PATH`, or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
+    /// Parses `EXPERIMENT/RUN/artifacts/PATH` (with any prefix before the run),
+    /// `EXPERIMENT/models/MODEL/artifacts/PATH` or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
     fn of(path: &str) -> ApiResult<Self> {
         let path = path.trim_matches('/');
         limits::artifact_path(path)?;
@@ -64,7 +64,7 @@ impl ArtifactPath {
             .position(|pair| is_run(pair[0]) && pair[1] == "artifacts");
         let Some(at) = at else {
             return Err(ApiError::not_found(format!(
-                "'{path}' is not a place for artifacts: use EXPERIMENT/RUN/artifacts/PATH"
+                "'{path}' is not a valid artifact path: use EXPERIMENT/RUN/artifacts/PATH"
             )));
         };
         Ok(Self {
@@ -73,12 +73,12 @@ impl ArtifactPath {
         })
     }
 
-    /// The run, where it is one; the files of traces are only written and read.
+    /// The run's id. Files of traces can only be written and read.
     fn run_id(&self) -> ApiResult<&str> {
         match &self.owner {
             Owner::Run(run_id) => Ok(run_id),
             Owner::Trace(_) => Err(ApiError::not_implemented(
-                "the files of traces are not listed or deleted",
+                "listing and deleting files of traces is not supported",
             )),
         }
     }
@@ -94,18 +94,18 @@ pub(crate) async fn proxy_put(
     request: Request,
 ) -> Response {
     respond(async {
-        let place = ArtifactPath::of(&path)?;
-        upload(app, place, request.into_body(), ARTIFACT_BYTES).await
+        let artifact = ArtifactPath::of(&path)?;
+        upload(app, artifact, request.into_body(), ARTIFACT_BYTES).await
     })
     .await
 }
 
 pub(crate) async fn proxy_delete(State(app): State<App>, Path(path): Path<String>) -> Response {
     respond(async {
-        let place = ArtifactPath::of(&path)?;
+        let artifact = ArtifactPath::of(&path)?;
         blocking(&app, move |app| {
             let mlflow = app.store.mlflow();
-            Ok(mlflow.artifact_delete(place.run_id()?, &place.path)?)
+            Ok(mlflow.artifact_delete(artifact.run_id()?, &artifact.path)?)
         })
         .await?;
         Ok(empty())
@@ -114,21 +114,21 @@ pub(crate) async fn proxy_delete(State(app): State<App>, Path(path): Path<String
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct ListAsk {
+pub(crate) struct ListRequest {
     #[serde(flatten)]
     run: RunRef,
     #[serde(default)]
     path: String,
 }
 
-/// Paths are relative to the folder that is listed.
+/// Paths in the response are relative to the listed folder.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
-pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> ApiResult<Value> {
-    let place = ArtifactPath::of(&ask.path)?;
-    let mut files = mlflow.artifact_list(place.run_id()?, &place.path)?;
+pub(crate) fn proxy_list(mlflow: Mlflow<'_>, request: ListRequest) -> ApiResult<Value> {
+    let artifact = ArtifactPath::of(&request.path)?;
+    let mut files = mlflow.artifact_list(artifact.run_id()?, &artifact.path)?;
     for file in &mut files {
         let name = file.path.rsplit('/').next().unwrap_or_default();
         file.path = name.to_owned();
@@ -136,17 +136,17 @@ pub(crate) fn proxy_list(mlflow: Mlflow<'_>, ask: ListAsk) -> ApiResult<Value> {
     Ok(listed(&files))
 }
 
-/// Paths are relative to the run's root.
+/// Paths in the response are relative to the run's root.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
-pub(crate) fn run_list(mlflow: Mlflow<'_>, ask: ListAsk) -> ApiResult<Value> {
-    let run_id = ask.run.id()?;
+pub(crate) fn run_list(mlflow: Mlflow<'_>, request: ListRequest) -> ApiResult<Value> {
+    let run_id = request.run.id()?;
     let root = mlflow.run_get(run_id)?.info.artifact_uri;
-    let mut answer = listed(&mlflow.artifact_list(run_id, &ask.path)?);
-    answer["root_uri"] = root.into();
-    Ok(answer)
+    let mut response = listed(&mlflow.artifact_list(run_id, &request.path)?);
+    response["root_uri"] = root.into();
+    Ok(response)
 }
 
 pub(super) fn listed(files: &[FileInfo]) -> Value {
@@ -167,7 +167,7 @@ pub(crate) async fn run_upload(
     request: Request,
 ) -> Response {
     respond(async {
-        // Pages of other sites can send forms and plain text without asking.
+        // Browsers let pages of other sites send forms and plain text without a preflight request.
         let kind = request.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or_default();
         if kind.is_empty() || kind.starts_with("text/plain") || kind.contains("form") {
@@ -175,12 +175,12 @@ pub(crate) async fn run_upload(
                 "Content-Type must be application/octet-stream",
             ));
         }
-        upload(app, named(query)?, request.into_body(), LARGEST_UPLOAD).await
+        upload(app, named(query)?, request.into_body(), MAX_UPLOAD).await
     })
     .await
 }
 
-/// The artifact that a query names.
+/// Reads the artifact's run and path from a query.
 fn named(query: Option<String>) -> ApiResult<ArtifactPath> {
     let query = query.unwrap_or_default();
     let value = |names: &[&str]| {
@@ -207,12 +207,17 @@ fn empty() -> Response {
     json(StatusCode::OK, "{}")
 }
 
-async fn download(app: App, place: ArtifactPath) -> ApiResult<Response> {
-    let name = place.path.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut response = match place.owner {
-        Owner::Run(run_id) => stored(app, run_id, place.path).await?,
+async fn download(app: App, artifact: ArtifactPath) -> ApiResult<Response> {
+    let name = artifact
+        .path
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let mut response = match artifact.owner {
+        Owner::Run(run_id) => stored(app, run_id, artifact.path).await?,
         Owner::Trace(trace_id) => {
-            let read = move |app: &App| traces::file(app.store.mlflow(), &trace_id, &place.path);
+            let read = move |app: &App| traces::file(app.store.mlflow(), &trace_id, &artifact.path);
             Response::new(Body::from(blocking(&app, read).await?))
         }
     };
@@ -237,7 +242,7 @@ async fn download(app: App, place: ArtifactPath) -> ApiResult<Response> {
     Ok(response)
 }
 
-/// A run's artifact, part by part.
+/// Streams a run's artifact.
 async fn stored(app: App, run_id: String, path: String) -> ApiResult<Response> {
     let asked = (run_id.clone(), path.clone());
     let size = blocking(&app, move |app| {
@@ -246,7 +251,7 @@ async fn stored(app: App, run_id: String, path: String) -> ApiResult<Response> {
     .await?;
     let (sender, body) = stream::body();
     tokio::task::spawn_blocking(move || {
-        // A failure on the way shows as a body that is shorter than announced.
+        // The client detects an error by a body that is shorter than its Content-Length.
         let mlflow = app.store.mlflow();
         let _ = mlflow.artifact_read(&run_id, &path, &mut |part| {
             sender.send(Ok(Bytes::copy_from_slice(part)))
@@ -258,14 +263,20 @@ async fn stored(app: App, run_id: String, path: String) -> ApiResult<Response> {
     Ok(response)
 }
 
-async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> ApiResult<Response> {
-    limits::artifact_path(&place.path)?;
-    let failed = |error: io::Error| ApiError::internal(format!("the upload cannot wait: {error}"));
+async fn upload(
+    app: App,
+    artifact: ArtifactPath,
+    mut body: Body,
+    limit: u64,
+) -> ApiResult<Response> {
+    limits::artifact_path(&artifact.path)?;
+    let failed =
+        |error: io::Error| ApiError::internal(format!("the upload cannot be buffered: {error}"));
     let mut file = tempfile::tempfile().map_err(failed)?;
     let mut size = 0_u64;
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| ApiError::invalid(format!("the upload broke off: {error}")))?;
+        let frame = frame
+            .map_err(|error| ApiError::invalid(format!("the upload was interrupted: {error}")))?;
         let Ok(part) = frame.into_data() else {
             continue;
         };
@@ -273,24 +284,24 @@ async fn upload(app: App, place: ArtifactPath, mut body: Body, limit: u64) -> Ap
         if size > limit {
             return Err(ApiError::new(
                 ErrorKind::TooLarge,
-                format!("the artifact is larger than {limit} bytes, which is the limit"),
+                format!("the artifact is larger than the limit of {limit} bytes"),
             ));
         }
-        // The page cache takes this; it blocks no longer than a copy.
+        // This only copies to the page cache, so it does not block for long.
         file.write_all(&part).map_err(failed)?;
     }
-    blocking(&app, move |app| keep(app.store.mlflow(), &place, file)).await?;
+    blocking(&app, move |app| store(app.store.mlflow(), &artifact, file)).await?;
     Ok(empty())
 }
 
-fn keep(mlflow: Mlflow<'_>, place: &ArtifactPath, mut file: File) -> ApiResult<()> {
-    match &place.owner {
-        Owner::Run(run_id) => mlflow.artifact_write(run_id, &place.path, file)?,
+fn store(mlflow: Mlflow<'_>, artifact: &ArtifactPath, mut file: File) -> ApiResult<()> {
+    match &artifact.owner {
+        Owner::Run(run_id) => mlflow.artifact_write(run_id, &artifact.path, file)?,
         Owner::Trace(trace_id) => {
             let mut content = Vec::new();
             let read = file.rewind().and_then(|()| file.read_to_end(&mut content));
             read.map_err(|error| ApiError::internal(error.to_string()))?;
-            mlflow.trace_file_write(trace_id, &place.path, content)?;
+            mlflow.trace_file_write(trace_id, &artifact.path, content)?;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! `experiments/…`
+//! Operations under `experiments/`.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::Mlflow;
@@ -22,8 +22,12 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
-    let id = mlflow.experiment_create(&ask.name, ask.artifact_location.as_deref(), &ask.tags)?;
+pub(crate) fn create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
+    let id = mlflow.experiment_create(
+        &request.name,
+        request.artifact_location.as_deref(),
+        &request.tags,
+    )?;
     Ok(json!({"experiment_id": id}))
 }
 
@@ -32,18 +36,18 @@ pub(crate) struct ById {
     experiment_id: Id,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
-    let experiment = mlflow.experiment_get(&ask.experiment_id.0)?;
+pub(crate) fn get(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
+    let experiment = mlflow.experiment_get(&request.experiment_id.0)?;
     Ok(json!({"experiment": experiment}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
-    mlflow.experiment_set_deleted(&ask.experiment_id.0, true)?;
+pub(crate) fn delete(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
+    mlflow.experiment_set_deleted(&request.experiment_id.0, true)?;
     Ok(json!({}))
 }
 
-pub(crate) fn restore(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
-    mlflow.experiment_set_deleted(&ask.experiment_id.0, false)?;
+pub(crate) fn restore(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
+    mlflow.experiment_set_deleted(&request.experiment_id.0, false)?;
     Ok(json!({}))
 }
 
@@ -52,8 +56,8 @@ pub(crate) struct ByName {
     experiment_name: String,
 }
 
-pub(crate) fn get_by_name(mlflow: Mlflow<'_>, ask: ByName) -> ApiResult<Value> {
-    let experiment = mlflow.experiment_get_by_name(&ask.experiment_name)?;
+pub(crate) fn get_by_name(mlflow: Mlflow<'_>, request: ByName) -> ApiResult<Value> {
+    let experiment = mlflow.experiment_get_by_name(&request.experiment_name)?;
     Ok(json!({"experiment": experiment}))
 }
 
@@ -64,13 +68,13 @@ pub(crate) struct Update {
     new_name: Option<String>,
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> ApiResult<Value> {
-    let Some(name) = ask.new_name else {
+pub(crate) fn update(mlflow: Mlflow<'_>, request: Update) -> ApiResult<Value> {
+    let Some(name) = request.new_name else {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'new_name'",
         ));
     };
-    mlflow.experiment_rename(&ask.experiment_id.0, &name)?;
+    mlflow.experiment_rename(&request.experiment_id.0, &name)?;
     Ok(json!({}))
 }
 
@@ -82,18 +86,18 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.experiment_tag(&ask.experiment_id.0, &ask.key, Some(&ask.value))?;
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.experiment_tag(&request.experiment_id.0, &request.key, Some(&request.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.experiment_tag(&ask.experiment_id.0, &ask.key, None)?;
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.experiment_tag(&request.experiment_id.0, &request.key, None)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
+pub(crate) struct SearchRequest {
     #[serde(flatten)]
     paging: Paging,
     #[serde(default)]
@@ -104,17 +108,17 @@ pub(crate) struct SearchAsk {
     view_type: Option<String>,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
-    if !ask.paging.is_limited() {
+pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
+    if !request.paging.is_limited() {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'max_results'",
         ));
     }
     let found = mlflow.experiment_search(&Search {
-        filter: ask.filter,
-        order_by: ask.order_by.0,
-        view: view(ask.view_type.as_deref())?,
-        slice: ask.paging.slice(1_000, 50_000)?,
+        filter: request.filter,
+        order_by: request.order_by.0,
+        view: view(request.view_type.as_deref())?,
+        slice: request.paging.slice(1_000, 50_000)?,
     })?;
     page("experiments", found)
 }

@@ -1,6 +1,6 @@
-//! Fields of requests, as lenient as MLflow's protocol and no more: whole numbers may come as
-//! texts, ids as numbers, NaN and infinities as texts. What cannot be read is refused, where
-//! MLflow would take a zero.
+//! Types of request fields, as lenient as MLflow's protocol: integers may be strings, ids may be
+//! numbers, and NaN and infinities are strings. Invalid values are rejected; MLflow would read
+//! them as zero.
 
 use assize_store::mlflow::{Page, Slice, View};
 use base64::Engine as _;
@@ -13,9 +13,9 @@ use super::{ApiError, ApiResult};
 
 /// A request without fields.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoFields {}
 
-/// A whole number, also as a text.
+/// An integer, possibly as a string.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Int(pub i64);
 
@@ -41,7 +41,7 @@ fn integral(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64)
 }
 
-/// A number; NaN and infinities come as texts.
+/// A number; NaN and infinities are strings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Double(pub f64);
 
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Double {
     }
 }
 
-/// An id, also as a number.
+/// An id, possibly as a number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Id(pub String);
 
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// A list that a query with one entry does not show as one.
+/// A list, or a single string: a query parameter that occurs once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OneOrMore(pub Vec<String>);
 
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
     }
 }
 
-/// The run that a request names; older clients say `run_uuid`, newer ones say both.
+/// The run of a request. Older clients send `run_uuid`, newer ones both fields.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RunRef {
     #[serde(default)]
@@ -113,7 +113,7 @@ impl RunRef {
     }
 }
 
-/// Which part of a long answer, as requests say it.
+/// The pagination fields of a request.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Paging {
     #[serde(default)]
@@ -123,29 +123,29 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
-    /// How many at most, and the place that the page before ended at.
-    pub fn after(&self, default: u32, most: u32) -> ApiResult<(u32, Option<String>)> {
+    /// The page size, and the position at which the previous page ended.
+    pub fn after(&self, default: u32, max: u32) -> ApiResult<(u32, Option<String>)> {
         let token = self.page_token.as_deref().filter(|it| !it.is_empty());
-        let place = token.map(|token| {
+        let position = token.map(|token| {
             let decoded = STANDARD.decode(token).ok();
             let text = decoded.and_then(|it| String::from_utf8(it).ok());
             text.ok_or_else(|| bad_token(token))
         });
-        Ok((self.limit(default, most)?, place.transpose()?))
+        Ok((self.limit(default, max)?, position.transpose()?))
     }
 
-    fn limit(&self, default: u32, most: u32) -> ApiResult<u32> {
-        let wanted = self.max_results.map_or(i64::from(default), |it| it.0);
-        let limit = u32::try_from(wanted).ok();
-        limit.filter(|it| (1..=most).contains(it)).ok_or_else(|| {
+    fn limit(&self, default: u32, max: u32) -> ApiResult<u32> {
+        let given = self.max_results.map_or(i64::from(default), |it| it.0);
+        let limit = u32::try_from(given).ok();
+        limit.filter(|it| (1..=max).contains(it)).ok_or_else(|| {
             ApiError::invalid(format!(
-                "Invalid value {wanted} for parameter 'max_results': use 1 to {most}"
+                "Invalid value {given} for parameter 'max_results': use 1 to {max}"
             ))
         })
     }
 
-    pub fn slice(&self, default: u32, most: u32) -> ApiResult<Slice> {
-        let max_results = self.limit(default, most)?;
+    pub fn slice(&self, default: u32, max: u32) -> ApiResult<Slice> {
+        let max_results = self.limit(default, max)?;
         let token = self.page_token.as_deref().filter(|it| !it.is_empty());
         Ok(Slice {
             max_results,
@@ -158,7 +158,7 @@ impl Paging {
     }
 }
 
-/// Where a page starts: base64 of `{"offset": N}`.
+/// Decodes a page token: base64 of `{"offset": N}`.
 fn offset(token: &str) -> ApiResult<u64> {
     let decoded = STANDARD.decode(token).ok();
     let parsed: Option<Value> = decoded.and_then(|it| serde_json::from_slice(&it).ok());
@@ -168,29 +168,29 @@ fn offset(token: &str) -> ApiResult<u64> {
 
 fn bad_token(token: &str) -> ApiError {
     ApiError::invalid(format!(
-        "Invalid page token '{token}': take it from the page before, or leave it out"
+        "Invalid page token '{token}': use the next_page_token of the previous page, or omit it"
     ))
 }
 
-/// A place as a token, for the page behind it.
-pub(crate) fn token(place: &str) -> String {
-    STANDARD.encode(place)
+/// The page token for the position at which a page ended.
+pub(crate) fn token(position: &str) -> String {
+    STANDARD.encode(position)
 }
 
-/// A page as MLflow writes it: no empty lists.
+/// A page in MLflow's format, which omits empty lists.
 pub(crate) fn page<T: serde::Serialize>(name: &str, page: Page<T>) -> ApiResult<Value> {
-    let mut answer = json!({});
+    let mut response = json!({});
     if !page.items.is_empty() {
-        answer[name] = serde_json::to_value(page.items)
+        response[name] = serde_json::to_value(page.items)
             .map_err(|error| ApiError::internal(error.to_string()))?;
     }
     if let Some(offset) = page.next_offset {
-        answer["next_page_token"] = STANDARD.encode(format!("{{\"offset\": {offset}}}")).into();
+        response["next_page_token"] = STANDARD.encode(format!("{{\"offset\": {offset}}}")).into();
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Which of the living and the deleted, as requests say it.
+/// Parses a view type: active items, deleted ones, or all.
 pub(crate) fn view(name: Option<&str>) -> ApiResult<View> {
     match name {
         None | Some("" | "ACTIVE_ONLY") => Ok(View::Active),

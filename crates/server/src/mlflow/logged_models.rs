@@ -1,8 +1,8 @@
-//! `logged-models/…`
+//! Operations under `logged-models/`.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::Mlflow;
@@ -31,14 +31,14 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
     let made = mlflow.logged_model_create(NewLoggedModel {
-        experiment_id: ask.experiment_id.0,
-        name: ask.name.filter(|it| !it.is_empty()),
-        model_type: ask.model_type,
-        source_run_id: ask.source_run_id,
-        params: ask.params,
-        tags: ask.tags,
+        experiment_id: request.experiment_id.0,
+        name: request.name.filter(|it| !it.is_empty()),
+        model_type: request.model_type,
+        source_run_id: request.source_run_id,
+        params: request.params,
+        tags: request.tags,
     })?;
     Ok(json!({"model": made}))
 }
@@ -50,9 +50,9 @@ pub(crate) struct Get {
     allow_deleted: String,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: Get) -> ApiResult<Value> {
-    let also_deleted = ask.allow_deleted.eq_ignore_ascii_case("true");
-    let found = mlflow.logged_model_get(&ask.model_id, also_deleted)?;
+pub(crate) fn get(mlflow: Mlflow<'_>, request: Get) -> ApiResult<Value> {
+    let also_deleted = request.allow_deleted.eq_ignore_ascii_case("true");
+    let found = mlflow.logged_model_get(&request.model_id, also_deleted)?;
     Ok(json!({"model": found}))
 }
 
@@ -62,19 +62,19 @@ pub(crate) struct Finalize {
     status: Id,
 }
 
-pub(crate) fn finalize(mlflow: Mlflow<'_>, ask: Finalize) -> ApiResult<Value> {
+pub(crate) fn finalize(mlflow: Mlflow<'_>, request: Finalize) -> ApiResult<Value> {
     let named = |(number, status): &(usize, ModelStatus)| {
-        status.name() == ask.status.0 || number.to_string() == ask.status.0
+        status.name() == request.status.0 || number.to_string() == request.status.0
     };
     let status = ModelStatus::ALL.into_iter().enumerate().find(named);
     let Some((_, status)) = status else {
         return Err(ApiError::invalid(format!(
             "'{}' is not a valid status of a logged model: use LOGGED_MODEL_PENDING, LOGGED_MODEL_READY or \
              LOGGED_MODEL_UPLOAD_FAILED",
-            ask.status.0
+            request.status.0
         )));
     };
-    let changed = mlflow.logged_model_finalize(&ask.model_id, status)?;
+    let changed = mlflow.logged_model_finalize(&request.model_id, status)?;
     Ok(json!({"model": changed}))
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct Params {
     params: Vec<Entry>,
 }
 
-pub(crate) fn params_log(mlflow: Mlflow<'_>, ask: Params) -> ApiResult<Value> {
-    mlflow.logged_model_params_log(&ask.model_id, ask.params)?;
+pub(crate) fn params_log(mlflow: Mlflow<'_>, request: Params) -> ApiResult<Value> {
+    mlflow.logged_model_params_log(&request.model_id, request.params)?;
     Ok(json!({}))
 }
 
@@ -97,8 +97,8 @@ pub(crate) struct Tags {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn tags_set(mlflow: Mlflow<'_>, ask: Tags) -> ApiResult<Value> {
-    mlflow.logged_model_tags_set(&ask.model_id, ask.tags)?;
+pub(crate) fn tags_set(mlflow: Mlflow<'_>, request: Tags) -> ApiResult<Value> {
+    mlflow.logged_model_tags_set(&request.model_id, request.tags)?;
     Ok(json!({}))
 }
 
@@ -108,8 +108,8 @@ pub(crate) struct Tag {
     tag_key: String,
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.logged_model_tag_delete(&ask.model_id, &ask.tag_key)?;
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.logged_model_tag_delete(&request.model_id, &request.tag_key)?;
     Ok(json!({}))
 }
 
@@ -118,8 +118,8 @@ pub(crate) struct ById {
     model_id: String,
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
-    mlflow.logged_model_delete(&ask.model_id)?;
+pub(crate) fn delete(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
+    mlflow.logged_model_delete(&request.model_id)?;
     Ok(json!({}))
 }
 
@@ -130,12 +130,13 @@ pub(crate) struct Files {
     artifact_directory_path: String,
 }
 
-/// Paths are relative to the model's root.
-pub(crate) fn files(mlflow: Mlflow<'_>, ask: Files) -> ApiResult<Value> {
-    let root = mlflow.logged_model_get(&ask.model_id, false)?;
-    let mut answer = listed(&mlflow.artifact_list(&ask.model_id, &ask.artifact_directory_path)?);
-    answer["root_uri"] = root.info.artifact_uri.into();
-    Ok(answer)
+/// Paths in the response are relative to the model's root.
+pub(crate) fn files(mlflow: Mlflow<'_>, request: Files) -> ApiResult<Value> {
+    let root = mlflow.logged_model_get(&request.model_id, false)?;
+    let mut response =
+        listed(&mlflow.artifact_list(&request.model_id, &request.artifact_directory_path)?);
+    response["root_uri"] = root.info.artifact_uri.into();
+    Ok(response)
 }
 
 #[derive(Debug, Deserialize)]
@@ -148,7 +149,7 @@ struct Order {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
+pub(crate) struct SearchRequest {
     #[serde(default)]
     experiment_ids: Vec<Id>,
     #[serde(default)]
@@ -161,23 +162,23 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
-    if ask.datasets.iter().any(|it| it.dataset_name.is_empty()) {
+pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
+    if request.datasets.iter().any(|it| it.dataset_name.is_empty()) {
         return Err(ApiError::invalid(
             "`dataset_name` in the `datasets` clause must be specified.",
         ));
     }
-    let orders = ask.order_by.into_iter().map(|order| ModelOrder {
+    let orders = request.order_by.into_iter().map(|order| ModelOrder {
         field: order.field_name,
         ascending: order.ascending.unwrap_or(true),
         dataset: order.dataset,
     });
     let found = mlflow.logged_model_search(&ModelSearch {
-        experiment_ids: ask.experiment_ids.into_iter().map(|it| it.0).collect(),
-        filter: ask.filter,
-        datasets: ask.datasets,
+        experiment_ids: request.experiment_ids.into_iter().map(|it| it.0).collect(),
+        filter: request.filter,
+        datasets: request.datasets,
         order_by: orders.collect(),
-        slice: ask.paging.slice(100, 1_000)?,
+        slice: request.paging.slice(100, 1_000)?,
     })?;
     page("models", found)
 }

@@ -1,13 +1,13 @@
-//! What MLflow's messages look like, as far as clients send them to be kept.
+//! Validation of the MLflow messages that clients send to be stored.
 //!
-//! A client reads a page of traces as one message: a single value of the wrong kind would make
-//! the whole page unreadable, for everybody and for good. So nothing of the kind is taken.
+//! A client parses a page of traces as one message, so a single stored value of the wrong type
+//! would make the page unreadable for all clients. Such values are rejected.
 
 use serde_json::{Map, Value};
 
 use super::{ApiError, ApiResult};
 
-/// What a field holds.
+/// The type of a field.
 pub(super) enum Kind {
     Text,
     Flag,
@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Time,
     /// Such as `1.5s`.
     Duration,
-    /// Texts by their keys.
+    /// An object whose values are strings.
     Texts,
     OneOf(&'static [&'static str]),
     Message(&'static [Field]),
@@ -84,7 +84,7 @@ pub(super) const TRACE: &[Field] = &[
     ("trace_metadata", Kind::Texts),
 ];
 
-/// Checks what is there of a message. Fields that clients do not know they pass over.
+/// Checks the known fields of a message. Clients ignore unknown fields.
 pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) -> ApiResult<()> {
     for (field, kind) in fields {
         if let Some(value) = message.get(*field).filter(|it| !it.is_null()) {
@@ -96,18 +96,18 @@ pub(super) fn check(name: &str, message: &Map<String, Value>, fields: &[Field]) 
 
 fn check_field(name: &str, value: &Value, kind: &Kind) -> ApiResult<()> {
     let text = value.as_str();
-    let wanted = match kind {
+    let expected = match kind {
         Kind::Message(fields) => match value {
             Value::Object(message) => return check(name, message, fields),
             _ => "an object".to_owned(),
         },
         Kind::Texts => match value {
             Value::Object(texts) if texts.values().all(Value::is_string) => return Ok(()),
-            _ => "an object of texts".to_owned(),
+            _ => "an object with string values".to_owned(),
         },
         Kind::Anything => return Ok(()),
         Kind::Text if text.is_some() => return Ok(()),
-        Kind::Text => "a text".to_owned(),
+        Kind::Text => "a string".to_owned(),
         Kind::Flag if value.is_boolean() => return Ok(()),
         Kind::Flag => "true or false".to_owned(),
         Kind::Time if text.is_some_and(is_time) => return Ok(()),
@@ -118,7 +118,7 @@ fn check_field(name: &str, value: &Value, kind: &Kind) -> ApiResult<()> {
         Kind::OneOf(names) => format!("one of {}", names.join(", ")),
     };
     Err(ApiError::invalid(format!(
-        "{name} is {value}, and has to be {wanted}"
+        "{name} is {value}, but must be {expected}"
     )))
 }
 
@@ -143,27 +143,27 @@ mod tests {
 
     use super::*;
 
-    fn refused(message: &Value, fields: &[Field]) -> bool {
+    fn is_rejected(message: &Value, fields: &[Field]) -> bool {
         check("it", message.as_object().unwrap(), fields).is_err()
     }
 
     #[test]
-    fn sound_messages_are_taken() {
+    fn valid_messages_are_accepted() {
         let assessment = json!({
             "assessment_name": "a", "source": {"source_type": "HUMAN", "source_id": "ann"},
             "create_time": "2026-04-27T10:00:00.123Z", "feedback": {"value": {"any": [1, null]}},
             "rationale": "r", "metadata": {"k": "v"}, "valid": true, "overrides": null,
         });
-        assert!(!refused(&assessment, ASSESSMENT));
+        assert!(!is_rejected(&assessment, ASSESSMENT));
         let trace = json!({
             "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "1"}},
             "execution_duration": "0.000123s", "state": "OK", "trace_metadata": {"k": "v"},
         });
-        assert!(!refused(&trace, TRACE));
+        assert!(!is_rejected(&trace, TRACE));
     }
 
     #[test]
-    fn what_clients_could_not_read_is_refused() {
+    fn invalid_messages_are_rejected() {
         for bad in [
             json!({"metadata": {"a": 1}}),
             json!({"create_time": "garbage"}),
@@ -173,7 +173,7 @@ mod tests {
             json!({"feedback": {"error": {"error_code": 1}}}),
             json!({"expectation": 1}),
         ] {
-            assert!(refused(&bad, ASSESSMENT), "{bad}");
+            assert!(is_rejected(&bad, ASSESSMENT), "{bad}");
         }
         for bad in [
             json!({"execution_duration": "abc"}),
@@ -184,7 +184,7 @@ mod tests {
             json!({"client_request_id": [1]}),
             json!({"trace_location": {"type": "INFERENCE_TABLE"}}),
         ] {
-            assert!(refused(&bad, TRACE), "{bad}");
+            assert!(is_rejected(&bad, TRACE), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is not served, said clearly.
+//! Responses for operations that do not exist or are not implemented.
 
 use assize_domain::error_kind::ErrorKind;
 use axum::extract::OriginalUri;
@@ -6,13 +6,13 @@ use axum::http::Method;
 
 use super::ApiError;
 
-/// Part of MLflow's API, or looks like it, and not served here.
+/// The fallback for paths under MLflow's prefixes.
 pub(crate) async fn not_implemented(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
-    ApiError::not_implemented(&format!("{method} {} is not served", uri.path()))
+    ApiError::not_implemented(&format!("{method} {} is not supported", uri.path()))
 }
 
-/// Spans as they end. These words make MLflow's client keep the spans of a trace together and
-/// upload them as one file, which is served.
+/// The endpoint for single spans. This exact message makes MLflow's client upload all spans of a
+/// trace as one file, which is supported.
 pub(crate) async fn spans() -> ApiError {
     ApiError::not_implemented("REST OTLP span logging is not supported")
 }
@@ -27,6 +27,6 @@ pub(crate) fn not_found(method: &Method, path: &str) -> ApiError {
 pub(crate) fn wrong_method(method: &Method, path: &str) -> ApiError {
     ApiError::new(
         ErrorKind::MethodNotAllowed,
-        format!("{path} does not answer to {method}"),
+        format!("{path} does not support {method}"),
     )
 }

@@ -1,8 +1,8 @@
-//! `registered-models/…` and `model-versions/…`: prompts are registered models too.
+//! Operations under `registered-models/` and `model-versions/`. Prompts are registered models.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::Mlflow;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::fields::{Id, OneOrMore, Paging, page};
 use super::{ApiError, ApiResult};
 
-/// A registered model, and what a request says of it.
+/// A request about a registered model.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Model {
     name: String,
@@ -25,49 +25,49 @@ pub(crate) struct Model {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
-    let made = mlflow.model_create(&ask.name, &ask.description, &ask.tags)?;
+pub(crate) fn create(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
+    let made = mlflow.model_create(&request.name, &request.description, &request.tags)?;
     Ok(json!({"registered_model": made}))
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
-    Ok(json!({"registered_model": mlflow.model_get(&ask.name)?}))
+pub(crate) fn get(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
+    Ok(json!({"registered_model": mlflow.model_get(&request.name)?}))
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
-    let changed = mlflow.model_update(&ask.name, &ask.description)?;
+pub(crate) fn update(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
+    let changed = mlflow.model_update(&request.name, &request.description)?;
     Ok(json!({"registered_model": changed}))
 }
 
-pub(crate) fn rename(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
-    let Some(new_name) = ask.new_name else {
+pub(crate) fn rename(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
+    let Some(new_name) = request.new_name else {
         return Err(ApiError::invalid(
             "Missing value for required parameter 'new_name'",
         ));
     };
-    let changed = mlflow.model_rename(&ask.name, &new_name)?;
+    let changed = mlflow.model_rename(&request.name, &new_name)?;
     Ok(json!({"registered_model": changed}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: Model) -> ApiResult<Value> {
-    mlflow.model_delete(&ask.name)?;
+pub(crate) fn delete(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
+    mlflow.model_delete(&request.name)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct LatestAsk {
+pub(crate) struct LatestRequest {
     name: String,
     #[serde(default)]
     stages: OneOrMore,
 }
 
-/// Versions are never moved to another stage than the first, `None`.
-pub(crate) fn latest(mlflow: Mlflow<'_>, ask: LatestAsk) -> ApiResult<Value> {
-    let mut latest = mlflow.model_get(&ask.name)?.latest_versions;
-    let mut asks_for_first = ask.stages.0.is_empty();
-    for stage in &ask.stages.0 {
+/// The latest versions. All versions are in the stage `None`, because stages cannot be changed.
+pub(crate) fn latest(mlflow: Mlflow<'_>, request: LatestRequest) -> ApiResult<Value> {
+    let mut latest = mlflow.model_get(&request.name)?.latest_versions;
+    let mut includes_none_stage = request.stages.0.is_empty();
+    for stage in &request.stages.0 {
         match stage.to_ascii_lowercase().as_str() {
-            "none" => asks_for_first = true,
+            "none" => includes_none_stage = true,
             "staging" | "production" | "archived" => {}
             _ => {
                 return Err(ApiError::invalid(format!(
@@ -77,14 +77,14 @@ pub(crate) fn latest(mlflow: Mlflow<'_>, ask: LatestAsk) -> ApiResult<Value> {
             }
         }
     }
-    if !asks_for_first {
+    if !includes_none_stage {
         latest.clear();
     }
     Ok(json!({"model_versions": latest}))
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
+pub(crate) struct SearchRequest {
     #[serde(default)]
     filter: String,
     #[serde(default)]
@@ -93,7 +93,7 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-impl SearchAsk {
+impl SearchRequest {
     fn search(self, default: u32, most: u32) -> ApiResult<Search> {
         Ok(Search {
             slice: self.paging.slice(default, most)?,
@@ -104,8 +104,8 @@ impl SearchAsk {
     }
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
-    let found = mlflow.model_search(&ask.search(100, 1_000)?)?;
+pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
+    let found = mlflow.model_search(&request.search(100, 1_000)?)?;
     page("registered_models", found)
 }
 
@@ -119,49 +119,49 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.model_tag(&ask.name, &ask.key, Some(&ask.value))?;
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.model_tag(&request.name, &request.key, Some(&request.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.model_tag(&ask.name, &ask.key, None)?;
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.model_tag(&request.name, &request.key, None)?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    let version = ask.version.unwrap_or_default().0;
-    mlflow.version_tag(&ask.name, &version, &ask.key, Some(&ask.value))?;
+pub(crate) fn version_tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    let version = request.version.unwrap_or_default().0;
+    mlflow.version_tag(&request.name, &version, &request.key, Some(&request.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    let version = ask.version.unwrap_or_default().0;
-    mlflow.version_tag(&ask.name, &version, &ask.key, None)?;
+pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    let version = request.version.unwrap_or_default().0;
+    mlflow.version_tag(&request.name, &version, &request.key, None)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct AliasAsk {
+pub(crate) struct AliasRequest {
     name: String,
     alias: String,
     #[serde(default)]
     version: Option<Id>,
 }
 
-pub(crate) fn alias_set(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
-    let version = ask.version.unwrap_or_default().0;
-    mlflow.model_alias(&ask.name, &ask.alias, Some(&version))?;
+pub(crate) fn alias_set(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
+    let version = request.version.unwrap_or_default().0;
+    mlflow.model_alias(&request.name, &request.alias, Some(&version))?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_delete(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
-    mlflow.model_alias(&ask.name, &ask.alias, None)?;
+pub(crate) fn alias_delete(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
+    mlflow.model_alias(&request.name, &request.alias, None)?;
     Ok(json!({}))
 }
 
-pub(crate) fn alias_get(mlflow: Mlflow<'_>, ask: AliasAsk) -> ApiResult<Value> {
-    let found = mlflow.version_by_alias(&ask.name, &ask.alias)?;
+pub(crate) fn alias_get(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
+    let found = mlflow.version_by_alias(&request.name, &request.alias)?;
     Ok(json!({"model_version": found}))
 }
 
@@ -181,48 +181,48 @@ pub(crate) struct Create {
     model_id: String,
 }
 
-pub(crate) fn version_create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
+pub(crate) fn version_create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
     let made = mlflow.version_create(NewVersion {
-        name: ask.name,
-        source: ask.source,
-        description: ask.description,
-        run_id: ask.run_id,
-        run_link: ask.run_link,
-        model_id: ask.model_id,
-        tags: ask.tags,
+        name: request.name,
+        source: request.source,
+        description: request.description,
+        run_id: request.run_id,
+        run_link: request.run_link,
+        model_id: request.model_id,
+        tags: request.tags,
     })?;
     Ok(json!({"model_version": made}))
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct VersionAsk {
+pub(crate) struct VersionRequest {
     name: String,
     version: Id,
     #[serde(default)]
     description: String,
 }
 
-pub(crate) fn version_get(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
-    let found = mlflow.version_get(&ask.name, &ask.version.0)?;
+pub(crate) fn version_get(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
+    let found = mlflow.version_get(&request.name, &request.version.0)?;
     Ok(json!({"model_version": found}))
 }
 
-pub(crate) fn version_update(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
-    let changed = mlflow.version_update(&ask.name, &ask.version.0, &ask.description)?;
+pub(crate) fn version_update(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
+    let changed = mlflow.version_update(&request.name, &request.version.0, &request.description)?;
     Ok(json!({"model_version": changed}))
 }
 
-pub(crate) fn version_delete(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
-    mlflow.version_delete(&ask.name, &ask.version.0)?;
+pub(crate) fn version_delete(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
+    mlflow.version_delete(&request.name, &request.version.0)?;
     Ok(json!({}))
 }
 
-pub(crate) fn version_source(mlflow: Mlflow<'_>, ask: VersionAsk) -> ApiResult<Value> {
-    let found = mlflow.version_get(&ask.name, &ask.version.0)?;
+pub(crate) fn version_source(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
+    let found = mlflow.version_get(&request.name, &request.version.0)?;
     Ok(json!({"artifact_uri": found.source}))
 }
 
-pub(crate) fn version_search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
-    let found = mlflow.version_search(&ask.search(10_000, 200_000)?)?;
+pub(crate) fn version_search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
+    let found = mlflow.version_search(&request.search(10_000, 200_000)?)?;
     page("model_versions", found)
 }

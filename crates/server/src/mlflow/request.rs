@@ -1,4 +1,4 @@
-//! Handlers of MLflow's API: plain functions from a request's fields to an answer.
+//! The adapter from plain functions to handlers of MLflow's API.
 
 use std::pin::Pin;
 
@@ -14,7 +14,7 @@ use super::{ApiError, ApiResult};
 use crate::App;
 use crate::http::{in_place, json, read};
 
-/// A function that may block.
+/// A blocking handler function.
 type Work<T, A> = fn(Mlflow<'_>, T) -> ApiResult<A>;
 
 /// A [`Work`] as an axum handler.
@@ -41,15 +41,15 @@ where
         Box::pin(respond(async move {
             let fields = read(request).await?;
             let body = in_place(|| {
-                let answer = (self.0)(app.store.mlflow(), fields)?;
-                serde_json::to_vec(&answer).map_err(|error| ApiError::internal(error.to_string()))
+                let response = (self.0)(app.store.mlflow(), fields)?;
+                serde_json::to_vec(&response).map_err(|error| ApiError::internal(error.to_string()))
             })?;
             Ok(json(StatusCode::OK, body))
         }))
     }
 }
 
-/// An answer, or its error in the shape of MLflow's API.
+/// The response, or an error in MLflow's format.
 pub(crate) async fn respond(outcome: impl Future<Output = ApiResult<Response>>) -> Response {
     outcome.await.unwrap_or_else(ApiError::into_mlflow_response)
 }

@@ -1,8 +1,8 @@
-//! Every route of MLflow's API, with the right that it needs.
+//! All routes of MLflow's API, with the right that each requires.
 //!
-//! MLflow answers the same under `/api` and, for its own pages, under `/ajax-api`. A search only
-//! looks although it may be posted; the files of the artifact proxy have paths of any form, so
-//! nothing is ever derived from how a path ends.
+//! MLflow serves the same routes under `/api` and, for its own pages, under `/ajax-api`. Rights are
+//! declared and never derived from method or path: searches only read although they are posted,
+//! and artifacts can have any path.
 
 use super::request::call;
 use super::{
@@ -13,7 +13,7 @@ use crate::http::route::{Group, Route};
 
 /// All groups of routes.
 pub(crate) fn groups() -> Vec<Group> {
-    let whole = |prefix, routes| Group {
+    let group = |prefix, routes| Group {
         prefix,
         routes,
         owns_prefix: true,
@@ -27,12 +27,12 @@ pub(crate) fn groups() -> Vec<Group> {
             ],
             owns_prefix: false,
         },
-        whole("/api/2.0/mlflow", version_2()),
-        whole("/ajax-api/2.0/mlflow", version_2()),
-        whole("/api/3.0/mlflow", version_3()),
-        whole("/ajax-api/3.0/mlflow", version_3()),
-        whole("/api/2.0/mlflow-artifacts", artifact_proxy()),
-        whole("/ajax-api/2.0/mlflow-artifacts", artifact_proxy()),
+        group("/api/2.0/mlflow", version_2()),
+        group("/ajax-api/2.0/mlflow", version_2()),
+        group("/api/3.0/mlflow", version_3()),
+        group("/ajax-api/3.0/mlflow", version_3()),
+        group("/api/2.0/mlflow-artifacts", artifact_proxy()),
+        group("/ajax-api/2.0/mlflow-artifacts", artifact_proxy()),
     ]
 }
 
@@ -170,7 +170,7 @@ fn version_3() -> Vec<Route> {
         Route::get("/server-info", Read, call(server::info)),
         Route::post("/traces", Write, call(traces::start)),
         Route::post("/traces/search", Read, call(trace_search::search)),
-        // Without these, `get` would be taken for the id of a trace.
+        // Without these routes, `get` would match as a trace id.
         Route::any("/traces/get", Read, missing::not_implemented),
         Route::any("/traces/batchGet", Read, missing::not_implemented),
         Route::get("/traces/batchGetInfos", Read, call(traces::get_many)),

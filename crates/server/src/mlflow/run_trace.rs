@@ -1,9 +1,8 @@
 //! The trace of a run that Assize collected: `tr-RUN_ID`.
 //!
-//! Nobody logs it: it is made from the run when somebody asks. Its one span has the prompt and
-//! the context as inputs and the candidates as outputs. A verdict is an assessment (who, value,
-//! rationale), one a candidate and criterion; those of a sitting that was set aside are there,
-//! and not valid.
+//! It is not stored, but generated from the run on request. Its single span has the prompt and the
+//! context as inputs and the candidates as outputs. Verdicts become assessments, one per candidate
+//! and criterion; those of a sitting that was set aside are marked as not valid.
 
 use assize_domain::hash::sha256;
 use assize_domain::judge::Tier;
@@ -18,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::ApiResult;
 
-/// As much of a text as a preview shows.
+/// The length of previews, in characters.
 const PREVIEW: usize = 1_000;
 
 /// A run as a trace.
@@ -28,7 +27,7 @@ pub(super) struct RunTrace {
     candidates: String,
 }
 
-/// `None` where there is no such run, or where it has no candidates.
+/// The trace of a run; `None` if the run does not exist or has no candidates.
 pub(super) fn find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<RunTrace>> {
     let Some(run_id) = trace_id.strip_prefix("tr-") else {
         return Ok(None);
@@ -82,7 +81,7 @@ impl RunTrace {
         })
     }
 
-    /// What the client reads as a trace's spans.
+    /// The trace's spans, in the format of the client's file.
     pub fn spans(&self, mlflow: Mlflow<'_>) -> ApiResult<Value> {
         let run = &self.run.info;
         let context = mlflow.artifact_text(&run.run_id, artifact::CONTEXT)?;
@@ -94,7 +93,7 @@ impl RunTrace {
         let trace = u128::from_str_radix(&run.run_id, 16);
         let trace = trace.map_or_else(|_| id[..16].to_vec(), |it| it.to_be_bytes().to_vec());
         let end_ms = run.end_time.unwrap_or(run.start_time);
-        // Every attribute is JSON inside a text.
+        // Every attribute is a string that contains JSON.
         let text = |value: Value| value.to_string();
         Ok(json!({"spans": [{
             "trace_id": STANDARD.encode(trace),
@@ -152,7 +151,7 @@ impl RunTrace {
         let is_person = file.tier == Tier::Expert && file.judge.kind == "human";
         let run_id = &self.run.info.run_id;
         let mut assessment = json!({
-            // Says by itself which verdict it is.
+            // Identifies the verdict.
             "assessment_id": format!("verdict-{run_id}-{}-{}-{name}", file.sitting, verdict.candidate),
             "assessment_name": name,
             "trace_id": self.trace_id(),
@@ -184,7 +183,7 @@ fn preview(text: &str) -> String {
     text.chars().take(PREVIEW).collect()
 }
 
-/// JSON as it is, anything else as a text.
+/// Parses JSON; other text becomes a JSON string.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }

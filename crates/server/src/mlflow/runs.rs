@@ -1,8 +1,8 @@
-//! `runs/…` and `metrics/…`
+//! Operations under `runs/` and `metrics/`.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::{Mlflow, status};
@@ -34,28 +34,28 @@ pub(crate) struct Create {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn create(mlflow: Mlflow<'_>, ask: Create) -> ApiResult<Value> {
+pub(crate) fn create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
     let run = mlflow.run_create(NewRun {
-        experiment_id: ask.experiment_id.0,
-        user_id: ask.user_id,
-        name: ask.run_name,
-        start_time: ask.start_time.map(|it| it.0),
-        tags: ask.tags,
+        experiment_id: request.experiment_id.0,
+        user_id: request.user_id,
+        name: request.run_name,
+        start_time: request.start_time.map(|it| it.0),
+        tags: request.tags,
     })?;
     Ok(json!({"run": run}))
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
-    Ok(json!({"run": mlflow.run_get(ask.id()?)?}))
+pub(crate) fn get(mlflow: Mlflow<'_>, request: RunRef) -> ApiResult<Value> {
+    Ok(json!({"run": mlflow.run_get(request.id()?)?}))
 }
 
-pub(crate) fn delete(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
-    mlflow.run_set_deleted(ask.id()?, true)?;
+pub(crate) fn delete(mlflow: Mlflow<'_>, request: RunRef) -> ApiResult<Value> {
+    mlflow.run_set_deleted(request.id()?, true)?;
     Ok(json!({}))
 }
 
-pub(crate) fn restore(mlflow: Mlflow<'_>, ask: RunRef) -> ApiResult<Value> {
-    mlflow.run_set_deleted(ask.id()?, false)?;
+pub(crate) fn restore(mlflow: Mlflow<'_>, request: RunRef) -> ApiResult<Value> {
+    mlflow.run_set_deleted(request.id()?, false)?;
     Ok(json!({}))
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct Update {
     run_name: Option<String>,
 }
 
-pub(crate) fn update(mlflow: Mlflow<'_>, ask: Update) -> ApiResult<Value> {
+pub(crate) fn update(mlflow: Mlflow<'_>, request: Update) -> ApiResult<Value> {
     let change = RunChange {
-        name: ask.run_name,
-        status: ask.status.as_deref().map(status).transpose()?,
-        end_time: ask.end_time.map(|it| it.0),
+        name: request.run_name,
+        status: request.status.as_deref().map(status).transpose()?,
+        end_time: request.end_time.map(|it| it.0),
     };
-    let info = mlflow.run_update(ask.run.id()?, change)?;
+    let info = mlflow.run_update(request.run.id()?, change)?;
     Ok(json!({"run_info": info}))
 }
 
@@ -89,21 +89,21 @@ pub(crate) struct Pair {
     entry: Entry,
 }
 
-pub(crate) fn log_parameter(mlflow: Mlflow<'_>, ask: Pair) -> ApiResult<Value> {
+pub(crate) fn log_parameter(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Value> {
     let batch = Batch {
-        params: vec![ask.entry],
+        params: vec![request.entry],
         ..Batch::default()
     };
-    mlflow.run_log(ask.run.id()?, batch)?;
+    mlflow.run_log(request.run.id()?, batch)?;
     Ok(json!({}))
 }
 
-pub(crate) fn set_tag(mlflow: Mlflow<'_>, ask: Pair) -> ApiResult<Value> {
+pub(crate) fn set_tag(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Value> {
     let batch = Batch {
-        tags: vec![ask.entry],
+        tags: vec![request.entry],
         ..Batch::default()
     };
-    mlflow.run_log(ask.run.id()?, batch)?;
+    mlflow.run_log(request.run.id()?, batch)?;
     Ok(json!({}))
 }
 
@@ -114,8 +114,8 @@ pub(crate) struct Key {
     key: String,
 }
 
-pub(crate) fn delete_tag(mlflow: Mlflow<'_>, ask: Key) -> ApiResult<Value> {
-    mlflow.run_tag_delete(ask.run.id()?, &ask.key)?;
+pub(crate) fn delete_tag(mlflow: Mlflow<'_>, request: Key) -> ApiResult<Value> {
+    mlflow.run_tag_delete(request.run.id()?, &request.key)?;
     Ok(json!({}))
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Metric {
     timestamp: Int,
     #[serde(default)]
     step: Option<Int>,
-    /// The model and the dataset that it is about.
+    /// The model and the dataset that the metric is about.
     #[serde(default)]
     model_id: Option<String>,
     #[serde(default)]
@@ -135,7 +135,7 @@ pub(crate) struct Metric {
     dataset_digest: Option<String>,
 }
 
-/// The points, and once more those that are about a model.
+/// All points, and separately those that are about a model.
 fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Batch {
     let mut batch = Batch::default();
     for metric in metrics {
@@ -169,9 +169,9 @@ pub(crate) struct LogMetric {
     metric: Metric,
 }
 
-pub(crate) fn log_metric(mlflow: Mlflow<'_>, ask: LogMetric) -> ApiResult<Value> {
-    let run_id = ask.run.id()?;
-    mlflow.run_log(run_id, batch_of(run_id, vec![ask.metric]))?;
+pub(crate) fn log_metric(mlflow: Mlflow<'_>, request: LogMetric) -> ApiResult<Value> {
+    let run_id = request.run.id()?;
+    mlflow.run_log(run_id, batch_of(run_id, vec![request.metric]))?;
     Ok(json!({}))
 }
 
@@ -187,12 +187,12 @@ pub(crate) struct LogBatch {
     tags: Vec<Entry>,
 }
 
-pub(crate) fn log_batch(mlflow: Mlflow<'_>, ask: LogBatch) -> ApiResult<Value> {
-    let run_id = ask.run.id()?;
+pub(crate) fn log_batch(mlflow: Mlflow<'_>, request: LogBatch) -> ApiResult<Value> {
+    let run_id = request.run.id()?;
     let batch = Batch {
-        params: ask.params,
-        tags: ask.tags,
-        ..batch_of(run_id, ask.metrics)
+        params: request.params,
+        tags: request.tags,
+        ..batch_of(run_id, request.metrics)
     };
     mlflow.run_log(run_id, batch)?;
     Ok(json!({}))
@@ -223,8 +223,8 @@ fn uses(models: Vec<Used>) -> Vec<ModelUse> {
     models.collect()
 }
 
-pub(crate) fn log_inputs(mlflow: Mlflow<'_>, ask: LogInputs) -> ApiResult<Value> {
-    mlflow.run_inputs_log(ask.run.id()?, ask.datasets, uses(ask.models))?;
+pub(crate) fn log_inputs(mlflow: Mlflow<'_>, request: LogInputs) -> ApiResult<Value> {
+    mlflow.run_inputs_log(request.run.id()?, request.datasets, uses(request.models))?;
     Ok(json!({}))
 }
 
@@ -236,8 +236,8 @@ pub(crate) struct LogOutputs {
     models: Vec<Used>,
 }
 
-pub(crate) fn log_outputs(mlflow: Mlflow<'_>, ask: LogOutputs) -> ApiResult<Value> {
-    mlflow.run_outputs_log(ask.run.id()?, uses(ask.models))?;
+pub(crate) fn log_outputs(mlflow: Mlflow<'_>, request: LogOutputs) -> ApiResult<Value> {
+    mlflow.run_outputs_log(request.run.id()?, uses(request.models))?;
     Ok(json!({}))
 }
 
@@ -248,10 +248,10 @@ pub(crate) struct LogModel {
     model_json: String,
 }
 
-/// What older clients say of a model that they put among the artifacts; MLflow keeps these
-/// fields of it, in a tag.
-pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> ApiResult<Value> {
-    let model: serde_json::Map<String, Value> = serde_json::from_str(&ask.model_json)
+/// Older clients report models that they upload as artifacts. Like MLflow, the server stores these
+/// fields in a tag.
+pub(crate) fn log_model(mlflow: Mlflow<'_>, request: LogModel) -> ApiResult<Value> {
+    let model: serde_json::Map<String, Value> = serde_json::from_str(&request.model_json)
         .map_err(|error| ApiError::invalid(format!("model_json is not a JSON object: {error}")))?;
     let kept = ["run_id", "utc_time_created", "artifact_path", "model_uuid"];
     let mut record: serde_json::Map<String, Value> = model
@@ -266,7 +266,7 @@ pub(crate) fn log_model(mlflow: Mlflow<'_>, ask: LogModel) -> ApiResult<Value> {
         }
     }
     record.insert("flavors".to_owned(), flavors);
-    mlflow.run_model_record(ask.run.id()?, Value::Object(record))?;
+    mlflow.run_model_record(request.run.id()?, Value::Object(record))?;
     Ok(json!({}))
 }
 
@@ -279,14 +279,14 @@ pub(crate) struct History {
     paging: Paging,
 }
 
-pub(crate) fn metric_history(mlflow: Mlflow<'_>, ask: History) -> ApiResult<Value> {
-    let slice = ask.paging.slice(25_000, 1_000_000)?;
-    let found = mlflow.metric_history(ask.run.id()?, &ask.metric_key, slice)?;
+pub(crate) fn metric_history(mlflow: Mlflow<'_>, request: History) -> ApiResult<Value> {
+    let slice = request.paging.slice(25_000, 1_000_000)?;
+    let found = mlflow.metric_history(request.run.id()?, &request.metric_key, slice)?;
     page("metrics", found)
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
+pub(crate) struct SearchRequest {
     #[serde(default)]
     experiment_ids: Vec<Id>,
     #[serde(default)]
@@ -301,13 +301,13 @@ pub(crate) struct SearchAsk {
 
 pub(crate) async fn search(State(app): State<App>, request: Request) -> Response {
     respond(async {
-        let ask: SearchAsk = read(request).await?;
-        let (max_results, after) = ask.paging.after(1_000, 50_000)?;
+        let request: SearchRequest = read(request).await?;
+        let (max_results, after) = request.paging.after(1_000, 50_000)?;
         let search = RunSearch {
-            experiment_ids: ask.experiment_ids.into_iter().map(|it| it.0).collect(),
-            filter: ask.filter,
-            order_by: ask.order_by,
-            view: view(ask.run_view_type.as_deref())?,
+            experiment_ids: request.experiment_ids.into_iter().map(|it| it.0).collect(),
+            filter: request.filter,
+            order_by: request.order_by,
+            view: view(request.run_view_type.as_deref())?,
             max_results,
             after,
         };
@@ -333,7 +333,7 @@ fn write_found(mlflow: Mlflow<'_>, search: &RunSearch, writer: &mut JsonWriter) 
         return Err(ApiError::internal(error.to_string()));
     }
     let end = match (start, next) {
-        (b",", Some(place)) => format!("],\"next_page_token\":\"{}\"}}", token(&place)),
+        (b",", Some(position)) => format!("],\"next_page_token\":\"{}\"}}", token(&position)),
         (b",", None) => "]}".to_owned(),
         _ => "{}".to_owned(),
     };

@@ -1,18 +1,21 @@
-//! What the server says of itself.
+//! The server's version and capabilities.
 
-#![expect(clippy::unnecessary_wraps, reason = "handlers look alike")]
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "all handlers have the same signature"
+)]
 
 use assize_store::embedded::mlflow::Mlflow;
 use serde_json::{Value, json};
 
 use super::ApiResult;
-use super::fields::Nothing;
+use super::fields::NoFields;
 
-/// Our own: newer clients send spans as OTLP to servers that say 3.4 or later, and as an artifact to
-/// others.
+/// Assize's own version. Clients send spans by OTLP to servers that report 3.4 or later, and as an
+/// artifact to others.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(crate) fn info(_: Mlflow<'_>, _: Nothing) -> ApiResult<Value> {
+pub(crate) fn info(_: Mlflow<'_>, _: NoFields) -> ApiResult<Value> {
     Ok(json!({
         "store_type": "SqlStore",
         "workspaces_enabled": false,

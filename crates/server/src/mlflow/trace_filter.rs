@@ -1,4 +1,4 @@
-//! Filters on traces, held against what is known of one.
+//! Filters of the search for traces.
 //!
 //! ```text
 //! [attribute.|trace.] status name run_id request_id client_request_id
@@ -6,7 +6,7 @@
 //! tag.KEY   metadata.KEY   feedback.NAME   expectation.NAME
 //! ```
 //!
-//! Filters on spans are refused: spans are files that only clients look into.
+//! Filters on spans are not supported, because spans are stored as files that only clients parse.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{ApiError, ApiResult};
 
-/// All of these hold.
+/// A conjunction of clauses.
 pub(super) struct Filter(Vec<Clause>);
 
 struct Clause {
@@ -26,7 +26,7 @@ struct Clause {
 }
 
 enum Field {
-    /// A text somewhere in the trace's info.
+    /// A string field of the trace's info.
     Text(&'static str),
     Tag(String),
     Metadata(String),
@@ -38,7 +38,7 @@ enum Field {
 #[derive(Clone, Copy)]
 enum Time {
     Start,
-    Lasted,
+    Duration,
     End,
 }
 
@@ -52,7 +52,7 @@ impl Filter {
         self.0.is_empty()
     }
 
-    /// The one run whose traces are asked for.
+    /// The run to which the filter restricts the traces.
     pub fn run_id(&self) -> Option<&str> {
         self.0.iter().find_map(|clause| match clause {
             Clause {
@@ -86,12 +86,12 @@ impl Clause {
             (None | Some("attribute" | "attributes" | "trace"), key) => attribute(&key)?,
             (Some(entity), key) => {
                 return Err(ApiError::not_implemented(&format!(
-                    "filters on traces by {entity}.{key} are not served"
+                    "filters on traces by {entity}.{key} are not supported"
                 )));
             }
         };
         let is_number = matches!(right, Literal::Number(_));
-        let is_fitting = match field {
+        let is_valid = match field {
             Field::Time(_) => is_number && operator.sign().is_some(),
             Field::Assessment(..) => !matches!(operator, Operator::In | Operator::NotIn),
             _ => {
@@ -100,11 +100,11 @@ impl Clause {
                 !is_number && is_order
             }
         };
-        if !is_fitting {
+        if !is_valid {
             return Err(ApiError::invalid(
-                "the filter compares what cannot be compared so: times with numbers, feedback \
-                 and expectations with texts or numbers, everything else with texts by = != \
-                 LIKE ILIKE IN or IS NULL",
+                "the filter's operator or value does not fit its field: compare times with \
+                 numbers, feedback and expectations with strings or numbers, and all other \
+                 fields with strings by =, !=, LIKE, ILIKE, IN or IS NULL",
             ));
         }
         Ok(Self {
@@ -186,11 +186,11 @@ fn attribute(key: &str) -> ApiResult<Field> {
         "name" => Field::Tag("mlflow.traceName".to_owned()),
         "run_id" => Field::Metadata(SOURCE_RUN.to_owned()),
         "timestamp" | "timestamp_ms" => Field::Time(Time::Start),
-        "execution_time" | "execution_time_ms" => Field::Time(Time::Lasted),
+        "execution_time" | "execution_time_ms" => Field::Time(Time::Duration),
         "end_time" | "end_time_ms" => Field::Time(Time::End),
         _ => {
             return Err(ApiError::not_implemented(&format!(
-                "filters on traces by '{key}' are not served"
+                "filters on traces by '{key}' are not supported"
             )));
         }
     })
@@ -209,12 +209,12 @@ fn millis(info: &Value, time: Time) -> Option<i64> {
     };
     match time {
         Time::Start => start(),
-        Time::Lasted => lasted(),
+        Time::Duration => lasted(),
         Time::End => start()?.checked_add(lasted()?),
     }
 }
 
-/// A text as it is, anything else as JSON.
+/// A string's content; other values as JSON.
 fn shown(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -222,12 +222,12 @@ fn shown(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// SQL's LIKE: `%` is any text, `_` any character.
+/// SQL's LIKE: `%` matches any text, `_` any character.
 fn like(text: &str, pattern: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let pattern: Vec<char> = pattern.chars().collect();
     let (mut at, mut here) = (0, 0);
-    // Where the last `%` stands, and what it has swallowed up to.
+    // The position of the last `%`, and the end of the text that it matches so far.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() {
         match pattern.get(here) {
@@ -240,8 +240,8 @@ fn like(text: &str, pattern: &str) -> bool {
                 here += 1;
             }
             _ => match retry {
-                Some((percent, swallowed)) => {
-                    at = swallowed + 1;
+                Some((percent, matched)) => {
+                    at = matched + 1;
                     here = percent + 1;
                     retry = Some((percent, at));
                 }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traces_are_filtered_by_what_is_known_of_them() {
+    fn traces_are_filtered_by_their_fields() {
         let info = json!({
             "trace_id": "tr-1", "state": "OK", "request_time": "1970-01-01T00:00:01.500Z",
             "execution_duration": "0.250s", "trace_metadata": {"mlflow.sourceRun": "abc"},
@@ -299,13 +299,13 @@ mod tests {
             let parsed = Filter::parse(filter).expect(filter);
             assert_eq!(parsed.holds(&info), expected, "{filter}");
         }
-        for refused in [
+        for invalid in [
             "span.name = 'x'",
             "prompt = 'x'",
             "status > 'OK'",
             "timestamp_ms = 'x'",
         ] {
-            assert!(Filter::parse(refused).is_err(), "{refused}");
+            assert!(Filter::parse(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! `traces/search`: traces in the order of time, those of collected runs among the logged.
+//! `traces/search`: logged traces and those of collected runs, ordered by time.
 //!
-//! [`trace_filter`](super::trace_filter) knows which filters are served. Other orders than by
-//! time are refused: half an answer would look like all of it.
+//! [`trace_filter`](super::trace_filter) parses the filters. Traces can only be ordered by time;
+//! other orders are rejected.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::Mlflow;
@@ -19,11 +19,11 @@ use super::trace_filter::Filter;
 use super::traces::info_find;
 use super::{ApiError, ApiResult};
 
-/// As many traces as a filter looks at. They are read one by one.
-const MOST: u32 = 50_000;
+/// The largest number of traces that a filter examines; they are read one by one.
+const MAX_EXAMINED: u32 = 50_000;
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct SearchAsk {
+pub(crate) struct SearchRequest {
     #[serde(default)]
     locations: Vec<Value>,
     #[serde(default)]
@@ -34,46 +34,46 @@ pub(crate) struct SearchAsk {
     paging: Paging,
 }
 
-pub(crate) fn search(mlflow: Mlflow<'_>, ask: SearchAsk) -> ApiResult<Value> {
+pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
     let place = |it: &Value| it.pointer("/mlflow_experiment/experiment_id").cloned();
-    let ids = ask.locations.iter().filter_map(place);
+    let ids = request.locations.iter().filter_map(place);
     let experiment_ids: Vec<String> = ids
         .filter_map(|it| it.as_str().map(str::to_owned))
         .collect();
-    if ask.locations.is_empty() {
+    if request.locations.is_empty() {
         return Err(ApiError::invalid(
-            "name the experiments: locations is empty",
+            "locations is empty: name at least one experiment",
         ));
     }
-    if experiment_ids.len() < ask.locations.len() {
+    if experiment_ids.len() < request.locations.len() {
         return Err(ApiError::not_implemented(
-            "traces elsewhere than in experiments are not served",
+            "searching for traces outside experiments is not supported",
         ));
     }
-    let filter = Filter::parse(&ask.filter)?;
-    let slice = ask.paging.slice(100, 500)?;
+    let filter = Filter::parse(&request.filter)?;
+    let slice = request.paging.slice(100, 500)?;
     let list = TraceList {
         experiment_ids: &experiment_ids,
         run_id: filter.run_id(),
-        is_latest_first: is_latest_first(&ask.order_by.0)?,
+        is_latest_first: is_latest_first(&request.order_by.0)?,
         most: if filter.is_empty() {
             let offset = u32::try_from(slice.offset).unwrap_or(u32::MAX);
             offset.saturating_add(slice.max_results).saturating_add(1)
         } else {
-            MOST + 1
+            MAX_EXAMINED + 1
         },
     };
     page("traces", matching(mlflow, &list, &filter, slice)?)
 }
 
-/// Which end of the time comes first; the latest where nothing is said.
+/// Whether the latest traces come first, which is the default.
 fn is_latest_first(clauses: &[String]) -> ApiResult<bool> {
     let [clause] = clauses else {
         return if clauses.is_empty() {
             Ok(true)
         } else {
             Err(ApiError::not_implemented(
-                "orders of traces by more than one field are not served",
+                "ordering traces by more than one field is not supported",
             ))
         };
     };
@@ -85,7 +85,7 @@ fn is_latest_first(clauses: &[String]) -> ApiResult<bool> {
         return Ok(order.descending);
     }
     Err(ApiError::not_implemented(
-        "orders of traces but by `timestamp_ms` are not served",
+        "ordering traces by a field other than `timestamp_ms` is not supported",
     ))
 }
 
@@ -99,22 +99,22 @@ fn matching(
     let wanted = usize::try_from(slice.max_results).unwrap_or(usize::MAX);
     let mut items = Vec::new();
     let mut to_skip = slice.offset;
-    for (looked_at, (_, trace_id)) in (0_u32..).zip(&listed) {
+    for (examined, (_, trace_id)) in (0_u32..).zip(&listed) {
         if filter.is_empty() && to_skip > 0 {
             to_skip -= 1;
             continue;
         }
         if items.len() == wanted {
-            // One more would be there, or may be: the next page finds out.
+            // There may be another match, so there is another page.
             return Ok(Page {
                 items,
                 next_offset: Some(slice.offset + u64::from(slice.max_results)),
             });
         }
-        if !filter.is_empty() && looked_at == MOST {
+        if !filter.is_empty() && examined == MAX_EXAMINED {
             return Err(ApiError::invalid(format!(
-                "the filter has to look at more than {MOST} traces: name a run_id, or search \
-                 fewer experiments"
+                "the filter would have to examine more than {MAX_EXAMINED} traces: filter by \
+                 run_id, or search fewer experiments"
             )));
         }
         let Some(info) = info_find(mlflow, trace_id)?.filter(|it| filter.holds(it)) else {

@@ -1,13 +1,13 @@
-//! Traces and assessments.
+//! Operations on traces and assessments.
 //!
-//! A trace that a client logs is kept as it came, and its spans as the file that the client
-//! uploads. A run that Assize collected has a trace too ([`run_trace`](super::run_trace)).
-//! Clients may log assessments of either (`mlflow.log_feedback`). Feedback is not a verdict:
-//! it was not given blind under the pinned rubric, so no board counts it.
+//! A logged trace is stored unchanged, and its spans as the file that the client uploads. A run
+//! that Assize collected has a trace, too ([`run_trace`](super::run_trace)). Clients can log
+//! assessments of both (`mlflow.log_feedback`). Such feedback is not a verdict and does not count
+//! for boards, because it was not given blind under the pinned rubric.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "a handler owns what it was asked"
+    reason = "handlers take their request by value"
 )]
 
 use assize_store::embedded::mlflow::Mlflow;
@@ -18,11 +18,11 @@ use serde_json::{Map, Value, json};
 use super::fields::OneOrMore;
 use super::{ApiError, ApiResult, messages, run_trace};
 
-/// Says where the client puts a trace's spans.
+/// The tag with the location of a trace's spans.
 const LOCATION_TAG: &str = "mlflow.artifactLocation";
-/// As many traces as are read by their ids at once.
-const MOST_AT_ONCE: usize = 500;
-/// What the client calls the file of a trace's spans.
+/// The largest number of traces per request.
+const MAX_TRACES: usize = 500;
+/// The name of the file with a trace's spans.
 const SPANS_FILE: &str = "traces.json";
 
 #[derive(Debug, Deserialize)]
@@ -35,16 +35,17 @@ struct StartedTrace {
     trace_info: Map<String, Value>,
 }
 
-pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> ApiResult<Value> {
-    let mut info = ask.trace.trace_info;
+pub(crate) fn start(mlflow: Mlflow<'_>, request: Start) -> ApiResult<Value> {
+    let mut info = request.trace.trace_info;
     messages::check("trace_info", &info, messages::TRACE)?;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let trace_id = text(info.get("trace_id")).filter(|it| !it.is_empty());
-    let trace_id = trace_id.ok_or_else(|| ApiError::invalid("a trace needs its trace_id"))?;
+    let trace_id = trace_id
+        .ok_or_else(|| ApiError::invalid("Missing value for required parameter 'trace_id'"))?;
     let place = json!(info.get("trace_location"));
     let experiment_id = text(place.pointer("/mlflow_experiment/experiment_id"));
-    let experiment_id =
-        experiment_id.ok_or_else(|| ApiError::invalid("a trace needs its experiment_id"))?;
+    let experiment_id = experiment_id
+        .ok_or_else(|| ApiError::invalid("Missing value for required parameter 'experiment_id'"))?;
     let request_time = text(info.get("request_time")).unwrap_or_default();
     let time: jiff::Timestamp = request_time.parse().map_err(|_| {
         ApiError::invalid(format!(
@@ -62,7 +63,7 @@ pub(crate) fn start(mlflow: Mlflow<'_>, ask: Start) -> ApiResult<Value> {
     let key = (trace_id.as_str(), time.as_millisecond());
     mlflow.trace_start(&experiment_id, key, &record, &tags)?;
     for assessment in assessments {
-        assessment_keep(mlflow, &trace_id, assessment)?;
+        assessment_store(mlflow, &trace_id, assessment)?;
     }
     Ok(json!({"trace": {"trace_info": info_of(mlflow, &trace_id)?}}))
 }
@@ -71,14 +72,14 @@ fn location(experiment_id: &str, trace_id: &str) -> String {
     format!("mlflow-artifacts:/{experiment_id}/traces/{trace_id}/artifacts")
 }
 
-/// Texts by their keys.
+/// Reads tags, which are an object with string values.
 fn tags_of(tags: Option<Value>) -> ApiResult<Vec<Entry>> {
     let tags = match tags {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(tags)) => tags,
         Some(other) => {
             return Err(ApiError::invalid(format!(
-                "tags and metadata of a trace are texts by their keys, not {other}"
+                "the tags of a trace must be an object with string values, not {other}"
             )));
         }
     };
@@ -91,7 +92,7 @@ fn tags_of(tags: Option<Value>) -> ApiResult<Vec<Entry>> {
     entries.collect()
 }
 
-/// The assessments that a trace comes with, each of them sound.
+/// Reads and checks the assessments of a trace.
 fn assessments_of(list: Option<Value>) -> ApiResult<Vec<Map<String, Value>>> {
     let list: Option<Vec<Map<String, Value>>> = serde_json::from_value(json!(list))
         .map_err(|error| ApiError::invalid(format!("the assessments cannot be read: {error}")))?;
@@ -105,8 +106,8 @@ pub(crate) struct ById {
     trace_id: String,
 }
 
-pub(crate) fn get(mlflow: Mlflow<'_>, ask: ById) -> ApiResult<Value> {
-    Ok(json!({"trace": {"trace_info": info_of(mlflow, &ask.trace_id)?}}))
+pub(crate) fn get(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
+    Ok(json!({"trace": {"trace_info": info_of(mlflow, &request.trace_id)?}}))
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,22 +116,22 @@ pub(crate) struct ByIds {
     trace_ids: OneOrMore,
 }
 
-/// Those that are there, as MLflow answers.
-pub(crate) fn get_many(mlflow: Mlflow<'_>, ask: ByIds) -> ApiResult<Value> {
-    if ask.trace_ids.0.len() > MOST_AT_ONCE {
+/// The traces that exist; like MLflow, unknown ids are ignored.
+pub(crate) fn get_many(mlflow: Mlflow<'_>, request: ByIds) -> ApiResult<Value> {
+    if request.trace_ids.0.len() > MAX_TRACES {
         return Err(ApiError::invalid(format!(
-            "{} traces at once, and the limit is {MOST_AT_ONCE}",
-            ask.trace_ids.0.len()
+            "{} traces were requested; the limit is {MAX_TRACES}",
+            request.trace_ids.0.len()
         )));
     }
     let mut infos = Vec::new();
-    for trace_id in &ask.trace_ids.0 {
+    for trace_id in &request.trace_ids.0 {
         infos.extend(info_find(mlflow, trace_id)?);
     }
     Ok(json!({"trace_infos": infos}))
 }
 
-/// A trace as it was logged, or as a run makes it.
+/// A logged trace, or the trace of a run.
 fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Value> {
     let found = info_find(mlflow, trace_id)?;
     found.ok_or_else(|| ApiError::not_found(format!("Trace with ID '{trace_id}' not found")))
@@ -153,7 +154,7 @@ pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<
     Ok(Some(info))
 }
 
-/// A file of a trace: as a client uploaded it, or a run's spans.
+/// A file of a trace: an uploaded one, or the spans of a run.
 pub(super) fn file(mlflow: Mlflow<'_>, trace_id: &str, path: &str) -> ApiResult<Vec<u8>> {
     if path == SPANS_FILE
         && mlflow.trace_get(trace_id)?.info.is_none()
@@ -187,15 +188,15 @@ pub(crate) struct Assess {
     assessment: Map<String, Value>,
 }
 
-pub(crate) fn assess(mlflow: Mlflow<'_>, ask: Assess) -> ApiResult<Value> {
-    info_of(mlflow, &ask.trace_id)?;
-    let old = ask.assessment.get("overrides").and_then(Value::as_str);
-    let old = old.and_then(|old| assessment_find(mlflow, &ask.trace_id, old).ok());
-    old.as_ref().map_or(Ok(()), no_verdict)?;
-    let kept = assessment_keep(mlflow, &ask.trace_id, ask.assessment)?;
+pub(crate) fn assess(mlflow: Mlflow<'_>, request: Assess) -> ApiResult<Value> {
+    info_of(mlflow, &request.trace_id)?;
+    let old = request.assessment.get("overrides").and_then(Value::as_str);
+    let old = old.and_then(|old| assessment_find(mlflow, &request.trace_id, old).ok());
+    old.as_ref().map_or(Ok(()), ensure_not_verdict)?;
+    let kept = assessment_store(mlflow, &request.trace_id, request.assessment)?;
     if let Some(mut old) = old {
         old["valid"] = false.into();
-        put(mlflow, &ask.trace_id, &old)?;
+        put(mlflow, &request.trace_id, &old)?;
     }
     Ok(json!({"assessment": kept}))
 }
@@ -211,17 +212,19 @@ fn assessment_check(assessment: &Map<String, Value>) -> ApiResult<()> {
         .get("assessment_name")
         .is_some_and(Value::is_string)
     {
-        return Err(ApiError::invalid("an assessment needs its assessment_name"));
+        return Err(ApiError::invalid(
+            "Missing value for required parameter 'assessment_name'",
+        ));
     }
     if has("feedback") == has("expectation") || has("issue") {
         return Err(ApiError::invalid(
-            "an assessment is either feedback or an expectation; issues are not kept",
+            "an assessment must be either feedback or an expectation; issues are not supported",
         ));
     }
     messages::check("assessment", assessment, messages::ASSESSMENT)
 }
 
-fn assessment_keep(
+fn assessment_store(
     mlflow: Mlflow<'_>,
     trace_id: &str,
     mut assessment: Map<String, Value>,
@@ -241,7 +244,7 @@ fn assessment_keep(
     Ok(assessment)
 }
 
-/// A fresh id and the time in RFC 3339.
+/// A new id and the current time in RFC 3339.
 fn stamp(mlflow: Mlflow<'_>) -> ApiResult<(String, String)> {
     let (id, now_ms) = mlflow.stamp()?;
     let now = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default();
@@ -267,25 +270,25 @@ fn assessment_find(mlflow: Mlflow<'_>, trace_id: &str, id: &str) -> ApiResult<Va
     })
 }
 
-fn no_verdict(assessment: &Value) -> ApiResult<()> {
+fn ensure_not_verdict(assessment: &Value) -> ApiResult<()> {
     let id = assessment["assessment_id"].as_str();
     if id.is_some_and(|id| id.starts_with("verdict-")) {
         return Err(ApiError::invalid(
-            "verdicts are never changed or deleted: judge again instead",
+            "verdicts cannot be changed or deleted: judge the case again instead",
         ));
     }
     Ok(())
 }
 
-pub(crate) fn assessment_get(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
-    let found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
+pub(crate) fn assessment_get(mlflow: Mlflow<'_>, request: OneAssessment) -> ApiResult<Value> {
+    let found = assessment_find(mlflow, &request.trace_id, &request.assessment_id)?;
     Ok(json!({"assessment": found}))
 }
 
-pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
-    let mut found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
-    no_verdict(&found)?;
-    for (field, value) in ask.assessment {
+pub(crate) fn assessment_update(mlflow: Mlflow<'_>, request: OneAssessment) -> ApiResult<Value> {
+    let mut found = assessment_find(mlflow, &request.trace_id, &request.assessment_id)?;
+    ensure_not_verdict(&found)?;
+    for (field, value) in request.assessment {
         match (field.as_str(), value) {
             ("metadata", Value::Object(more)) => {
                 if !found["metadata"].is_object() {
@@ -306,14 +309,14 @@ pub(crate) fn assessment_update(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiRe
         assessment_check(changed)?;
     }
     found["last_update_time"] = stamp(mlflow)?.1.into();
-    put(mlflow, &ask.trace_id, &found)?;
+    put(mlflow, &request.trace_id, &found)?;
     Ok(json!({"assessment": found}))
 }
 
-pub(crate) fn assessment_delete(mlflow: Mlflow<'_>, ask: OneAssessment) -> ApiResult<Value> {
-    let found = assessment_find(mlflow, &ask.trace_id, &ask.assessment_id)?;
-    no_verdict(&found)?;
-    mlflow.assessment_delete(&ask.trace_id, &ask.assessment_id)?;
+pub(crate) fn assessment_delete(mlflow: Mlflow<'_>, request: OneAssessment) -> ApiResult<Value> {
+    let found = assessment_find(mlflow, &request.trace_id, &request.assessment_id)?;
+    ensure_not_verdict(&found)?;
+    mlflow.assessment_delete(&request.trace_id, &request.assessment_id)?;
     Ok(json!({}))
 }
 
@@ -325,13 +328,13 @@ pub(crate) struct Tag {
     value: String,
 }
 
-pub(crate) fn tag_set(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    info_of(mlflow, &ask.trace_id)?;
-    mlflow.trace_tag(&ask.trace_id, &ask.key, Some(&ask.value))?;
+pub(crate) fn tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    info_of(mlflow, &request.trace_id)?;
+    mlflow.trace_tag(&request.trace_id, &request.key, Some(&request.value))?;
     Ok(json!({}))
 }
 
-pub(crate) fn tag_delete(mlflow: Mlflow<'_>, ask: Tag) -> ApiResult<Value> {
-    mlflow.trace_tag(&ask.trace_id, &ask.key, None)?;
+pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
+    mlflow.trace_tag(&request.trace_id, &request.key, None)?;
     Ok(json!({}))
 }

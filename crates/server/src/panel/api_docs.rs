@@ -1,8 +1,8 @@
-//! The API for readers, from the same table as its routes.
+//! The page that documents the API, generated from the same table as its routes.
 
 use askama::Template;
 
-use super::page::{Frame, Paged, Visit, show};
+use super::page::{Frame, PageResult, Visit, show};
 use crate::access::Right;
 use crate::api::table::{Operation, operations};
 
@@ -20,7 +20,7 @@ impl Operation {
 
     fn who(&self) -> &'static str {
         match self.right {
-            Right::Read => "viewer, admin; judge while no sitting of theirs is open",
+            Right::Read => "viewer, admin; judge without an open sitting",
             Right::Judge => "judge, admin",
             Right::Write => "admin",
             Right::Public => "everybody",
@@ -28,13 +28,13 @@ impl Operation {
     }
 }
 
-/// A text in parts, and whether each stands between backticks: a command or a name.
+/// Splits a text at backticks; the flag marks the parts between backticks as code.
 fn pieces(text: &str) -> impl Iterator<Item = (bool, &str)> {
     let pieces = text.split('`').enumerate();
     pieces.map(|(place, part)| (place % 2 == 1, part))
 }
 
-pub(crate) async fn page(visit: Visit) -> Paged {
+pub(crate) async fn page(visit: Visit) -> PageResult {
     show(&ApiPage {
         frame: Frame::new("", &visit),
         operations: operations(),
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_backticks_is_code() {
+    fn text_between_backticks_is_code() {
         let found: Vec<_> = pieces("as `assize compare` prints it").collect();
         let expected = [
             (false, "as "),

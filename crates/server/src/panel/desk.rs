@@ -1,8 +1,8 @@
-//! The judge's desk: blind, one case at a time.
+//! The judge's desk: blind scoring, one case at a time.
 //!
-//! A plain form that works without JavaScript; the module adds keys and keeps a draft. Every
-//! verdict is durable before the next case is shown. Nothing on these pages names a model or a
-//! prompt until the sitting is over.
+//! The form works without JavaScript, which adds keyboard shortcuts and drafts. Every verdict is
+//! durable before the next case is shown. Models and prompts are hidden until the sitting has
+//! ended.
 
 use askama::Template;
 use assize_domain::case::{Case, FileProblem};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::experiment::segment;
 use super::fields::{Fields, Form, Path, Query};
-use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::span;
 use super::run::context;
 use crate::App;
@@ -30,15 +30,15 @@ pub(crate) mod reveal;
 #[template(path = "desk.html")]
 struct DeskPage {
     frame: Frame,
-    waiting: Vec<Waiting>,
+    waiting: Vec<PendingExperiment>,
 }
 
-/// An experiment with something to do for this judge.
-struct Waiting {
+/// An experiment with pending cells or an open sitting of this judge.
+struct PendingExperiment {
     name: String,
     pending: u64,
-    /// A sitting of this judge is open.
-    goes_on: bool,
+    /// Whether this judge has an open sitting.
+    is_open: bool,
 }
 
 #[derive(Template)]
@@ -47,9 +47,9 @@ struct StartPage {
     frame: Frame,
     experiment: String,
     pending: u64,
-    goes_on: bool,
-    /// Nothing is left for this judge, and the sitting can be ended.
-    is_over: bool,
+    is_open: bool,
+    /// No cases are left for this judge; the sitting can be ended.
+    is_complete: bool,
     done: usize,
 }
 
@@ -61,8 +61,8 @@ struct CasePage {
     case: String,
     candidate: String,
     context: Vec<(String, String)>,
-    criteria: Vec<Scale>,
-    flags: Vec<Mark>,
+    criteria: Vec<CriterionInput>,
+    flags: Vec<FlagInput>,
     reason: String,
     problems: Vec<String>,
     before: Option<String>,
@@ -73,7 +73,7 @@ struct CasePage {
     rubric: String,
 }
 
-struct Scale {
+struct CriterionInput {
     name: String,
     question: String,
     levels: Vec<Level>,
@@ -85,31 +85,31 @@ struct Level {
     chosen: bool,
 }
 
-struct Mark {
+struct FlagInput {
     name: String,
     description: String,
     key: char,
     set: bool,
 }
 
-/// Where something waits, and first of all where this judge sits already.
-pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
+/// Experiments with pending cells; those with an open sitting of this judge come first.
+pub(crate) async fn list(State(app): State<App>, visit: Visit) -> PageResult {
     let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let judge = visit.session_judge();
-        let sits = app.judging.has_open_sitting(&judge)?;
+        let has_sitting = app.judging.has_open_sitting(&judge)?;
         let mut waiting = Vec::new();
         for it in experiments.iter() {
-            let goes_on = sits && app.judging.is_open(&judge, &it.name)?;
-            if goes_on || it.pending > 0 {
-                waiting.push(Waiting {
+            let is_open = has_sitting && app.judging.is_open(&judge, &it.name)?;
+            if is_open || it.pending > 0 {
+                waiting.push(PendingExperiment {
                     name: it.name.clone(),
                     pending: it.pending,
-                    goes_on,
+                    is_open,
                 });
             }
         }
-        waiting.sort_by_key(|it| !it.goes_on);
+        waiting.sort_by_key(|it| !it.is_open);
         show(&DeskPage {
             frame: Frame::new("desk", &visit),
             waiting,
@@ -118,21 +118,21 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     .await
 }
 
-/// The case at batch, or how to start.
+/// The current case, a scored case to revise, or the start page.
 pub(crate) async fn page(
     State(app): State<App>,
     Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
-) -> Paged {
-    let again = fields.owned("case");
+) -> PageResult {
+    let revised = fields.owned("case");
     blocking(&app, move |app| {
-        at_hand(app, &visit, &experiment, again.as_deref())
+        case_or_start(app, &visit, &experiment, revised.as_deref())
     })
     .await
 }
 
-fn at_hand(app: &App, visit: &Visit, experiment: &str, again: Option<&str>) -> Paged {
+fn case_or_start(app: &App, visit: &Visit, experiment: &str, revised: Option<&str>) -> PageResult {
     let judge = visit.session_judge();
     if app.judging.progress(&judge, experiment).is_none() {
         return start_page(app, visit, experiment);
@@ -140,15 +140,15 @@ fn at_hand(app: &App, visit: &Visit, experiment: &str, again: Option<&str>) -> P
     let Some(batch) = app.judging.next(&judge, experiment, 1)? else {
         return start_page(app, visit, experiment);
     };
-    let scored = again.and_then(|case| app.judging.scored(&judge, experiment, case));
+    let scored = revised.and_then(|case| app.judging.scored(&judge, experiment, case));
     if let Some(it) = scored {
-        let sheet = Sheet::of_verdict(&it.verdict);
+        let values = FormValues::of_verdict(&it.verdict);
         let page = case_page(
             visit,
             experiment,
             &batch.rubric,
             &it.case,
-            &sheet,
+            &values,
             batch.pace,
         );
         return show(&CasePage {
@@ -162,40 +162,40 @@ fn at_hand(app: &App, visit: &Visit, experiment: &str, again: Option<&str>) -> P
             frame: Frame::new("desk", visit),
             experiment: experiment.to_owned(),
             pending: 0,
-            goes_on: false,
-            is_over: true,
+            is_open: false,
+            is_complete: true,
             done: batch.pace.progress.done,
         });
     };
-    let sheet = Sheet::of_case(case);
-    let page = case_page(visit, experiment, &batch.rubric, case, &sheet, batch.pace);
+    let values = FormValues::of_case(case);
+    let page = case_page(visit, experiment, &batch.rubric, case, &values, batch.pace);
     show(&CasePage {
         before: app.judging.last_scored(&judge, experiment),
         ..page
     })
 }
 
-fn start_page(app: &App, visit: &Visit, experiment: &str) -> Paged {
+fn start_page(app: &App, visit: &Visit, experiment: &str) -> PageResult {
     use assize_store::Queue as _;
     let counts = app.store.judging_count(experiment)?;
     show(&StartPage {
         frame: Frame::new("desk", visit),
         experiment: experiment.to_owned(),
         pending: counts.expert_pending,
-        goes_on: app.judging.is_open(&visit.session_judge(), experiment)?,
-        is_over: false,
+        is_open: app.judging.is_open(&visit.session_judge(), experiment)?,
+        is_complete: false,
         done: 0,
     })
 }
 
-/// What is filled in.
+/// The values of the form.
 #[derive(Default)]
-struct Sheet {
+struct FormValues {
     scores: Map<String, Value>,
     reason: String,
 }
 
-impl Sheet {
+impl FormValues {
     fn of_case(case: &Case) -> Self {
         Self {
             scores: case.scores.clone(),
@@ -210,7 +210,7 @@ impl Sheet {
         }
     }
 
-    /// A checkbox that is not ticked is not sent, so every flag is taken as it stands.
+    /// Browsers do not send unchecked checkboxes, so a missing flag is false.
     fn of_form(fields: &Fields, rubric: &Rubric) -> Self {
         let mut scores = Map::new();
         for criterion in &rubric.criteria {
@@ -234,13 +234,13 @@ fn case_page(
     experiment: &str,
     rubric: &Rubric,
     case: &Case,
-    sheet: &Sheet,
+    values: &FormValues,
     pace: Pace,
 ) -> CasePage {
     let progress = pace.progress;
     let open = progress.held as u64 + progress.left;
-    let score = |name: &str| sheet.scores.get(name).unwrap_or(&Value::Null);
-    let scale = |it: &assize_domain::rubric::Criterion| Scale {
+    let score = |name: &str| values.scores.get(name).unwrap_or(&Value::Null);
+    let scale = |it: &assize_domain::rubric::Criterion| CriterionInput {
         name: it.name.clone(),
         question: it.question.clone(),
         levels: (it.min..=it.max)
@@ -256,12 +256,16 @@ fn case_page(
             .collect(),
     };
     let names: Vec<&str> = rubric.flags.iter().map(|it| it.name.as_str()).collect();
-    let flags = rubric.flags.iter().zip(keys(&names)).map(|(it, key)| Mark {
-        name: it.name.clone(),
-        description: it.description.clone(),
-        key,
-        set: score(&it.name).as_bool().unwrap_or(false),
-    });
+    let flags = rubric
+        .flags
+        .iter()
+        .zip(keys(&names))
+        .map(|(it, key)| FlagInput {
+            name: it.name.clone(),
+            description: it.description.clone(),
+            key,
+            set: score(&it.name).as_bool().unwrap_or(false),
+        });
     CasePage {
         frame: Frame::new("desk", visit),
         experiment: experiment.to_owned(),
@@ -270,7 +274,7 @@ fn case_page(
         context: context(&case.context.to_string()),
         criteria: rubric.criteria.iter().map(scale).collect(),
         flags: flags.collect(),
-        reason: sheet.reason.clone(),
+        reason: values.reason.clone(),
         problems: Vec::new(),
         before: None,
         is_revision: false,
@@ -281,9 +285,9 @@ fn case_page(
     }
 }
 
-/// A letter for each flag: the first of its name that is free.
+/// A keyboard shortcut for each flag: the first free letter of its name.
 fn keys(names: &[&str]) -> Vec<char> {
-    // What the desk uses itself.
+    // The desk's own shortcuts.
     let mut taken = vec!['r', 'n', 'b'];
     let mut pick = |name: &&str| {
         let letters = name
@@ -304,8 +308,12 @@ fn desk(experiment: &str) -> Redirect {
     Redirect::to(&format!("/desk/{}", segment(experiment)))
 }
 
-/// Sits down.
-pub(crate) async fn start(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
+/// Opens or resumes a sitting.
+pub(crate) async fn start(
+    State(app): State<App>,
+    Path(experiment): Path,
+    visit: Visit,
+) -> PageResult {
     blocking(&app, move |app| {
         app.judging.next(&visit.session_judge(), &experiment, 1)?;
         Ok(desk(&experiment).into_response())
@@ -313,36 +321,39 @@ pub(crate) async fn start(State(app): State<App>, Path(experiment): Path, visit:
     .await
 }
 
-/// Takes a verdict, and goes on with the next case.
+/// Submits a verdict and redirects to the next case.
 pub(crate) async fn submit(
     State(app): State<App>,
     Path(experiment): Path,
     visit: Visit,
     Form(fields): Form,
-) -> Paged {
-    blocking(&app, move |app| take(app, &visit, &experiment, &fields)).await
+) -> PageResult {
+    blocking(&app, move |app| {
+        submit_form(app, &visit, &experiment, &fields)
+    })
+    .await
 }
 
-/// The longest reason for a verdict.
-const LONGEST_REASON: usize = 4000;
+/// The maximum length of a reason, in characters.
+const MAX_REASON_LENGTH: usize = 4000;
 
-fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
+fn submit_form(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> PageResult {
     let judge = visit.session_judge();
-    // A form from before the end of a sitting must not begin another.
+    // An old form must not open a new sitting.
     if !app.judging.is_open(&judge, experiment)? {
-        let message = "This sitting is over, so the form was not taken.";
+        let message = "The sitting has ended, so the verdict was not saved.";
         return Err(PageError::new(ErrorKind::Conflict, message));
     }
     let Some(batch) = app.judging.next(&judge, experiment, 1)? else {
         return Ok(desk(experiment).into_response());
     };
-    let sheet = Sheet::of_form(fields, &batch.rubric);
+    let values = FormValues::of_form(fields, &batch.rubric);
     let submission = Submission {
         case: fields.owned("case").unwrap_or_default(),
-        scores: sheet.scores.clone(),
-        rationale: Some(sheet.reason.clone()).filter(|it| !it.is_empty()),
+        scores: values.scores.clone(),
+        rationale: Some(values.reason.clone()).filter(|it| !it.is_empty()),
     };
-    let problems = match too_long(&sheet.reason) {
+    let problems = match too_long(&values.reason) {
         Some(problem) => vec![problem],
         None => match app
             .judging
@@ -357,10 +368,13 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
     let held = cases.find(|it| it.case == submission.case);
     let scored = || app.judging.scored(&judge, experiment, &submission.case);
     let Some(case) = held.or_else(|| scored().map(|it| it.case)) else {
-        let message = format!("{}. The next case waits at the desk.", problems.join("; "));
+        let message = format!(
+            "{}. Return to the desk for the next case.",
+            problems.join("; ")
+        );
         return Err(PageError::new(ErrorKind::Conflict, message));
     };
-    let page = case_page(visit, experiment, &batch.rubric, &case, &sheet, batch.pace);
+    let page = case_page(visit, experiment, &batch.rubric, &case, &values, batch.pace);
     super::page::with_status(
         axum::http::StatusCode::BAD_REQUEST,
         &CasePage {
@@ -373,14 +387,12 @@ fn take(app: &App, visit: &Visit, experiment: &str, fields: &Fields) -> Paged {
 
 fn too_long(reason: &str) -> Option<String> {
     let length = reason.chars().count();
-    (length > LONGEST_REASON).then(|| {
-        format!(
-            "the reason has {length} characters, and at most {LONGEST_REASON} are kept: shorten it"
-        )
+    (length > MAX_REASON_LENGTH).then(|| {
+        format!("the reason has {length} characters; shorten it to at most {MAX_REASON_LENGTH}")
     })
 }
 
-/// Problems with the field that each is about.
+/// Problems, each with the name of its field.
 fn named(problems: &[FileProblem]) -> Vec<String> {
     let field = |pointer: &str| pointer.rsplit('/').next().unwrap_or_default().to_owned();
     let words = problems
@@ -390,7 +402,11 @@ fn named(problems: &[FileProblem]) -> Vec<String> {
 }
 
 /// Ends the sitting.
-pub(crate) async fn finish(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
+pub(crate) async fn finish(
+    State(app): State<App>,
+    Path(experiment): Path,
+    visit: Visit,
+) -> PageResult {
     blocking(&app, move |app| {
         let finished = app.judging.finish(&visit.session_judge(), &experiment)?;
         let place = format!(

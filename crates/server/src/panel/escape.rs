@@ -1,7 +1,7 @@
-//! How every template writes what others have written.
+//! Escaping of text in templates.
 //!
-//! askama calls this for each expression of an HTML template (askama.toml), so nothing can be
-//! forgotten: markup is escaped, and control and bidirectional characters are replaced.
+//! askama applies it to every expression of an HTML template (askama.toml). Markup is escaped, and
+//! control and bidirectional characters are replaced.
 
 use std::fmt::{self, Write};
 
@@ -33,7 +33,7 @@ fn replacement(c: char) -> Option<&'static str> {
         '>' => Some("&gt;"),
         '"' => Some("&quot;"),
         '\'' => Some("&#39;"),
-        // Line breaks and tabs are harmless here, and part of what a model said.
+        // Line breaks and tabs are harmless, and part of a model's output.
         '\n' | '\t' => None,
         c if is_hidden(c) => Some("\u{FFFD}"),
         _ => None,

@@ -1,4 +1,4 @@
-//! What the tabs of an experiment share: the decision on top, and the way to each tab.
+//! The part that all tabs of an experiment share: the decision above the tabs, and their links.
 
 use std::sync::Arc;
 
@@ -26,24 +26,24 @@ pub(crate) mod runs;
 pub(crate) struct Top {
     pub name: String,
     pub tab: &'static str,
-    /// The decision, or what there is to say instead.
+    /// The decision, or why there is none.
     pub sentence: String,
     pub note: Option<&'static str>,
     pub coverage: Option<String>,
     pub warnings: Vec<String>,
     pub pending: u64,
-    /// What the tabs keep of the query.
+    /// The part of the query that links between tabs preserve.
     pub kept: String,
 }
 
-/// The board that a tab shows, with what stands above it and the split it is of.
+/// The board that a tab shows, the part above the tabs, and the board's split.
 pub(crate) async fn board_of(
     app: &App,
     experiment: &str,
     fields: &Fields,
     tab: &'static str,
 ) -> Result<(Arc<CachedBoard>, Top, Split), PageError> {
-    let options = asked(experiment, fields)?;
+    let options = requested_options(experiment, fields)?;
     let pending = pending(app, experiment).await?;
     let (kept, split) = (kept(&options), options.split);
     let cached = Boards::get(app, options).await?;
@@ -51,8 +51,8 @@ pub(crate) async fn board_of(
     Ok((cached, top, split))
 }
 
-/// Which board is looked at.
-fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
+/// The options of the requested board.
+fn requested_options(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
     let split: Option<Split> = fields.read("split")?;
     Ok(CompareOptions {
         tier: fields.read::<Tier>("tier")?,
@@ -62,7 +62,7 @@ fn asked(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError>
     })
 }
 
-/// The query that asks for the same again.
+/// The query for the same board.
 fn kept(options: &CompareOptions) -> String {
     let split = Some(options.split.as_str()).filter(|_| options.split != Split::Selection);
     query(&[
@@ -87,8 +87,8 @@ impl Top {
         }
     }
 
-    /// For tabs that must not wait for the board: what is known of it already.
-    pub async fn at_a_glance(
+    /// From the cached board, for tabs that must not wait for its computation.
+    pub async fn from_cache(
         app: &App,
         experiment: &str,
         tab: &'static str,
@@ -111,20 +111,20 @@ impl Top {
     }
 }
 
-/// Runs of an experiment that wait for an expert. An unknown experiment is an error.
+/// The number of runs that are pending for the expert tier.
 async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
     let list = Boards::experiments(app).await?;
     let found = list.iter().find(|it| it.name == experiment);
     found.map(|it| it.pending).ok_or_else(|| {
         PageError::new(
             ErrorKind::NotFound,
-            format!("There is no experiment “{experiment}” with runs of Assize."),
+            format!("There is no experiment “{experiment}” with runs that Assize collected."),
         )
     })
 }
 
-/// Where a pair's runs are listed. Boards write `name@hash` where a name has had two contents;
-/// the list knows names only.
+/// The URL of the list of a pair's runs. Boards write `name@hash` if a name has had two contents;
+/// the list filters by name only.
 pub(crate) fn runs_of(experiment: &str, model: &str, prompt: &str) -> String {
     let plain = |name: &str| -> String {
         let parts = name
@@ -137,14 +137,14 @@ pub(crate) fn runs_of(experiment: &str, model: &str, prompt: &str) -> String {
     format!("{}/runs{}", path(experiment), query(&fields))
 }
 
-/// The address of an experiment.
+/// The URL path of an experiment.
 pub(crate) fn path(experiment: &str) -> String {
     format!("/experiments/{}", segment(experiment))
 }
 
-/// A name as one segment of an address.
+/// A name, encoded as one segment of a URL path.
 pub(crate) fn segment(name: &str) -> String {
-    // The serialiser writes a space as a plus, which is not one in a path.
+    // The serialiser encodes a space as a plus, which is only valid in a query.
     let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
     encoded.replace('+', "%20")
 }

@@ -1,18 +1,18 @@
-//! The first page: every experiment with how far it has come and who leads.
+//! The start page: all experiments with their progress and their leaders.
 //!
-//! It answers within milliseconds whatever the experiments hold: counts are kept until something
-//! changes, and a leader that is not known yet is computed in the background and shown as "…".
+//! It responds within milliseconds for experiments of any size: counts are cached, and a leader
+//! that is not cached is computed in the background and shown as "…".
 
 use askama::Template;
 use axum::extract::State;
 
-use super::page::{Frame, Paged, Visit, show};
+use super::page::{Frame, PageResult, Visit, show};
 use super::relative_time::RelativeTime;
 use crate::App;
 use crate::boards::{Boards, CachedBoard};
 
-/// Boards that one visit may ask for in the background.
-const MOST_GLANCES: usize = 20;
+/// How many boards one request may compute in the background.
+const MAX_COMPUTED: usize = 20;
 
 #[derive(Template)]
 #[template(path = "experiments.html")]
@@ -35,17 +35,17 @@ struct Row {
 enum Leader {
     /// Not computed yet.
     Unknown,
-    /// Nothing is judged.
-    Nobody,
+    /// Nothing is judged yet.
+    None,
     /// The winner, or the pair with the highest mean while nothing is significant.
     Pair { name: String, is_winner: bool },
 }
 
-pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, visit: Visit) -> PageResult {
     let list = Boards::experiments(&app).await?;
     let mut newest: Vec<_> = list.iter().collect();
     newest.sort_by_key(|it| std::cmp::Reverse(it.last_updated));
-    let mut glances = 0;
+    let mut computed = 0;
     let rows: Vec<Row> = newest
         .into_iter()
         .map(|it| Row {
@@ -53,13 +53,13 @@ pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
             runs: it.runs,
             pending: it.pending,
             judged: it.judged,
-            leader: leader(&app, &it.name, &mut glances),
+            leader: leader(&app, &it.name, &mut computed),
             last: RelativeTime::of_ms(it.last_updated, visit.now_ms),
         })
         .collect();
     let mut frame = Frame::new("experiments", &visit);
     let waiting = rows.iter().any(|it| matches!(it.leader, Leader::Unknown));
-    if waiting && glances <= MOST_GLANCES {
+    if waiting && computed <= MAX_COMPUTED {
         frame.refresh_s = 2;
     }
     show(&ExperimentsPage {
@@ -70,12 +70,12 @@ pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
     })
 }
 
-fn leader(app: &App, experiment: &str, glances: &mut usize) -> Leader {
-    if *glances >= MOST_GLANCES {
+fn leader(app: &App, experiment: &str, computed: &mut usize) -> Leader {
+    if *computed >= MAX_COMPUTED {
         return Leader::Unknown;
     }
     let (board, is_fresh) = Boards::get_cached(app, experiment);
-    *glances += usize::from(!is_fresh);
+    *computed += usize::from(!is_fresh);
     board.map_or(Leader::Unknown, |it| leader_of(&it))
 }
 
@@ -91,6 +91,6 @@ fn leader_of(cached: &CachedBoard) -> Leader {
             name: row.pair().to_string(),
             is_winner: false,
         },
-        (None, None) => Leader::Nobody,
+        (None, None) => Leader::None,
     }
 }

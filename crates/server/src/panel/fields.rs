@@ -1,4 +1,4 @@
-//! What an address names, and the fields of a query or of a form, in order; a name may come again.
+//! Extractors for pages: the path parameter, and the fields of a query or a form.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use super::page::PageError;
 use crate::App;
 use crate::jobs::plan::FieldProblem;
 
-/// Names with values.
+/// Fields in order; a name may occur more than once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, String)>);
 
@@ -25,12 +25,12 @@ impl Fields {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// Whether nothing was sent at all.
+    /// Whether no fields were sent.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The first value; `None` where it is missing or blank.
+    /// The first value; `None` if it is missing or blank.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter().filter(|(known, _)| known == name);
         all.next()
@@ -47,7 +47,7 @@ impl Fields {
         self.get(name).map(str::to_owned)
     }
 
-    /// A value that has to be of some type.
+    /// Parses the first value.
     pub fn read<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PageError>
     where
         T::Err: std::fmt::Display,
@@ -60,7 +60,7 @@ impl Fields {
     }
 }
 
-/// Writes a query from names and values; what has no value is left out.
+/// Builds a query string; fields without a value are omitted.
 pub(crate) fn query(fields: &[(&str, Option<&str>)]) -> String {
     let mut text = form_urlencoded::Serializer::new(String::new());
     for (name, value) in fields {
@@ -74,13 +74,13 @@ pub(crate) fn query(fields: &[(&str, Option<&str>)]) -> String {
     }
 }
 
-/// A number as a request of the API has it. What is not a number stays a text, so that the check
-/// of the request can name the field.
+/// Converts a text to a number. Other text is kept, so that the check of the request can report
+/// the field.
 pub(crate) fn number<T: std::str::FromStr + Into<Value>>(text: &str) -> Value {
     text.parse::<T>().map_or_else(|_| text.into(), Into::into)
 }
 
-/// Problems of a request with the field that each is about, as the form calls it.
+/// Problems of a request, each with the form's label of its field.
 pub(crate) fn named(problems: &[FieldProblem], kind: JobKind) -> Vec<String> {
     let label = |field: &str| {
         let known = form_label(kind, field);
@@ -92,7 +92,7 @@ pub(crate) fn named(problems: &[FieldProblem], kind: JobKind) -> Vec<String> {
     words.collect()
 }
 
-/// The name or id in an address.
+/// The name or id in a URL path.
 #[derive(Debug)]
 pub(crate) struct Path(pub String);
 
@@ -102,7 +102,7 @@ impl FromRequestParts<App> for Path {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
         let named = axum::extract::Path::<String>::from_request_parts(parts, app).await;
         named.map(|it| Self(it.0)).map_err(|_| {
-            let message = "This address holds bytes that are not valid text.";
+            let message = "The address is not valid UTF-8.";
             PageError::new(ErrorKind::NotFound, message)
         })
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_carry_the_form_s_own_words() {
+    fn problems_name_the_form_s_labels() {
         let problem = |field: &str| FieldProblem {
             field: field.to_owned(),
             message: "is 0".to_owned(),

@@ -1,7 +1,7 @@
-//! Jobs: what runs and what ran, and one of them live, cell by cell.
+//! The list of jobs, and the live page of one job with its cells.
 //!
-//! The page of a job is complete without JavaScript, and loads again every few seconds while the
-//! job runs; with it, the same cells are filled as the events come in.
+//! Without JavaScript the page of a running job reloads every few seconds; with it, the page is
+//! updated as events arrive.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -16,17 +16,17 @@ use axum::response::{IntoResponse as _, Redirect};
 use serde_json::Value;
 
 use super::fields::Path;
-use super::page::{Frame, Paged, Visit, blocking, show};
+use super::page::{Frame, PageResult, Visit, blocking, show};
 use super::relative_time::{RelativeTime, span};
 use crate::App;
 use crate::boards::Boards;
 use crate::jobs::EVENTS;
 
 const SHOWN: u32 = 100;
-/// More cells are shown as a bar only.
-const MOST_CELLS: u32 = 3_000;
-/// Failures whose reasons are listed.
-const MOST_FAILURES: usize = 20;
+/// Jobs with more cells show only a progress bar.
+const MAX_CELLS: u32 = 3_000;
+/// How many failures are listed.
+const MAX_FAILURES: usize = 20;
 
 #[derive(Template)]
 #[template(path = "jobs.html")]
@@ -56,9 +56,9 @@ struct JobPage {
     status: &'static str,
     is_over: bool,
     headline: String,
-    /// Whether the experiment has runs to look at.
+    /// Whether the experiment has runs.
     has_runs: bool,
-    /// What the headline will be once it runs.
+    /// The headline while the job runs; the script shows it when the job starts.
     running: String,
     pace: String,
     noun: &'static str,
@@ -80,7 +80,7 @@ struct Square {
     title: String,
 }
 
-pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
+pub(crate) async fn list(State(app): State<App>, visit: Visit) -> PageResult {
     blocking(&app, move |app| {
         let jobs = app.jobs.list(SHOWN)?;
         let mut frame = Frame::new("jobs", &visit);
@@ -104,7 +104,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> Paged {
     .await
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -> PageResult {
     let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let job = app.jobs.get(&id)?;
@@ -139,8 +139,8 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
         JobKind::Collect => "Collection",
     };
     match status {
-        JobStatus::Queued => format!("{what} of {} waits for its turn", job.experiment),
-        JobStatus::Running => format!("{what} of {} runs", job.experiment),
+        JobStatus::Queued => format!("{what} of {} is queued", job.experiment),
+        JobStatus::Running => format!("{what} of {} is running", job.experiment),
         JobStatus::Done if job.failed > 0 => {
             format!(
                 "{what} of {} is done; {} {} failed",
@@ -155,16 +155,16 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
     }
 }
 
-/// How fast it goes, and how long the rest takes; as the script writes it.
+/// The rate and the remaining time, in the format of the page's script.
 fn pace(app: &App, job: &JobRecord, now_ms: i64) -> String {
     let (Some(seconds), Some(started)) = (app.jobs.eta_seconds(job, now_ms), job.started_ms) else {
         return String::new();
     };
     let per_second = f64::from(job.done) * 1000.0 / (now_ms - started).max(1) as f64;
     let rate = if per_second < 1.0 {
-        format!("{:.0} {} a minute", per_second * 60.0, job.kind.unit())
+        format!("{:.0} {} per minute", per_second * 60.0, job.kind.unit())
     } else {
-        format!("{per_second:.1} {} a second", job.kind.unit())
+        format!("{per_second:.1} {} per second", job.kind.unit())
     };
     format!("{rate}, about {} left", span(seconds))
 }
@@ -183,7 +183,7 @@ fn read_cells(app: &App, job: &JobRecord) -> Vec<SettledCell> {
     cells.collect()
 }
 
-/// The list of names that a request holds under a key, as an array or separated by commas.
+/// A list of names in a request: an array, or a string that is separated by commas.
 fn names(request: &Value, key: &str) -> Vec<String> {
     match &request[key] {
         Value::Array(list) => list
@@ -195,10 +195,10 @@ fn names(request: &Value, key: &str) -> Vec<String> {
     }
 }
 
-/// One row a pair with one square a cell: those that are done in the order of time, then hollow
-/// ones for what is still to come.
+/// One row per pair and one square per cell: finished cells in order of time, then hollow squares
+/// for pending ones.
 fn grid(job: &JobRecord, cells: &[SettledCell]) -> Vec<GridRow> {
-    if job.kind == JobKind::Judge || job.total > MOST_CELLS {
+    if job.kind == JobKind::Judge || job.total > MAX_CELLS {
         return Vec::new();
     }
     let request: Value = serde_json::from_str(&job.request).unwrap_or_default();
@@ -240,7 +240,7 @@ fn grid(job: &JobRecord, cells: &[SettledCell]) -> Vec<GridRow> {
         let missing = each.saturating_sub(row.cells.len());
         let hollow = Square {
             class: "hollow",
-            title: "to come".to_owned(),
+            title: "pending".to_owned(),
         };
         row.cells.extend(std::iter::repeat_n(hollow, missing));
     }
@@ -250,7 +250,7 @@ fn grid(job: &JobRecord, cells: &[SettledCell]) -> Vec<GridRow> {
 fn failures(cells: &[SettledCell]) -> Vec<(String, String)> {
     let failed = cells.iter().filter(|it| it.status == CellStatus::Failed);
     failed
-        .take(MOST_FAILURES)
+        .take(MAX_FAILURES)
         .map(|it| {
             let name = format!("{} × {} × {}", it.model, it.prompt, it.scenario);
             (name, it.error.clone().unwrap_or_default())
@@ -258,7 +258,7 @@ fn failures(cells: &[SettledCell]) -> Vec<(String, String)> {
         .collect()
 }
 
-pub(crate) async fn cancel(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+pub(crate) async fn cancel(State(app): State<App>, Path(id): Path, visit: Visit) -> PageResult {
     blocking(&app, move |app| {
         app.jobs.cancel(&id)?;
         tracing::info!(job = id, by = visit.name, "job cancelled");
@@ -267,7 +267,7 @@ pub(crate) async fn cancel(State(app): State<App>, Path(id): Path, visit: Visit)
     .await
 }
 
-pub(crate) async fn resume(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+pub(crate) async fn resume(State(app): State<App>, Path(id): Path, visit: Visit) -> PageResult {
     blocking(&app, move |app| {
         let job = app.jobs.resume(&id, &visit.name)?;
         Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())

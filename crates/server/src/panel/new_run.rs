@@ -1,8 +1,7 @@
-//! A new run: choose from what is really there, see what it comes to, start it.
+//! The form for a new collection: choose models and options, preview the result, start the job.
 //!
-//! What a collection would do is asked of this very program ([`super::models`]), so that the
-//! page never says something else than the job does. Without JavaScript the preview is a button;
-//! with it, it follows every change.
+//! The preview is a dry run of this program ([`super::models`]), so that it always agrees with the
+//! job. With JavaScript it is updated on every change, without it by a button.
 
 use askama::Template;
 use assize_domain::job::JobKind;
@@ -16,9 +15,9 @@ use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Form, Query, named};
-use super::models::{HostModels, ask_program};
+use super::models::{HostModels, run_program};
 use super::option_inputs::{OptionInputs, fill};
-use super::page::{Frame, PageError, Paged, Visit, blocking, show, with_status};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show, with_status};
 use super::relative_time::span;
 use crate::App;
 
@@ -30,16 +29,16 @@ struct NewRunPage {
     prompts: Vec<(String, bool)>,
     splits: Vec<(&'static str, usize, bool)>,
     inputs: OptionInputs,
-    /// Models that are not in the list of those that were found.
+    /// Models that were not found on the hosts.
     others: String,
     preview: Preview,
 }
 
-/// What the collection would come to.
+/// The result of the dry run.
 enum Preview {
-    /// Nothing was chosen yet.
+    /// No models are chosen yet.
     Blank,
-    Wrong(Vec<String>),
+    Invalid(Vec<String>),
     Planned {
         line: String,
         known: u64,
@@ -47,7 +46,7 @@ enum Preview {
     },
 }
 
-pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> PageResult {
     blocking(&app, move |app| {
         let preview = preview(app, &fields);
         show(&form(app, &visit, &fields, preview)?)
@@ -55,18 +54,18 @@ pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Vi
     .await
 }
 
-/// Queues the collection, and goes to its live page.
-pub(crate) async fn start(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+/// Queues the collection and redirects to the job's page.
+pub(crate) async fn start(State(app): State<App>, visit: Visit, Form(fields): Form) -> PageResult {
     blocking(&app, move |app| {
-        let ask = request(&fields);
-        match app.config.plan.plan(JobKind::Collect, &ask) {
+        let request = request(&fields);
+        match app.config.plan.plan(JobKind::Collect, &request) {
             Ok(plan) => {
-                let request = Value::Object(ask).to_string();
+                let request = Value::Object(request).to_string();
                 let job = app.jobs.submit(plan, request, &visit.name)?;
                 Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())
             }
             Err(problems) => {
-                let wrong = Preview::Wrong(named(&problems, JobKind::Collect));
+                let wrong = Preview::Invalid(named(&problems, JobKind::Collect));
                 let page = form(app, &visit, &fields, wrong)?;
                 with_status(axum::http::StatusCode::BAD_REQUEST, &page)
             }
@@ -84,22 +83,22 @@ fn chosen(fields: &Fields) -> Vec<String> {
     models
 }
 
-/// The form as a request of the API: what is blank is left to the defaults.
+/// Converts the form to an API request; blank fields are omitted.
 fn request(fields: &Fields) -> Map<String, Value> {
-    let mut ask = Map::new();
+    let mut request = Map::new();
     let models = chosen(fields);
     if !models.is_empty() {
-        ask.insert("models".to_owned(), json!(models));
+        request.insert("models".to_owned(), json!(models));
     }
     let prompts = fields.all("prompt");
     if !prompts.is_empty() {
-        ask.insert("prompts".to_owned(), json!(prompts));
+        request.insert("prompts".to_owned(), json!(prompts));
     }
     if let Some(split) = fields.get("split") {
-        ask.insert("split".to_owned(), json!(split));
+        request.insert("split".to_owned(), json!(split));
     }
-    fill(JobKind::Collect, fields, &mut ask);
-    ask
+    fill(JobKind::Collect, fields, &mut request);
+    request
 }
 
 fn form(
@@ -115,7 +114,7 @@ fn form(
     } else {
         fields.all("model")
     };
-    let found = HostModels::look(app, &picked);
+    let found = HostModels::find(app, &picked);
     let others = if fields.is_empty() {
         let is_found = |name: &String| found.models.iter().any(|it| it.name == *name);
         let others = defaults.models.iter().filter(|it| !is_found(it));
@@ -161,12 +160,12 @@ fn preview(app: &App, fields: &Fields) -> Preview {
     }
     let plan = match app.config.plan.plan(JobKind::Collect, &request(fields)) {
         Ok(plan) => plan,
-        Err(problems) => return Preview::Wrong(named(&problems, JobKind::Collect)),
+        Err(problems) => return Preview::Invalid(named(&problems, JobKind::Collect)),
     };
     let mut words = plan.words;
     words.push("--dry-run".to_owned());
-    match ask_program(app, &words) {
-        Err(error) => Preview::Wrong(vec![error]),
+    match run_program(app, &words) {
+        Err(error) => Preview::Invalid(vec![error]),
         Ok(dry_run) => planned(dry_run),
     }
 }
@@ -187,7 +186,7 @@ fn planned(dry_run: DryRun) -> Preview {
     if let Some(estimate) = dry_run.estimate.filter(|it| it.seconds >= 1.0) {
         line.push_str(&format!(" · about {}", span(estimate.seconds)));
         if estimate.basis == Basis::ModelSizes {
-            line.push_str(" on a CPU (a guess from the models' sizes)");
+            line.push_str(" on a CPU (estimated from the models' sizes)");
         }
     }
     let rejected = dry_run.rejected_models.into_iter();

@@ -1,6 +1,6 @@
-//! Inputs of forms for options, made from the table of options.
+//! Form inputs for options, generated from the table of options.
 //!
-//! What is left blank is left to the server's settings, which an input shows as its placeholder.
+//! A blank input uses the server's setting, which is shown as its placeholder.
 
 use assize_domain::job::JobKind;
 use assize_domain::options::{FormField, Kind, OPTIONS, OptionSpec, Options};
@@ -14,12 +14,12 @@ pub(crate) struct OptionInput {
     pub key: &'static str,
     pub label: &'static str,
     pub kind: Kind,
-    /// The least and the most that a whole number may be; empty where there is no such bound.
+    /// The bounds of a whole number; empty if there is none.
     pub min: String,
     pub max: String,
-    /// What the user filled in.
+    /// The user's input.
     pub value: String,
-    /// What the server uses where it is blank.
+    /// The value that the server uses if the input is blank.
     pub default: String,
     pub suggestions: &'static [&'static str],
 }
@@ -42,12 +42,12 @@ impl OptionInput {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct OptionInputs {
     pub main: Vec<OptionInput>,
-    /// Behind "More options".
+    /// Inputs under "More options".
     pub more: Vec<OptionInput>,
 }
 
 impl OptionInputs {
-    /// With the server's settings as defaults, and what was filled in before.
+    /// Creates the inputs with the server's settings as defaults and the user's previous input.
     pub fn new(kind: JobKind, defaults: &Options, fields: &Fields) -> Self {
         let mut inputs = Self::default();
         for spec in OPTIONS {
@@ -60,7 +60,7 @@ impl OptionInputs {
         inputs
     }
 
-    /// Whether anything behind "More options" was filled in.
+    /// Whether any input under "More options" was filled in.
     pub fn uses_more(&self) -> bool {
         self.more.iter().any(|it| !it.value.is_empty())
     }
@@ -83,7 +83,7 @@ fn input(
         key: spec.key,
         label,
         kind: spec.kind,
-        // Every whole number that is an option counts something.
+        // All integer options are counts, so they cannot be negative.
         min: range.map_or_else(|| "0".to_owned(), |it| bound(it.min)),
         max: range.map_or_else(String::new, |it| bound(it.max)),
         value: fields.owned(spec.key).unwrap_or_default(),
@@ -100,7 +100,7 @@ fn on_or_off(text: &str) -> &'static str {
     if text == "true" { "on" } else { "off" }
 }
 
-/// Adds what was filled in to a request; what is blank is left out.
+/// Adds the user's input to a request; blank inputs are omitted.
 pub(crate) fn fill(kind: JobKind, fields: &Fields, request: &mut Map<String, Value>) {
     for spec in OPTIONS {
         let is_input = matches!(spec.form(kind), FormField::Main(_) | FormField::More(_));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blank_form_asks_for_nothing_and_shows_the_server_s_settings() {
+    fn a_blank_form_adds_nothing_and_shows_the_server_s_settings() {
         let set = Options {
             n_tips: 3,
             temperature: 0.2,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_has_the_option_s_type() {
+    fn input_is_converted_to_the_option_s_type() {
         let fields = Fields::parse(b"n_tips=7&temperature=1&diversity=false&max_tokens=many");
         let mut request = Map::new();
         fill(JobKind::Collect, &fields, &mut request);

@@ -1,4 +1,4 @@
-//! What all pages share: the frame around them, how they leave, and what an error looks like.
+//! The parts that all pages share: the layout's data, rendering, and error pages.
 
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
@@ -18,17 +18,17 @@ use crate::error::{ApiError, status_of};
 use crate::http::run_blocking;
 use crate::judging_sessions::SessionJudge;
 
-/// Nothing inline, nothing from elsewhere.
+/// The content security policy: no inline code, no resources from other sites.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
     img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
     base-uri 'none'";
 
-/// Who looks, and when.
+/// The signed-in user of a request, their permissions, and the request's time.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
     pub name: String,
     pub token_id: String,
-    /// Now: judges are blind while a sitting of theirs is open.
+    /// False for a judge with an open sitting.
     pub may_read: bool,
     pub may_write: bool,
     pub may_judge: bool,
@@ -49,7 +49,7 @@ impl Visit {
         })
     }
 
-    /// As the desk knows the visitor.
+    /// The user as a judge.
     pub fn session_judge(&self) -> SessionJudge {
         SessionJudge {
             token_id: self.token_id.clone(),
@@ -63,22 +63,22 @@ impl FromRequestParts<App> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
         let Some(caller) = parts.extensions.get::<Caller>() else {
-            let message = "This page needs somebody who has signed in.";
+            let message = "Authentication required: sign in to see this page.";
             return Err(PageError::new(ErrorKind::Unauthenticated, message));
         };
         Ok(Self::of(app, caller)?)
     }
 }
 
-/// What the layout needs.
+/// The data of the layout.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     /// The entry of the navigation that this page belongs to.
     pub active: &'static str,
     pub visit: Option<Visit>,
-    /// Seconds after which a page without JavaScript loads again; 0 never.
+    /// Seconds until the page reloads; 0 for never.
     pub refresh_s: u32,
-    /// The version of style sheet and script.
+    /// The version of the assets.
     pub assets: &'static str,
 }
 
@@ -103,7 +103,7 @@ impl Frame {
         self.visit.as_ref().is_some_and(|it| it.may_judge)
     }
 
-    /// The first page that is open to whoever looks, where one is.
+    /// The URL and label of the start page that the user may see.
     pub fn home(&self) -> Option<(&'static str, &'static str)> {
         match &self.visit {
             Some(it) if !it.may_read && it.may_judge => Some(("/desk", "Back to the desk")),
@@ -112,7 +112,7 @@ impl Frame {
         }
     }
 
-    /// Around a page for nobody in particular.
+    /// The layout without a signed-in user.
     pub fn bare() -> Self {
         Self {
             active: "",
@@ -123,15 +123,15 @@ impl Frame {
     }
 }
 
-/// A page that can be shown, or why not.
-pub(crate) type Paged = Result<Response, PageError>;
+/// The result of page handlers.
+pub(crate) type PageResult = Result<Response, PageError>;
 
-/// A template as a response.
-pub(crate) fn show(template: &impl Template) -> Paged {
+/// Renders a template with status 200.
+pub(crate) fn show(template: &impl Template) -> PageResult {
     with_status(StatusCode::OK, template)
 }
 
-pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Paged {
+pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> PageResult {
     let html = template
         .render()
         .map_err(|error| PageError::internal(error.to_string()))?;
@@ -139,13 +139,13 @@ pub(crate) fn with_status(status: StatusCode, template: &impl Template) -> Paged
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY),
         (CACHE_CONTROL, "no-store"),
-        // Not `no-referrer`: forms would then send no origin of ours.
+        // With `no-referrer` browsers would send `Origin: null` with forms.
         (REFERRER_POLICY, "same-origin"),
     ];
     Ok((status, headers, html).into_response())
 }
 
-/// [`run_blocking`] for handlers of pages.
+/// [`run_blocking`] for page handlers.
 pub(crate) async fn blocking<R: Send + 'static>(
     app: &App,
     work: impl FnOnce(&App) -> Result<R, PageError> + Send + 'static,
@@ -153,7 +153,7 @@ pub(crate) async fn blocking<R: Send + 'static>(
     run_blocking(app, work).await
 }
 
-/// A page that says what is wrong.
+/// An error that is shown as a page.
 #[derive(Debug, Clone)]
 pub(crate) struct PageError {
     pub kind: ErrorKind,
@@ -195,7 +195,7 @@ impl From<ApiError> for PageError {
     }
 }
 
-/// Messages for programs start small.
+/// Capitalises the first letter; messages of the API start in lower case.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -215,29 +215,29 @@ impl PageError {
     fn page(&self, frame: Frame) -> Response {
         let (title, hint) = match self.kind {
             ErrorKind::NotFound | ErrorKind::EndpointNotFound => (
-                "There is nothing here",
-                "It may have been deleted, or the address is not complete.",
+                "Not found",
+                "It may have been deleted, or the address is incomplete.",
             ),
             ErrorKind::InvalidInput | ErrorKind::AlreadyExists => (
-                "That cannot be done",
-                "Go back, change what the message names, and try again.",
+                "Invalid request",
+                "Go back, correct the input, and try again.",
             ),
             ErrorKind::Forbidden => (
-                "This is not open to you now",
-                "Where the message names something to do, do that first; else ask whoever runs this server for a token with another role.",
+                "Access denied",
+                "Follow the message if it names a remedy; otherwise ask an admin for a token with another role.",
             ),
-            ErrorKind::TooLarge => ("That is too much at once", "Go back, and send less of it."),
+            ErrorKind::TooLarge => ("The request is too large", "Go back and send less data."),
             ErrorKind::MethodNotAllowed => (
                 "This address is not a page",
-                "A form leads here; open the page that it is on.",
+                "It only accepts forms; open the page with the form.",
             ),
             ErrorKind::Conflict | ErrorKind::Superseded => (
                 "This conflicts with the current state",
-                "Look at what changed, then decide again.",
+                "Reload the page, check what has changed, and try again.",
             ),
             _ => (
-                "Something failed",
-                "Nothing was changed. Try again; where it stays, the server's log says more.",
+                "Internal error",
+                "Nothing was changed. Try again; if the error persists, see the server's log.",
             ),
         };
         let page = ErrorPage {
@@ -247,14 +247,14 @@ impl PageError {
             hint,
         };
         with_status(status_of(self.kind), &page).unwrap_or_else(|error| {
-            // The template of errors itself failed; plain text cannot.
+            // Rendering the error page itself failed, so the response is plain text.
             (status_of(error.kind), error.message).into_response()
         })
     }
 }
 
 impl IntoResponse for PageError {
-    /// The page for nobody in particular; [`with_visit`] knows better.
+    /// The page without navigation; [`with_visit`] adds it for a signed-in user.
     fn into_response(self) -> Response {
         let mut response = self.page(Frame::bare());
         response.extensions_mut().insert(self);
@@ -262,7 +262,7 @@ impl IntoResponse for PageError {
     }
 }
 
-/// What is wrong, with the ways on for whoever is signed in.
+/// Renders an error page again, with navigation, if a user is signed in.
 pub(crate) fn with_visit(response: Response, visit: impl FnOnce() -> Option<Visit>) -> Response {
     let Some(error) = response.extensions().get::<PageError>() else {
         return response;

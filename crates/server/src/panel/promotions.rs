@@ -1,4 +1,4 @@
-//! Promotions: who is champion, what the gate says about a challenger, and the way back.
+//! The promotions page: champions, the gate's report, promotion and rollback.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse as _, Redirect};
 
 use super::experiment::runs::value;
 use super::fields::{Fields, Form, Query, query};
-use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
 
@@ -31,7 +31,7 @@ struct PromotionsPage {
     champions: Vec<Champion>,
     experiments: Vec<String>,
     asked: Option<String>,
-    /// The gate on the experiment that was asked for, or why it cannot be run.
+    /// The gate's report on the selected experiment, or why the gate cannot be run.
     gate: Option<Result<Gate, String>>,
     history: Vec<HistoryEntry>,
     done: Option<&'static str>,
@@ -40,12 +40,12 @@ struct PromotionsPage {
 struct Champion {
     task: String,
     pair: String,
-    /// Of the entry that made it champion.
+    /// The number of the promotion.
     number: u32,
     version: u32,
     by: String,
     since: RelativeTime,
-    /// Who a rollback would bring back.
+    /// The pair that a rollback would restore.
     before: Option<String>,
 }
 
@@ -56,7 +56,7 @@ struct Gate {
     incumbent: String,
     checks: Vec<CheckLine>,
     warnings: Vec<String>,
-    /// Commands to type, and advice.
+    /// Next steps; the flag marks commands.
     next: Vec<(bool, String)>,
 }
 
@@ -81,11 +81,11 @@ struct HistoryEntry {
     note: String,
 }
 
-pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> Paged {
-    blocking(&app, move |app| look(app, &visit, &fields)).await
+pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> PageResult {
+    blocking(&app, move |app| render(app, &visit, &fields)).await
 }
 
-fn look(app: &App, visit: &Visit, fields: &Fields) -> Paged {
+fn render(app: &App, visit: &Visit, fields: &Fields) -> PageResult {
     let tasks = tasks(app)?;
     let mut champions = Vec::new();
     let mut history = Vec::new();
@@ -121,13 +121,13 @@ fn look(app: &App, visit: &Visit, fields: &Fields) -> Paged {
         history: history.iter().map(|it| entry(it, visit)).collect(),
         done: match fields.get("done") {
             Some("promoted") => Some("Promoted: the champion has changed."),
-            Some("rolled-back") => Some("Rolled back: the champion before is champion again."),
+            Some("rolled-back") => Some("Rolled back: the previous champion is champion again."),
             _ => None,
         },
     })
 }
 
-/// The task of this server, and those of the experiments.
+/// The server's task and the tasks of all experiments.
 fn tasks(app: &App) -> Result<Vec<String>, PageError> {
     let mut tasks = BTreeSet::new();
     if let Ok(task) = task_files::load(&app.config.task) {
@@ -210,8 +210,7 @@ fn signature(app: &App, visit: &Visit, fields: &Fields) -> Result<Signature, Pag
     let note = fields.owned("note");
     let length = note.as_ref().map_or(0, |it| it.chars().count());
     if length > LONGEST_NOTE {
-        let message =
-            format!("The note has {length} characters, and at most {LONGEST_NOTE} are kept.");
+        let message = format!("The note has {length} characters; the limit is {LONGEST_NOTE}.");
         return Err(PageError::invalid(message));
     }
     Ok(Signature {
@@ -221,16 +220,20 @@ fn signature(app: &App, visit: &Visit, fields: &Fields) -> Result<Signature, Pag
     })
 }
 
-/// Runs the gate once more, and promotes whom the page showed; somebody else who leads by now
-/// is not promoted unseen.
-pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+/// Runs the gate again and promotes the pair that the page showed. If another pair leads by now,
+/// nothing is promoted.
+pub(crate) async fn promote(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
     blocking(&app, move |app| {
         let experiment = fields.owned("experiment").unwrap_or_default();
         let assessment = assess(app, &experiment)?;
         let seen = fields.get("candidate").unwrap_or_default();
         if assessment.report.candidate.to_string() != seen {
             let message = format!(
-                "{} leads by now, and not {seen}: look at the gate again.",
+                "{} is now the leader instead of {seen}: check the gate again.",
                 assessment.report.candidate
             );
             return Err(PageError::new(ErrorKind::Conflict, message));
@@ -246,13 +249,17 @@ pub(crate) async fn promote(State(app): State<App>, visit: Visit, Form(fields): 
     .await
 }
 
-pub(crate) async fn rollback(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+pub(crate) async fn rollback(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
     blocking(&app, move |app| {
         let task = fields.owned("task").unwrap_or_default();
         let champion = app.store.champion_get(&task)?;
         let seen = fields.get("number").and_then(|it| it.parse::<u32>().ok());
         if seen.is_none() || champion.map(|it| it.number) != seen {
-            let message = "The champion is another one than when this form was shown.";
+            let message = "The champion has changed since this form was shown.";
             return Err(PageError::new(ErrorKind::Conflict, message));
         }
         let by = signature(app, &visit, &fields)?;

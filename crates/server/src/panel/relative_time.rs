@@ -1,8 +1,8 @@
-//! Times as people read them: how long ago, with the exact time at hand.
+//! Times for display: relative to now, with the exact time.
 
 use jiff::Timestamp;
 
-/// A moment in both ways.
+/// A time in relative and absolute form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RelativeTime {
     /// `2 h ago`
@@ -30,7 +30,7 @@ impl RelativeTime {
         }
     }
 
-    /// From RFC 3339; shown as it is where it is something else.
+    /// From RFC 3339; other text is shown unchanged.
     pub fn of_text(at: &str, now_ms: i64) -> Self {
         match at.parse::<Timestamp>() {
             Ok(at) => Self::of_ms(at.as_millisecond(), now_ms),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_near_or_far() {
+    fn times_are_shown_in_a_suitable_unit() {
         let ago = |seconds: i64| RelativeTime::of_ms(0, seconds * 1000).ago;
         assert_eq!(ago(-5), "just now");
         assert_eq!(ago(59), "59 s ago");

@@ -1,4 +1,4 @@
-//! One run: what was asked, what came back, and what every judge said about it.
+//! The page of one run: its prompt, its candidates and all verdicts.
 
 use askama::Template;
 use assize_domain::candidate::Candidate;
@@ -11,16 +11,16 @@ use axum::extract::State;
 
 use super::experiment::runs::{state, value};
 use super::fields::Path;
-use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
 
 mod verdicts;
 
-use verdicts::{Said, Verdicts};
+use verdicts::{VerdictRow, Verdicts};
 
-/// Larger texts are shown in part.
-const LONGEST: usize = 60_000;
+/// Longer texts are truncated; in characters.
+const MAX_TEXT_LENGTH: usize = 60_000;
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -39,23 +39,23 @@ struct RunPage {
     context: Vec<(String, String)>,
     /// The names of the scores.
     heads: Vec<String>,
-    candidates: Vec<Shown>,
+    candidates: Vec<CandidateView>,
     raw: Option<String>,
 }
 
 /// A candidate with all verdicts on it.
-struct Shown {
-    /// From 0, as commands and JSON count.
+struct CandidateView {
+    /// From 0, as in commands and JSON.
     number: u32,
     text: Option<String>,
     error: Option<String>,
     problem: Option<String>,
     facts: String,
-    verdicts: Vec<Said>,
+    verdicts: Vec<VerdictRow>,
 }
 
-/// Everything that is read of a run.
-pub(crate) struct Whole {
+/// A run with its artifacts and verdicts.
+pub(crate) struct RunDetails {
     pub run: Run,
     pub candidates: Vec<Candidate>,
     pub files: Vec<VerdictFile>,
@@ -65,7 +65,7 @@ pub(crate) struct Whole {
     pub rubric: Option<Rubric>,
 }
 
-pub(crate) fn read(app: &App, run_id: &str) -> Result<Whole, PageError> {
+pub(crate) fn read(app: &App, run_id: &str) -> Result<RunDetails, PageError> {
     let run = app.store.run_get(run_id)?;
     let id = run.run_id.clone();
     let text = |path: &str| app.store.artifact_get(&id, path);
@@ -76,25 +76,25 @@ pub(crate) fn read(app: &App, run_id: &str) -> Result<Whole, PageError> {
         ))
     })?;
     let rubric = text(artifact::RUBRIC)?;
-    Ok(Whole {
+    Ok(RunDetails {
         candidates,
         rubric: rubric.and_then(|it| Rubric::parse(artifact::RUBRIC, &it).ok()),
         files: app.store.verdicts_get(&id)?,
-        prompt: text(artifact::PROMPT)?.map(cut),
+        prompt: text(artifact::PROMPT)?.map(truncate),
         context: text(artifact::CONTEXT)?,
-        raw: text(artifact::RAW)?.map(cut),
+        raw: text(artifact::RAW)?.map(truncate),
         run,
     })
 }
 
-fn cut(text: String) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… (cut)", &text[..end]),
+fn truncate(text: String) -> String {
+    match text.char_indices().nth(MAX_TEXT_LENGTH) {
+        Some((end, _)) => format!("{}… (truncated)", &text[..end]),
         None => text,
     }
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visit) -> PageResult {
     let whole = blocking(&app, move |app| read(app, &run_id)).await?;
     let run = &whole.run;
     let number = |key: &str| metric_of(run, key);
@@ -118,7 +118,7 @@ pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visi
         candidates: whole
             .candidates
             .iter()
-            .map(|it| shown(it, verdicts.on(it.index, visit.now_ms)))
+            .map(|it| candidate_view(it, verdicts.on(it.index, visit.now_ms)))
             .collect(),
         heads: verdicts.heads,
         prompt: whole.prompt,
@@ -141,7 +141,7 @@ fn timings(run: &Run) -> Vec<(&'static str, String)> {
             figure::latency as fn(f64) -> _,
         ),
         ("loading", metric::LOAD_MS, figure::latency),
-        ("tokens a second", metric::TOKENS_PER_S, figure::speed),
+        ("tokens per second", metric::TOKENS_PER_S, figure::speed),
         ("prompt tokens", metric::PROMPT_TOKENS, count),
         ("completion tokens", metric::COMPLETION_TOKENS, count),
     ];
@@ -151,7 +151,7 @@ fn timings(run: &Run) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The context as lines: one a field where it is an object.
+/// The context as names and values: one entry per field of an object.
 pub(crate) fn context(text: &str) -> Vec<(String, String)> {
     use serde_json::Value;
     let plain = |value: &Value| match value {
@@ -178,13 +178,13 @@ pub(crate) fn context(text: &str) -> Vec<(String, String)> {
     }
 }
 
-fn shown(candidate: &Candidate, verdicts: Vec<Said>) -> Shown {
+fn candidate_view(candidate: &Candidate, verdicts: Vec<VerdictRow>) -> CandidateView {
     let mut facts: Vec<String> = Vec::new();
     for (name, set) in &candidate.flags {
         facts.push(format!("{name} {}", if *set { "yes" } else { "no" }));
     }
     if candidate.truncated {
-        facts.push("cut at max_tokens".to_owned());
+        facts.push("truncated at max_tokens".to_owned());
     }
     if candidate.latency_ms > 0.0 {
         facts.push(figure::latency(candidate.latency_ms));
@@ -193,7 +193,7 @@ fn shown(candidate: &Candidate, verdicts: Vec<Said>) -> Shown {
         facts.push(format!("{} tokens", candidate.completion_tokens));
     }
     facts.push(format!("seed {}", candidate.seed));
-    Shown {
+    CandidateView {
         number: candidate.index,
         text: candidate.text.clone(),
         error: candidate.error.clone(),

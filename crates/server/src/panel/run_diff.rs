@@ -7,12 +7,12 @@ use axum::extract::State;
 
 use super::experiment::runs::value;
 use super::fields::Query;
-use super::page::{Frame, PageError, Paged, Visit, blocking, show};
-use super::run::{Whole, context, read};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
+use super::run::{RunDetails, context, read};
 use crate::App;
 
-/// Texts with more words than this are shown without marks.
-const MOST_WORDS: usize = 1_500;
+/// Longer texts are shown without marks.
+const MAX_WORDS: usize = 1_500;
 
 #[derive(Template)]
 #[template(path = "run_diff.html")]
@@ -34,27 +34,27 @@ struct Head {
     latency: String,
 }
 
-/// A word with the white space after it.
+/// A word with the whitespace after it.
 #[derive(Debug, PartialEq, Eq)]
 struct Word {
     text: String,
     differs: bool,
 }
 
-pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> PageResult {
     let mut picked: Vec<String> = fields.all("run").into_iter().map(str::to_owned).collect();
     picked.extend(["a", "b"].iter().filter_map(|it| fields.owned(it)));
     let [one, other] = picked.as_slice() else {
         return Err(PageError::invalid(format!(
-            "{} runs were ticked: tick exactly two of the list.",
+            "{} runs were selected: select exactly two in the list.",
             picked.len()
         )));
     };
     let (one, other) = (one.clone(), other.clone());
     let pair = blocking(&app, move |app| Ok([read(app, &one)?, read(app, &other)?])).await?;
     let heads = [head(&pair[0]), head(&pair[1])];
-    let prompt = |it: &Whole| it.prompt.clone().unwrap_or_default();
-    let texts = |it: &Whole, place: usize| {
+    let prompt = |it: &RunDetails| it.prompt.clone().unwrap_or_default();
+    let texts = |it: &RunDetails, place: usize| {
         let text = it.candidates.get(place).and_then(|it| it.text.clone());
         text.unwrap_or_default()
     };
@@ -73,7 +73,7 @@ pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Vi
     })
 }
 
-fn head(whole: &Whole) -> Head {
+fn head(whole: &RunDetails) -> Head {
     let run = &whole.run;
     let name = [param::MODEL, param::PROMPT, param::SCENARIO].map(|key| value(&run.params, key));
     let number = |key: &str| {
@@ -88,11 +88,11 @@ fn head(whole: &Whole) -> Head {
     }
 }
 
-/// Both texts in words, each marked where it is not part of the longest common sequence.
+/// Splits both texts into words and marks those outside the longest common subsequence.
 fn marked(one: &str, other: &str) -> [Vec<Word>; 2] {
     let (left, right) = (words(one), words(other));
     let mut shared = [vec![false; left.len()], vec![false; right.len()]];
-    if left.len() <= MOST_WORDS && right.len() <= MOST_WORDS {
+    if left.len() <= MAX_WORDS && right.len() <= MAX_WORDS {
         for (a, b) in common(&left, &right) {
             shared[0][a] = true;
             shared[1][b] = true;
@@ -110,7 +110,7 @@ fn marked(one: &str, other: &str) -> [Vec<Word>; 2] {
     [build(&left, &shared[0]), build(&right, &shared[1])]
 }
 
-/// Words with the white space that follows each.
+/// Splits a text into words, each with the whitespace after it.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -128,7 +128,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Places of the longest common sequence of words, white space aside.
+/// The index pairs of the longest common subsequence of words, ignoring whitespace.
 fn common(left: &[&str], right: &[&str]) -> Vec<(usize, usize)> {
     let same = |a: usize, b: usize| left[a].trim() == right[b].trim();
     let width = right.len() + 1;

@@ -1,4 +1,4 @@
-//! Signing in: one field for a token. Checking it is the access layer's.
+//! The sign-in page. [`access::sign_in`](crate::access::sign_in) checks the token.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse as _, Response};
 
 use super::fields::Query;
-use super::page::{Frame, Paged, show, with_status};
+use super::page::{Frame, PageResult, show, with_status};
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -16,15 +16,15 @@ struct SignInPage {
     next: String,
 }
 
-pub(crate) async fn page(Query(fields): Query) -> Paged {
+pub(crate) async fn page(Query(fields): Query) -> PageResult {
     let problem = match fields.get("error") {
         None => None,
-        Some("ended") => Some("You are not signed in any more. Sign in again to go on."),
+        Some("ended") => Some("Your session has expired. Sign in again."),
         Some("unsent") => Some(
-            "You were not signed in, so the form was not taken. Sign in, and send it once more.",
+            "You were not signed in, so the form was not processed. Sign in and send it again.",
         ),
         Some(_) => {
-            Some("This token is not known, or was revoked. Check that all of it was copied.")
+            Some("This token is unknown or was revoked. Check that it was copied completely.")
         }
     };
     show(&SignInPage {
@@ -34,13 +34,11 @@ pub(crate) async fn page(Query(fields): Query) -> Paged {
     })
 }
 
-/// The page again, for somebody who has tried too often.
+/// The response to too many failed attempts.
 pub(crate) fn too_many(next: Option<&str>, wait_s: i64) -> Response {
     let page = SignInPage {
         frame: Frame::bare(),
-        problem: Some(
-            "Too many wrong tokens came from this address. Wait a minute, then try again.",
-        ),
+        problem: Some("Too many failed attempts from this address. Wait a minute, then try again."),
         next: next.unwrap_or_default().to_owned(),
     };
     let page = with_status(StatusCode::TOO_MANY_REQUESTS, &page);

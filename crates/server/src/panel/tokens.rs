@@ -1,4 +1,4 @@
-//! Tokens: who may come in, and with which right.
+//! The page for creating, listing and revoking tokens.
 
 use askama::Template;
 use assize_domain::role::Role;
@@ -6,38 +6,38 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 
 use super::fields::{Form, Path};
-use super::page::{Frame, PageError, Paged, Visit, blocking, show};
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::error::ApiError;
 use crate::{App, token_create};
 
-/// The longest name of a token's holder.
-const LONGEST_NAME: usize = 100;
+/// The maximum length of a name, in characters.
+const MAX_NAME_LENGTH: usize = 100;
 
 #[derive(Template)]
 #[template(path = "tokens.html")]
 struct TokensPage {
     frame: Frame,
     tokens: Vec<TokenRow>,
-    /// The secret of a token that was just made, with whose it is.
-    made: Option<(String, String)>,
+    /// The name and the secret of a token that was just created.
+    created: Option<(String, String)>,
 }
 
 struct TokenRow {
     id: String,
     name: String,
     role: &'static str,
-    may: &'static str,
+    rights: &'static str,
     created: RelativeTime,
     revoked: Option<RelativeTime>,
     is_own: bool,
 }
 
-pub(crate) async fn page(State(app): State<App>, visit: Visit) -> Paged {
+pub(crate) async fn page(State(app): State<App>, visit: Visit) -> PageResult {
     blocking(&app, move |app| list(app, &visit, None)).await
 }
 
-fn list(app: &App, visit: &Visit, made: Option<(String, String)>) -> Paged {
+fn list(app: &App, visit: &Visit, created: Option<(String, String)>) -> PageResult {
     let when = |ms| RelativeTime::of_ms(ms, visit.now_ms);
     let mut tokens: Vec<TokenRow> = app
         .state
@@ -45,7 +45,7 @@ fn list(app: &App, visit: &Visit, made: Option<(String, String)>) -> Paged {
         .into_iter()
         .map(|it| TokenRow {
             role: it.role.as_str(),
-            may: may(it.role),
+            rights: rights(it.role),
             created: when(it.created_ms),
             revoked: it.revoked_ms.map(when),
             is_own: it.id == visit.token_id,
@@ -57,29 +57,29 @@ fn list(app: &App, visit: &Visit, made: Option<(String, String)>) -> Paged {
     show(&TokensPage {
         frame: Frame::new("tokens", visit),
         tokens,
-        made,
+        created,
     })
 }
 
-const fn may(role: Role) -> &'static str {
+const fn rights(role: Role) -> &'static str {
     match role {
         Role::Admin => "everything",
-        Role::Judge => "judge, blind",
-        Role::Viewer => "look",
-        Role::Service => "ask policies",
+        Role::Judge => "judge (blind)",
+        Role::Viewer => "read",
+        Role::Service => "use policies",
     }
 }
 
-/// Shows the secret in the answer itself, because it must not be in any address or log.
-pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): Form) -> Paged {
+/// Responds with the secret directly instead of a redirect, because it must not be in a URL or log.
+pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): Form) -> PageResult {
     let Some(role) = fields.read::<Role>("role")? else {
         return Err(PageError::invalid("Choose a role for the token."));
     };
     let name = fields.owned("name");
-    let is_odd =
-        |it: &String| it.chars().count() > LONGEST_NAME || it.chars().any(char::is_control);
-    if name.as_ref().is_some_and(is_odd) {
-        let message = format!("A name has at most {LONGEST_NAME} characters on one line.");
+    let is_invalid =
+        |it: &String| it.chars().count() > MAX_NAME_LENGTH || it.chars().any(char::is_control);
+    if name.as_ref().is_some_and(is_invalid) {
+        let message = format!("The name must be at most {MAX_NAME_LENGTH} characters on one line.");
         return Err(PageError::invalid(message));
     }
     blocking(&app, move |app| {
@@ -92,9 +92,9 @@ pub(crate) async fn create(State(app): State<App>, visit: Visit, Form(fields): F
     .await
 }
 
-pub(crate) async fn revoke(State(app): State<App>, Path(id): Path, visit: Visit) -> Paged {
+pub(crate) async fn revoke(State(app): State<App>, Path(id): Path, visit: Visit) -> PageResult {
     if id == visit.token_id {
-        let message = "This is the token that you are signed in with: revoke it with another one.";
+        let message = "You are signed in with this token. Sign in with another one to revoke it.";
         return Err(PageError::invalid(message));
     }
     blocking(&app, move |app| {

@@ -1,4 +1,4 @@
-//! Every route × every role, from the tables of routes themselves.
+//! Tests the authorization of every route for every role, from the tables of routes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -48,7 +48,7 @@ fn app(folder: &Path) -> App {
     let store = EmbeddedStore::open(&folder.join("a.db"), || clock().ms, entropy).unwrap();
     let store = Arc::new(store);
     let state = Arc::new(State::open(folder).unwrap());
-    let refuse = |_: JobKind, _: &_| {
+    let reject = |_: JobKind, _: &_| {
         Err(vec![FieldProblem {
             field: "models".to_owned(),
             message: "is empty".to_owned(),
@@ -69,7 +69,7 @@ fn app(folder: &Path) -> App {
         ollama_urls: Vec::new(),
         clock,
         entropy,
-        plan: Planner::new(refuse),
+        plan: Planner::new(reject),
         ended: EndObserver::new(|_| {}),
     });
     let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config)).unwrap();
@@ -88,8 +88,12 @@ fn app(folder: &Path) -> App {
     }
 }
 
-/// The status, and whether the answer says that a right is missing.
-async fn ask(router: &Router, (method, path): (&Method, &str), token: Option<&str>) -> (u16, bool) {
+/// The status, and whether the response reports a missing right.
+async fn send(
+    router: &Router,
+    (method, path): (&Method, &str),
+    token: Option<&str>,
+) -> (u16, bool) {
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -108,7 +112,7 @@ async fn ask(router: &Router, (method, path): (&Method, &str), token: Option<&st
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_route_is_open_to_the_roles_that_have_its_right_and_to_no_others() {
+async fn every_route_accepts_exactly_the_roles_with_its_right() {
     let folder = tempfile::tempdir().unwrap();
     let app = app(folder.path());
     let tokens = Role::ALL.map(|role| {
@@ -129,12 +133,16 @@ async fn every_route_is_open_to_the_roles_that_have_its_right_and_to_no_others()
             for method in methods {
                 let right = route.right;
                 let shown = format!("{method} {path} needs {right:?}");
-                assert!(walked.insert(shown.clone()), "{shown} is there twice");
-                let nobody = ask(&router, (&method, &path), None).await.0;
-                // The events of a job that does not exist are a 404, not an endless stream.
-                assert_eq!(nobody == 401, right != Right::Public, "{shown}: {nobody}");
+                assert!(walked.insert(shown.clone()), "{shown} is listed twice");
+                let without_token = send(&router, (&method, &path), None).await.0;
+                // The job does not exist, so its events are a 404 and not an endless stream.
+                assert_eq!(
+                    without_token == 401,
+                    right != Right::Public,
+                    "{shown}: {without_token}"
+                );
                 for (role, token) in &tokens {
-                    let (status, lacks) = ask(&router, (&method, &path), Some(token)).await;
+                    let (status, lacks) = send(&router, (&method, &path), Some(token)).await;
                     let is_open = right.is_granted_to(*role);
                     assert_eq!(
                         (status == 403 && lacks),
@@ -152,7 +160,7 @@ async fn every_route_is_open_to_the_roles_that_have_its_right_and_to_no_others()
 }
 
 #[test]
-fn only_what_must_be_is_open_to_everybody() {
+fn only_few_routes_are_public() {
     let open: Vec<&str> = groups()
         .iter()
         .flat_map(|it| &it.routes)

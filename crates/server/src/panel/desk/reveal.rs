@@ -1,4 +1,4 @@
-//! After the sitting: who wrote what, and how far this judge agrees with others.
+//! The page after a sitting: the pairs that were scored, and the agreement with other judges.
 
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
@@ -13,7 +13,7 @@ use axum::extract::State;
 use crate::App;
 use crate::boards::Boards;
 use crate::panel::fields::{Path, Query};
-use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+use crate::panel::page::{Frame, PageError, PageResult, Visit, blocking, show};
 
 #[derive(Template)]
 #[template(path = "desk_reveal.html")]
@@ -39,13 +39,13 @@ pub(crate) async fn page(
     Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
-) -> Paged {
+) -> PageResult {
     let sitting = fields.owned("sitting").unwrap_or_default();
     let visitor = visit.clone();
     let (record, rows) = blocking(&app, move |app| {
         let judge = visitor.session_judge();
         if app.judging.has_open_sitting(&judge)? {
-            let message = "A sitting of yours is open, and judges are blind until it is over.";
+            let message = "Judges cannot see results while one of their sittings is open. Finish yours first.";
             return Err(PageError::new(ErrorKind::Forbidden, message));
         }
         let record = app.store.sitting_record_get(&sitting)?;
@@ -54,7 +54,7 @@ pub(crate) async fn page(
             let name = it.judge.as_ref().map(|it| it.name.as_str());
             visitor.may_read || name == Some(visitor.name.as_str())
         });
-        let message = "That sitting is not yours.";
+        let message = "This sitting belongs to another judge.";
         let record = own.ok_or_else(|| PageError::new(ErrorKind::Forbidden, message))?;
         Ok((record, rows))
     })
@@ -72,8 +72,8 @@ pub(crate) async fn page(
         quarantined: is_quarantined.then(|| {
             let shift = drift.map_or(0.0, |it| it.mean_shift);
             format!(
-                "The calibration cases were scored {} points off their known scores on average, so this sitting does \
-                 not count and its cases wait again.",
+                "Your scores on the calibration cases were off by {} points from the known scores \
+                 on average. This sitting does not count, and its cases are pending again.",
                 figure::signed(shift)
             )
         }),
@@ -94,7 +94,7 @@ fn row(it: &Revealed) -> (String, usize, String) {
     (it.pair.to_string(), it.cases, composite)
 }
 
-/// What involves this judge, or the experts as a whole.
+/// The agreement with another rater; `None` if it does not involve this judge or the experts.
 fn agreement(it: &PairAgreement, judge: &str) -> Option<Agreement> {
     let is_own = |label: &str| label == "expert" || label == judge || label.starts_with(judge);
     let with = match (is_own(&it.left), is_own(&it.right)) {

@@ -1,4 +1,4 @@
-//! An automatic judge over what waits: which model, how many cases, for how much; then its job.
+//! The form for automatic judging: the model, the number of cases and the budget.
 
 use askama::Template;
 use assize_domain::job::JobKind;
@@ -14,7 +14,7 @@ use crate::api::jobs::plan;
 use crate::panel::fields::{Fields, Form, Path, named, number};
 use crate::panel::models::HostModels;
 use crate::panel::option_inputs::{OptionInputs, fill};
-use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, with_status};
+use crate::panel::page::{Frame, PageError, PageResult, Visit, blocking, with_status};
 
 #[derive(Template)]
 #[template(path = "auto_judge.html")]
@@ -22,7 +22,7 @@ struct AutoJudgePage {
     frame: Frame,
     top: Top,
     /// Cells that no automatic judge has scored.
-    waiting: u64,
+    pending: u64,
     found: HostModels,
     other: String,
     limit: String,
@@ -30,23 +30,27 @@ struct AutoJudgePage {
     problems: Vec<String>,
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path,
+    visit: Visit,
+) -> PageResult {
     form(&app, experiment, visit, Fields::default(), Vec::new()).await
 }
 
-/// Queues the judge, and goes to its live page.
+/// Queues the job and redirects to its page.
 pub(crate) async fn start(
     State(app): State<App>,
     Path(experiment): Path,
     visit: Visit,
     Form(fields): Form,
-) -> Paged {
-    let ask = request(&experiment, &fields);
+) -> PageResult {
+    let request = request(&experiment, &fields);
     let by = visit.name.clone();
-    let queued = blocking(&app, move |app| match plan(app, JobKind::Judge, &ask) {
+    let queued = blocking(&app, move |app| match plan(app, JobKind::Judge, &request) {
         Err(problems) => Ok(Err(problems)),
         Ok(plan) => {
-            let request = Value::Object(ask).to_string();
+            let request = Value::Object(request).to_string();
             Ok(Ok(app.jobs.submit(plan, request, &by)?))
         }
     })
@@ -60,18 +64,18 @@ pub(crate) async fn start(
     }
 }
 
-/// The form as a request of the API: what is blank is left to the defaults.
+/// Converts the form to an API request; blank fields are omitted.
 fn request(experiment: &str, fields: &Fields) -> Map<String, Value> {
-    let mut ask = Map::new();
-    ask.insert("experiment".to_owned(), json!(experiment));
+    let mut request = Map::new();
+    request.insert("experiment".to_owned(), json!(experiment));
     if let Some(judge) = fields.get("other").or_else(|| fields.get("judge")) {
-        ask.insert("judge".to_owned(), json!(judge));
+        request.insert("judge".to_owned(), json!(judge));
     }
     if let Some(text) = fields.get("limit") {
-        ask.insert("limit".to_owned(), number::<u64>(text));
+        request.insert("limit".to_owned(), number::<u64>(text));
     }
-    fill(JobKind::Judge, fields, &mut ask);
-    ask
+    fill(JobKind::Judge, fields, &mut request);
+    request
 }
 
 async fn form(
@@ -80,12 +84,12 @@ async fn form(
     visit: Visit,
     fields: Fields,
     problems: Vec<String>,
-) -> Paged {
-    let top = Top::at_a_glance(app, &experiment, "judges").await?;
+) -> PageResult {
+    let top = Top::from_cache(app, &experiment, "judges").await?;
     let picked = fields.owned("judge").unwrap_or_default();
     let (found, counts) = blocking(app, move |app| {
         let counts: JudgingCounts = app.store.judging_count(&experiment)?;
-        Ok::<_, PageError>((HostModels::look(app, &[&picked]), counts))
+        Ok::<_, PageError>((HostModels::find(app, &[&picked]), counts))
     })
     .await?;
     let text = |name| fields.owned(name).unwrap_or_default();
@@ -99,7 +103,7 @@ async fn form(
         &AutoJudgePage {
             frame: Frame::new("experiments", &visit),
             top,
-            waiting: counts.auto_pending,
+            pending: counts.auto_pending,
             found,
             other: text("other"),
             limit: text("limit"),

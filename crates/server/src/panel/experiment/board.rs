@@ -1,4 +1,4 @@
-//! The board: a table whose rows are the forest plot, and the charts.
+//! The board tab: a table with a forest plot, and charts.
 
 use askama::Template;
 use assize_domain::leaderboard::{Leaderboard, Row};
@@ -10,7 +10,7 @@ use axum::extract::State;
 use super::{Top, board_of, runs_of};
 use crate::App;
 use crate::panel::fields::{Path, Query};
-use crate::panel::page::{Frame, Paged, Visit, show};
+use crate::panel::page::{Frame, PageResult, Visit, show};
 
 #[derive(Template)]
 #[template(path = "board.html")]
@@ -31,7 +31,7 @@ struct BoardPage {
     rubric: Option<String>,
 }
 
-/// Columns that hold something, and rows.
+/// Non-empty columns, and rows.
 #[derive(Default)]
 struct Table {
     heads: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) async fn page(
     Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
-) -> Paged {
+) -> PageResult {
     let (cached, top, split) = board_of(&app, &experiment, &fields, "board").await?;
     let board = &cached.board;
     show(&BoardPage {

@@ -1,4 +1,4 @@
-//! The grid: model × prompt as a heat map, and the same for every scenario.
+//! The grid tab: a heat map of model × prompt, overall and for every scenario.
 
 use askama::Template;
 use assize_domain::leaderboard::Leaderboard;
@@ -9,11 +9,11 @@ use axum::extract::State;
 use super::{Top, board_of};
 use crate::App;
 use crate::panel::fields::{Path, Query};
-use crate::panel::page::{Frame, Paged, Visit, show};
+use crate::panel::page::{Frame, PageResult, Visit, show};
 
-/// Scenarios that one page shows.
+/// Scenarios per page.
 const SHOWN: usize = 24;
-/// Steps of shade, `s0` to `s7` of the style sheet.
+/// The highest shade; the style sheet defines `s0` to `s7`.
 const SHADES: f64 = 7.0;
 
 #[derive(Template)]
@@ -46,7 +46,7 @@ pub(crate) async fn page(
     Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
-) -> Paged {
+) -> PageResult {
     let (cached, top, _) = board_of(&app, &experiment, &fields, "grid").await?;
     let cells = &cached.cells;
     let pages = cells.scenarios.len().div_ceil(SHOWN).max(1);
@@ -70,7 +70,7 @@ pub(crate) async fn page(
     })
 }
 
-/// Models and prompts in the order of their best rank, as the heat map has them.
+/// Models and prompts in the order of their best rank, as in the heat map.
 fn sides(board: &Leaderboard) -> (Vec<&str>, Vec<&str>) {
     let (mut models, mut prompts) = (Vec::new(), Vec::new());
     for row in &board.rows {
@@ -89,7 +89,7 @@ fn mean_of(cells: &Cells, scenario: usize) -> Option<f64> {
     (count > 0.0).then(|| found.iter().sum::<f64>() / count)
 }
 
-/// Scenarios with the lowest means first: that is where there is something to learn.
+/// Scenarios with the lowest means first, because they show what can be improved.
 fn hardest_first(cells: &Cells) -> Vec<usize> {
     let mut order: Vec<(usize, f64)> = (0..cells.scenarios.len())
         .map(|it| (it, mean_of(cells, it).unwrap_or(f64::INFINITY)))
@@ -129,7 +129,7 @@ fn shade(fraction: f64) -> &'static str {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the cast saturates, and what is not a number becomes 0"
+        reason = "the cast saturates, and NaN becomes 0"
     )]
     let step = (fraction * SHADES).round() as usize;
     CLASSES[step.min(CLASSES.len() - 1)]

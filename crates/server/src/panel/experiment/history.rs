@@ -1,4 +1,4 @@
-//! What happened in an experiment, the latest first: sittings and promotions.
+//! The history tab: sittings and promotions of an experiment, latest first.
 
 use askama::Template;
 use assize_domain::run::param;
@@ -12,7 +12,7 @@ use super::Top;
 use super::runs::value;
 use crate::App;
 use crate::panel::fields::Path;
-use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+use crate::panel::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use crate::panel::relative_time::RelativeTime;
 
 const SHOWN: usize = 200;
@@ -27,7 +27,7 @@ struct HistoryPage {
 }
 
 struct Event {
-    /// RFC 3339, for the order.
+    /// RFC 3339, for sorting.
     at: String,
     when: RelativeTime,
     what: String,
@@ -35,11 +35,15 @@ struct Event {
     note: String,
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
-    let top = Top::at_a_glance(&app, &experiment, "history").await?;
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path,
+    visit: Visit,
+) -> PageResult {
+    let top = Top::from_cache(&app, &experiment, "history").await?;
     let now_ms = visit.now_ms;
     let mut events = blocking(&app, move |app| events(app, &experiment, now_ms)).await?;
-    // Latest first, also where two things happened at once.
+    // Latest first; of events at the same time, the one that was added last comes first.
     events.sort_by(|a, b| a.at.cmp(&b.at));
     events.reverse();
     let more = events.len().saturating_sub(SHOWN);
@@ -90,9 +94,9 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
 fn closed(record: &SittingRecord) -> String {
     match record.state {
         SittingState::Quarantined => {
-            "was quarantined: the judge has drifted, and the cases wait again".to_owned()
+            "was quarantined: the judge has drifted; the cases are pending again".to_owned()
         }
-        // The record keeps when it was closed, and not when it was released.
+        // The record has the time of closing, not of the release.
         SittingState::Closed if has_alarm(record) => {
             "was quarantined for drift, and released since: its verdicts count".to_owned()
         }

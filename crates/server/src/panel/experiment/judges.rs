@@ -1,4 +1,4 @@
-//! The judges of an experiment: how far they agree, who is too generous, and who has drifted.
+//! The judges tab: agreement, bias and drift of an experiment's judges.
 
 use askama::Template;
 use assize_domain::sitting::SittingState;
@@ -12,12 +12,12 @@ use super::Top;
 use crate::App;
 use crate::boards::Boards;
 use crate::panel::fields::Path;
-use crate::panel::page::{Frame, Paged, Visit, show};
+use crate::panel::page::{Frame, PageResult, Visit, show};
 use crate::panel::relative_time::RelativeTime;
 
-/// Rows that each list shows.
+/// The number of rows per list.
 const SHOWN: usize = 25;
-/// Sittings that the chart shows.
+/// The number of sittings in the chart.
 const CHARTED: usize = 60;
 
 #[derive(Template)]
@@ -26,8 +26,8 @@ struct JudgesPage {
     frame: Frame,
     top: Top,
     sentence: String,
-    auto_waiting: u64,
-    /// The sittings that do not count.
+    auto_pending: u64,
+    /// Ids of quarantined sittings, which do not count.
     quarantined: Vec<String>,
     judges: Vec<JudgeLine>,
     pairs: Vec<PairTable>,
@@ -57,7 +57,7 @@ struct PairTable {
 }
 
 struct SittingLine {
-    /// In the order of time, from 1; as the chart has it.
+    /// In the order of time, from 1, as in the chart.
     number: usize,
     id: String,
     judge: String,
@@ -83,15 +83,19 @@ struct Spot {
     rows: Vec<(String, [String; 4])>,
 }
 
-pub(crate) async fn page(State(app): State<App>, Path(experiment): Path, visit: Visit) -> Paged {
-    let top = Top::at_a_glance(&app, &experiment, "judges").await?;
+pub(crate) async fn page(
+    State(app): State<App>,
+    Path(experiment): Path,
+    visit: Visit,
+) -> PageResult {
+    let top = Top::from_cache(&app, &experiment, "judges").await?;
     let status = Boards::status(&app, &experiment).await?;
     let skipped = status.sittings.len().saturating_sub(SHOWN);
     show(&JudgesPage {
         frame: Frame::new("experiments", &visit),
         top,
         sentence: sentence(&status),
-        auto_waiting: status.auto.pending,
+        auto_pending: status.auto.pending,
         quarantined: quarantined(&status),
         judges: judges(&status),
         pairs: status.agreement.iter().map(pair).collect(),
@@ -218,7 +222,7 @@ fn sittings(status: &Status, visit: &Visit) -> Vec<SittingLine> {
         .collect()
 }
 
-/// An alarm quarantines; a sitting that is closed in spite of one was released.
+/// An alarm quarantines a sitting, so a closed sitting with an alarm was released.
 fn state(it: &SittingStatus) -> String {
     match it.state {
         SittingState::Closed if it.drift.is_some_and(|it| it.alarm) => {

@@ -1,4 +1,4 @@
-//! The runs of an experiment: filtered and paged by the store, whatever their number.
+//! The runs tab: the runs of an experiment, with filters and pagination in the store.
 
 use askama::Template;
 use assize_domain::run::{RunStatus, metric, param, tag};
@@ -10,12 +10,12 @@ use super::{Top, path};
 use crate::App;
 use crate::boards::Boards;
 use crate::panel::fields::{Fields, Path, Query, query};
-use crate::panel::page::{Frame, PageError, Paged, Visit, blocking, show};
+use crate::panel::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use crate::panel::relative_time::RelativeTime;
 
 const SHOWN: u32 = 50;
-/// Suggestions for a filter.
-const SUGGESTED: usize = 200;
+/// The maximum number of suggestions per filter.
+const MAX_SUGGESTIONS: usize = 200;
 
 #[derive(Template)]
 #[template(path = "runs.html")]
@@ -25,15 +25,15 @@ struct RunsPage {
     filter: Filter,
     suggestions: [(&'static str, Vec<String>); 3],
     runs: Vec<RunRow>,
-    /// Where the next page is.
+    /// The URL of the next page.
     older: Option<String>,
-    /// Where the list starts.
+    /// The URL of the first page.
     first: Option<String>,
-    /// The columns that sort: composite, latency, age.
+    /// The sortable columns: composite, latency, age.
     heads: [Head; 3],
 }
 
-/// What was asked for, as it was typed.
+/// The user's filter, as it was typed.
 #[derive(Default)]
 struct Filter {
     model: String,
@@ -51,7 +51,7 @@ impl Filter {
     }
 }
 
-/// What runs are ordered by.
+/// The order of the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Newest,
@@ -96,7 +96,7 @@ impl Order {
         })
     }
 
-    /// The metric, and whether the largest comes first; age is not a metric.
+    /// The metric, and whether the order is descending; `None` for age, which is not a metric.
     const fn metric(self) -> Option<(&'static str, bool)> {
         match self {
             Self::Newest | Self::Oldest => None,
@@ -108,26 +108,26 @@ impl Order {
     }
 }
 
-/// A column that sorts: its name, the order of a first click, that of a second.
-struct Sorted(&'static str, Order, Order);
+/// A sortable column: its name, and the orders after the first and the second click.
+struct SortableColumn(&'static str, Order, Order);
 
-/// As they stand in the table.
-const HEADS: [Sorted; 3] = [
-    Sorted("composite", Order::Best, Order::Worst),
-    Sorted("latency", Order::Fastest, Order::Slowest),
-    Sorted("collected", Order::Newest, Order::Oldest),
+/// In the order of the table.
+const HEADS: [SortableColumn; 3] = [
+    SortableColumn("composite", Order::Best, Order::Worst),
+    SortableColumn("latency", Order::Fastest, Order::Slowest),
+    SortableColumn("collected", Order::Newest, Order::Oldest),
 ];
 
 struct Head {
     name: &'static str,
-    /// Where a click leads, and in which order.
+    /// The URL and the order after a click.
     link: String,
     order: &'static str,
-    /// As `aria-sort` says it; empty where the list is not sorted by this.
+    /// The value of `aria-sort`; empty if the list is not sorted by this column.
     sorted: &'static str,
 }
 
-impl Sorted {
+impl SortableColumn {
     fn head(&self, by: Order, address: &impl Fn(&str, Option<&str>) -> String) -> Head {
         let Self(name, first, second) = *self;
         let next = if by == first { second } else { first };
@@ -163,18 +163,18 @@ pub(crate) async fn page(
     Path(experiment): Path,
     Query(fields): Query,
     visit: Visit,
-) -> Paged {
-    let top = Top::at_a_glance(&app, &experiment, "runs").await?;
+) -> PageResult {
+    let top = Top::from_cache(&app, &experiment, "runs").await?;
     let filter = read(&fields);
-    let wanted = wanted(&filter, fields.owned("page_token"))?;
+    let run_query = run_query(&filter, fields.owned("page_token"))?;
     let name = experiment.clone();
     let by = Order::read(&filter.order)?;
-    // What failed has no figures to sort by.
+    // Failed runs have no metrics to sort by.
     let metric = by.metric().filter(|_| filter.state != "failed");
     let found = blocking(&app, move |app| {
         Ok(match metric {
-            Some(by) => app.store.mlflow().run_list_by(&name, &wanted, by)?,
-            None => app.store.run_list(&name, &wanted)?,
+            Some(by) => app.store.mlflow().run_list_by(&name, &run_query, by)?,
+            None => app.store.run_list(&name, &run_query)?,
         })
     })
     .await?;
@@ -217,7 +217,7 @@ fn read(fields: &Fields) -> Filter {
     }
 }
 
-fn wanted(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageError> {
+fn run_query(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageError> {
     let text = |text: &String| Some(text.clone()).filter(|it| !it.is_empty());
     let (pending, status) = match filter.state.as_str() {
         "" => (None, None),
@@ -242,7 +242,7 @@ fn wanted(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageE
     })
 }
 
-/// What could be typed, as far as it is known without reading anything.
+/// Suggestions for the filters, from the cached board.
 fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] {
     let (cached, _) = Boards::get_cached(app, experiment);
     let mut lists = [
@@ -259,7 +259,7 @@ fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] 
     for (_, list) in &mut lists {
         list.sort();
         list.dedup();
-        list.truncate(SUGGESTED);
+        list.truncate(MAX_SUGGESTIONS);
     }
     lists
 }
@@ -289,13 +289,13 @@ fn line(run: &Run, visit: &Visit) -> RunRow {
     }
 }
 
-/// The value of a param or tag; empty where there is none.
+/// The value of a param or tag; empty if there is none.
 pub(crate) fn value<'a>(entries: &'a [(String, String)], key: &str) -> &'a str {
     let found = entries.iter().find(|(name, _)| name == key);
     found.map_or("", |(_, value)| value.as_str())
 }
 
-/// Where a run stands, in a word.
+/// The state of a run in one word.
 pub(crate) fn state(run: &Run) -> &'static str {
     match run.status {
         RunStatus::Finished if value(&run.tags, tag::JUDGE_PENDING) == "true" => "pending",

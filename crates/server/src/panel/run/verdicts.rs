@@ -1,4 +1,4 @@
-//! Every verdict on a run's candidates, and which of them counts.
+//! All verdicts on a run's candidates, and which of them count.
 
 use assize_domain::judge::Judge;
 use assize_domain::rubric::Rubric;
@@ -8,19 +8,19 @@ use serde_json::Value;
 
 use crate::panel::relative_time::RelativeTime;
 
-/// What judges said about one run.
+/// The verdicts on one run.
 pub(super) struct Verdicts<'a> {
-    /// The latest first.
+    /// Latest first.
     files: Vec<&'a VerdictFile>,
     rubric_sha256: &'a str,
     /// The sittings that are set aside, separated by spaces.
-    aside: &'a str,
-    /// Criteria and flags in the rubric's order; then what only other rubrics have.
+    set_aside: &'a str,
+    /// Criteria and flags in the rubric's order, then those of other rubrics.
     pub heads: Vec<String>,
 }
 
 /// One verdict.
-pub(super) struct Said {
+pub(super) struct VerdictRow {
     pub judge: String,
     pub tier: &'static str,
     pub composite: String,
@@ -38,7 +38,7 @@ impl<'a> Verdicts<'a> {
         files: &'a [VerdictFile],
         rubric: Option<&Rubric>,
         rubric_sha256: &'a str,
-        aside: &'a str,
+        set_aside: &'a str,
     ) -> Self {
         let mut files: Vec<&VerdictFile> = files.iter().collect();
         files.sort_by(|a, b| (&b.judged_at, &b.sitting).cmp(&(&a.judged_at, &a.sitting)));
@@ -61,17 +61,17 @@ impl<'a> Verdicts<'a> {
         Self {
             files,
             rubric_sha256,
-            aside,
+            set_aside,
             heads,
         }
     }
 
-    /// On one candidate, the latest first.
-    pub fn on(&self, candidate: u32, now_ms: i64) -> Vec<Said> {
-        let said = |file: &&VerdictFile| {
-            let verdict = spoken(file, candidate)?;
+    /// The verdicts on one candidate, latest first.
+    pub fn on(&self, candidate: u32, now_ms: i64) -> Vec<VerdictRow> {
+        let row = |file: &&VerdictFile| {
+            let verdict = verdict_on(file, candidate)?;
             let (counts, standing) = self.standing(file, candidate);
-            Some(Said {
+            Some(VerdictRow {
                 judge: label(&file.judge),
                 tier: file.tier.as_str(),
                 composite: figure::plain(verdict.composite),
@@ -82,16 +82,19 @@ impl<'a> Verdicts<'a> {
                 standing,
             })
         };
-        self.files.iter().filter_map(said).collect()
+        self.files.iter().filter_map(row).collect()
     }
 
-    fn is_aside(&self, file: &VerdictFile) -> bool {
-        self.aside.split_whitespace().any(|id| id == file.sitting)
+    fn is_set_aside(&self, file: &VerdictFile) -> bool {
+        self.set_aside
+            .split_whitespace()
+            .any(|id| id == file.sitting)
     }
 
-    /// Of each tier the latest verdict counts, as in [`assize_domain::verdict::effective`].
+    /// Whether a verdict counts, and why. In each tier the latest verdict counts, as in
+    /// [`assize_domain::verdict::effective`].
     fn standing(&self, file: &VerdictFile, candidate: u32) -> (bool, String) {
-        if self.is_aside(file) {
+        if self.is_set_aside(file) {
             return (false, "set aside".to_owned());
         }
         if file.rubric.sha256 != self.rubric_sha256 {
@@ -100,8 +103,8 @@ impl<'a> Verdicts<'a> {
         let latest = self.files.iter().find(|it| {
             it.tier == file.tier
                 && it.rubric.sha256 == self.rubric_sha256
-                && !self.is_aside(it)
-                && spoken(it, candidate).is_some()
+                && !self.is_set_aside(it)
+                && verdict_on(it, candidate).is_some()
         });
         let Some(latest) = latest.filter(|it| it.sitting != file.sitting) else {
             let words = file.amends.as_ref().map_or_else(
@@ -121,7 +124,7 @@ impl<'a> Verdicts<'a> {
     }
 }
 
-fn spoken(file: &VerdictFile, candidate: u32) -> Option<&Verdict> {
+fn verdict_on(file: &VerdictFile, candidate: u32) -> Option<&Verdict> {
     file.verdicts.iter().find(|it| it.candidate == candidate)
 }
 
@@ -181,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_counts_and_the_others_say_why_they_do_not() {
+    fn the_latest_counts_and_the_others_have_a_reason() {
         let bad = file("s0", "eve", "2026-01-05", None);
         let ana = file("s1", "ana", "2026-01-01", None);
-        let mended = file("s2", "bob", "2026-01-02", Some(&ana));
+        let amended = file("s2", "bob", "2026-01-02", Some(&ana));
         let again = file("s3", "cleo", "2026-01-03", Some(&ana));
-        let files = [ana, mended, again, bad];
-        let said = Verdicts::new(&files, None, "abc", "s0").on(0, 0);
-        let words: Vec<(bool, &str)> = said.iter().map(|it| (it.counts, &*it.standing)).collect();
+        let files = [ana, amended, again, bad];
+        let rows = Verdicts::new(&files, None, "abc", "s0").on(0, 0);
+        let words: Vec<(bool, &str)> = rows.iter().map(|it| (it.counts, &*it.standing)).collect();
         assert_eq!(
             words,
             [
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_come_in_the_rubric_s_order() {
+    fn scores_are_in_the_rubric_s_order() {
         let files = [file("s1", "ana", "2026-01-01", None)];
         let text = "+++\nid = \"r\"\ncomposite = \"worth\"\n[[criteria]]\nname = \"worth\"\nmin = 1\nmax = 2\n\
                     [criteria.anchors]\n1 = \"no\"\n2 = \"yes\"\n[[flags]]\nname = \"ok\"\n+++\nJudge.\n";
