@@ -169,7 +169,7 @@ fn stale_files_are_refused_with_a_reason() {
         .replace("\"relevance\":3", "\"relevance\":2");
     scratch.write("other.json", &text);
     let edited = scratch.fails(2, "judge apply other.json --judge-kind codex");
-    assert!(edited.stderr.contains("with other scores"), "{edited}");
+    assert!(edited.stderr.contains("with different scores"), "{edited}");
     assert!(edited.stderr.contains("assize judge amend"), "{edited}");
     let run_id = first_run_id(&scratch);
     scratch.ok(&format!("judge reopen --experiment e --runs {run_id}"));

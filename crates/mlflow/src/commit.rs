@@ -15,7 +15,7 @@ use assize_domain::run::tag;
 use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use assize_store::rules::{self, Changed};
-use assize_store::{Committed, Give, Result, StoreError};
+use assize_store::{Committed, FileSource, Result, StoreError};
 
 use crate::artifacts::corrupt;
 use crate::runs::Entries;
@@ -39,7 +39,7 @@ struct Judged {
 pub(crate) fn sitting_commit_each(
     store: &MlflowStore,
     rubric: &Rubric,
-    give: Give<'_>,
+    give: FileSource<'_>,
 ) -> Result<Committed> {
     let marks = Marks::new(store);
     let mut whole = WholeCommit {

@@ -150,7 +150,7 @@ impl MlflowStore {
             let rubric = self.rubric_read(run)?;
             let judgeable = rules::judgeable(&self.candidates_read(run)?).len();
             let has_metric = |name: &str| Ok(run.metrics.contains_key(name));
-            let (summary, gone) = rules::derive_anew(&files, &rubric, judgeable, has_metric)?;
+            let (summary, gone) = rules::derive_again(&files, &rubric, judgeable, has_metric)?;
             put_summary(&mut entries, run, &summary);
             self.tags_drop(run, &gone)?;
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use assize_domain::judge::Tier;
 use assize_domain::sitting::{ANCHORS, SittingState};
 use assize_domain::verdict::VerdictFile;
-use assize_store::queue::{Handed, HeldRun, LeaseRequest, Leased};
+use assize_store::queue::{HeldRun, LeaseRequest, Leased, VerdictSubmission};
 use assize_store::rules::{self, Changed};
 use assize_store::{Committed, Leases, Result, StoreError};
 use handler::LeaseHandler;
@@ -115,10 +115,10 @@ impl Leases for MlflowStore {
         Ok(held.into_iter().flatten().collect())
     }
 
-    fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
-        let sitting_run = self.open_sitting(&handed.sitting)?;
-        let sitting = self.sitting_read(&handed.sitting, &sitting_run)?;
-        let of_runs: Vec<&(String, VerdictFile)> = handed
+    fn sitting_submit(&self, submission: &VerdictSubmission) -> Result<Committed> {
+        let sitting_run = self.open_sitting(&submission.sitting)?;
+        let sitting = self.sitting_read(&submission.sitting, &sitting_run)?;
+        let of_runs: Vec<&(String, VerdictFile)> = submission
             .files
             .iter()
             .filter(|(run_id, _)| run_id != ANCHORS)
@@ -135,16 +135,20 @@ impl Leases for MlflowStore {
                 run_ids: lost,
             });
         }
-        self.leases_renew(&sitting_run, handed.until_ms)?;
+        self.leases_renew(&sitting_run, submission.until_ms)?;
         let marks = Marks::new(self);
-        for (_, file) in handed.files.iter().filter(|(run_id, _)| run_id == ANCHORS) {
+        for (_, file) in submission
+            .files
+            .iter()
+            .filter(|(run_id, _)| run_id == ANCHORS)
+        {
             self.anchors_write(file, Changed::Revise, None, &marks)?;
         }
         let files: Vec<(Tracked, &VerdictFile)> = runs
             .into_iter()
             .zip(of_runs.iter().map(|(_, file)| file))
             .collect();
-        self.commit_parts(&files, &handed.rubric)
+        self.commit_parts(&files, &submission.rubric)
     }
 }
 

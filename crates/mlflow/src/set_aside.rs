@@ -73,7 +73,7 @@ impl MlflowStore {
         let files = counting(self.verdicts_read(run, marks)?, aside);
         let judgeable = rules::judgeable(&candidates).len();
         let has_metric = |name: &str| Ok(run.metrics.contains_key(name));
-        let (summary, mut gone) = rules::derive_anew(&files, &rubric, judgeable, has_metric)?;
+        let (summary, mut gone) = rules::derive_again(&files, &rubric, judgeable, has_metric)?;
         if aside.is_empty() {
             gone.push(tag::SET_ASIDE);
         } else {

@@ -10,7 +10,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::RunStatus;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_store::queue::{Closing, SittingRecord};
-use assize_store::{Committed, Give, Result, Sittings, StoreError};
+use assize_store::{Committed, FileSource, Result, Sittings, StoreError};
 use serde_json::json;
 
 use crate::runs::{Entries, pairs, quoted};
@@ -114,7 +114,7 @@ impl Sittings for MlflowStore {
         Ok(())
     }
 
-    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
+    fn sitting_commit_each(&self, rubric: &Rubric, give: FileSource<'_>) -> Result<Committed> {
         commit::sitting_commit_each(self, rubric, give)
     }
 }

@@ -254,7 +254,10 @@ fn permit(app: &App, caller: &Caller, right: Right) -> ApiResult<()> {
             caller.role
         )));
     }
-    if right == Right::Read && caller.role == Role::Judge && app.store.judge_sits(&caller.name)? {
+    if right == Right::Read
+        && caller.role == Role::Judge
+        && app.store.judge_has_open_sitting(&caller.name)?
+    {
         return Err(forbidden(
             "judges cannot see results while one of their sittings is open: finish yours first",
         ));

@@ -258,7 +258,7 @@ impl JudgingSessions {
 
     /// Whether this judge has an open sitting in any experiment, opened by any client.
     pub fn has_open_sitting(&self, judge: &SessionJudge) -> Result<bool> {
-        Ok(self.store.judge_sits(&judge.name)?)
+        Ok(self.store.judge_has_open_sitting(&judge.name)?)
     }
 
     /// Whether this judge has an open sitting in an experiment.

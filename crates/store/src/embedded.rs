@@ -124,8 +124,8 @@ impl EmbeddedStore {
     }
 
     /// Whether a judge with this name has an open sitting, in any experiment.
-    pub fn judge_sits(&self, name: &str) -> Result<bool> {
-        self.read(|conn| sittings::judge_sits(conn, name))
+    pub fn judge_has_open_sitting(&self, name: &str) -> Result<bool> {
+        self.read(|conn| sittings::judge_has_open_sitting(conn, name))
     }
 
     /// Reads on one snapshot.

@@ -17,8 +17,8 @@ pub enum StoreError {
     #[error("there is no run '{id}'{hint}")]
     NoRun { id: String, hint: String },
     #[error(
-        "the lease of sitting {sitting} on {} has run out and passed to another judge; nothing \
-         was written", runs(.run_ids.len())
+        "the lease of sitting {sitting} on {} has expired and another judge has taken it over; \
+         nothing was written", runs(.run_ids.len())
     )]
     LeaseLost {
         sitting: String,
@@ -31,7 +31,7 @@ pub enum StoreError {
     Conflict(String),
     #[error(
         "the champion of '{task}' has changed meanwhile ({champion}), so nothing was promoted: \
-         run the command again to be compared with it"
+         run the command again to compare with it"
     )]
     Superseded { task: String, champion: String },
     /// The server cannot be reached or keeps failing; the same request may succeed later.
@@ -49,7 +49,9 @@ pub enum StoreError {
     #[error("{0}")]
     Invalid(String),
     /// A record that is damaged, or was written by a newer version.
-    #[error("{what} cannot be read ({reason}): was it written by a newer version of assize?")]
+    #[error(
+        "{what} cannot be read ({reason}): it may have been written by a newer version of assize"
+    )]
     Unreadable { what: String, reason: String },
     #[error("run {run_id} holds {what} that cannot be read: {reason}")]
     Corrupt {

@@ -23,7 +23,7 @@ pub mod plan;
 const BOOKKEEPING: [&str; 2] = ["lease.", "verdict."];
 
 /// Whether a server uses this tag to store something else: the run's name, or a file.
-pub fn is_stand_in(tag: &str) -> bool {
+pub fn is_storage_tag(tag: &str) -> bool {
     tag == RUN_NAME_TAG || tag.starts_with("artifact:")
 }
 
@@ -153,7 +153,7 @@ impl ImportedRun {
         let origin = value(tag::COPIED_FROM).unwrap_or_else(|| run.run_id.clone());
         let cell_key = value(tag::CELL_KEY).unwrap_or_default();
         let shared = |(key, value): &(String, String)| (key.as_str().into(), value.as_str().into());
-        let tags = run.tags.iter().filter(|(key, _)| !is_stand_in(key));
+        let tags = run.tags.iter().filter(|(key, _)| !is_storage_tag(key));
         let mut tags: Vec<_> = tags.map(shared).collect();
         if cell_key.is_empty() && value(tag::COPIED_FROM).is_none() {
             tags.push((tag::COPIED_FROM.into(), origin.as_str().into()));

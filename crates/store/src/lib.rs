@@ -31,12 +31,12 @@ pub use copying::Copying;
 pub use error::StoreError;
 pub use import::{
     Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_for_judges,
-    is_stand_in,
+    is_storage_tag,
 };
 pub use promotions::Promotions;
 pub use queue::{JudgingCounts, Leases, PendingQuery, PendingRun, Queue};
 pub use runs::{ExperimentSummary, Run, RunPage, RunQuery, Runs};
-pub use sittings::{Committed, Give, Sittings, Take};
+pub use sittings::{Committed, FileSink, FileSource, Sittings};
 
 /// The result of a store's method.
 pub type Result<T> = std::result::Result<T, StoreError>;

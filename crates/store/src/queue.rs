@@ -54,7 +54,7 @@ pub struct HeldRun {
 
 /// Verdicts that a sitting with leases submits.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Handed {
+pub struct VerdictSubmission {
     pub sitting: String,
     /// One file per run; the run id `anchors` stands for the sitting's own calibration cases.
     pub files: Vec<(String, VerdictFile)>,
@@ -190,5 +190,5 @@ pub trait Leases: Send + Sync + Debug {
     /// the sitting has judged are stored as a later part, which replaces the earlier one. Each run
     /// is committed separately: after another error some verdicts may have been written, and
     /// submitting the same again writes the rest.
-    fn sitting_submit(&self, handed: &Handed) -> Result<Committed>;
+    fn sitting_submit(&self, submission: &VerdictSubmission) -> Result<Committed>;
 }

@@ -37,15 +37,15 @@ pub fn verdicts_check(
     let current = run_rubric_sha256.unwrap_or(&rubric.sha256);
     if file.rubric.sha256 != rubric.sha256 || file.rubric.sha256 != current {
         return Err(StoreError::Conflict(format!(
-            "the verdicts for run {run_id} are under another version of the rubric '{}' than the \
-             run: it was reopened, so export the cases again",
+            "the verdicts for run {run_id} use another version of the rubric '{}' than the run: it \
+             was reopened, so export the cases again",
             file.rubric.id
         )));
     }
     if aside.contains(&file.sitting) {
         return Err(StoreError::Conflict(format!(
-            "run {run_id} was reopened after sitting {} had judged it, so what that sitting finds \
-             does not count any more: export the cases again",
+            "run {run_id} was reopened after sitting {} had judged it, so verdicts of that sitting \
+             no longer count: export the cases again",
             file.sitting
         )));
     }
@@ -81,9 +81,9 @@ pub fn keep_new(
         });
     match differs.filter(|_| changed == Changed::Refuse) {
         Some(candidate) => Err(StoreError::Conflict(format!(
-            "sitting {sitting} has judged candidate {candidate} of {} already, with other scores or \
+            "sitting {sitting} has already judged candidate {candidate} of {}, with different scores or \
              another rationale: verdicts are never overwritten, so correct it with `assize judge \
-             amend`, or let another judge export the cases anew",
+             amend`, or let another judge export the cases again",
             what()
         ))),
         None => Ok(()),
@@ -173,7 +173,7 @@ pub fn pending_for(
 /// The summary of a run after the list of sittings set aside has changed. A metric without
 /// remaining verdicts becomes NaN, because a tracking server can append to a metric but not delete
 /// it. The second list contains the tags to delete.
-pub fn derive_anew(
+pub fn derive_again(
     files: &[VerdictFile],
     rubric: &Rubric,
     judgeable: usize,
@@ -206,7 +206,7 @@ pub fn derive_anew(
 /// The error if the champion has changed meanwhile.
 pub fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError {
     let champion = latest.map_or_else(
-        || "there is none any more".to_owned(),
+        || "there is no champion any more".to_owned(),
         |it| {
             format!(
                 "now it is {}, since {} by {}",
@@ -227,7 +227,7 @@ pub fn no_experiment(name: &str, mut known: Vec<String>) -> StoreError {
     let more = known.len().saturating_sub(5);
     known.truncate(5);
     let remedy = match (known.is_empty(), more) {
-        (true, _) => "nothing is tracked here yet, so run `assize collect` first".to_owned(),
+        (true, _) => "there are no experiments yet, so run `assize collect` first".to_owned(),
         (false, 0) => format!("choose one of {}", known.join(", ")),
         (false, more) => format!("choose one of {} or {more} more", known.join(", ")),
     };

@@ -20,10 +20,10 @@ pub struct Committed {
 
 /// Receives the verdict file of a run; returns `false` if the store needs no more. The store then
 /// reports the reason itself.
-pub type Take<'a> = &'a mut dyn FnMut(&str, VerdictFile) -> bool;
+pub type FileSink<'a> = &'a mut dyn FnMut(&str, VerdictFile) -> bool;
 
 /// Produces verdict files.
-pub type Give<'a> = &'a mut dyn FnMut(Take<'_>) -> Result<()>;
+pub type FileSource<'a> = &'a mut dyn FnMut(FileSink<'_>) -> Result<()>;
 
 /// The records of sittings, and committing their verdicts.
 pub trait Sittings: Send + Sync + Debug {
@@ -50,7 +50,7 @@ pub trait Sittings: Send + Sync + Debug {
     /// judged already with the same scores and rationale is skipped; with different ones, it is an
     /// error. Files are named `verdicts/SITTING.json`, later parts of one sitting
     /// `verdicts/SITTING.2.json` and so on.
-    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed>;
+    fn sitting_commit_each(&self, rubric: &Rubric, give: FileSource<'_>) -> Result<Committed>;
 
     /// [`Sittings::sitting_commit_each`] for files that are in memory.
     fn sitting_commit(

@@ -73,26 +73,26 @@ fn unusable(path: &Path, reason: impl Into<String>) -> StoreError {
 pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
-            "the disk is full, so nothing of this was written: free some space and run the \
+            "the disk is full, so nothing was written: free some space and run the \
              command again"
         }
         Some(ErrorCode::ReadOnly) => {
-            "the file or its folder is read-only: make both writable, or name another file"
+            "the file or its folder is read-only: make both writable, or use another file"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process has kept it locked for more than a minute: wait for that process \
-             or end it, then run the command again"
+            "another process has locked it for more than a minute: wait for that process or \
+             stop it, then run the command again"
         }
         Some(ErrorCode::NotADatabase) => {
-            "this is not a SQLite database, and it was left as it is: name another file"
+            "this is not a SQLite database, and it was not changed: use another file"
         }
         Some(ErrorCode::CannotOpen) => {
             "the file cannot be opened: check that it is a file, and that it and its folder can \
              be read and written"
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            "the database is damaged: keep a copy, then recover it with `sqlite3 FILE .recover` \
-             or name another file"
+            "the database is damaged: make a copy, then recover it with `sqlite3 FILE .recover` \
+             or use another file"
         }
         _ => {
             return StoreError::Sqlite {
@@ -107,7 +107,7 @@ pub(crate) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
 /// Opens the file, creates it if it does not exist, and migrates it to the current layout.
 pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Connection, StoreError> {
     make_folder(path)?;
-    look(path, layout)?;
+    check_owner(path, layout)?;
     let mut conn = connect(path).map_err(|fault| fault.at(path))?;
     write_ahead(&conn).map_err(|fault| fault.at(path))?;
     migrate(&mut conn, path, layout)?;
@@ -135,7 +135,7 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() {
         return Err(unusable(
             path,
-            "this is a folder: name a file, for example one inside it",
+            "this is a folder: use a file, for example one inside it",
         ));
     }
     let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) else {
@@ -143,7 +143,7 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     };
     std::fs::create_dir_all(folder).map_err(|error| {
         let reason = format!(
-            "its folder cannot be made ({error}): make {} yourself, or name another file",
+            "its folder cannot be created ({error}): create {} yourself, or use another file",
             folder.display()
         );
         unusable(path, reason)
@@ -161,14 +161,14 @@ pub(crate) fn make_private(path: &Path) -> Result<(), StoreError> {
     match options.open(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(unusable(
             path,
-            format!("the file cannot be made ({error}): make its folder writable"),
+            format!("the file cannot be created ({error}): make its folder writable"),
         )),
         _ => Ok(()),
     }
 }
 
 /// Rejects a database of another program, without writing to it.
-fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
+fn check_owner(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
         return Ok(());
     }
@@ -187,15 +187,15 @@ fn look(path: &Path, layout: &Layout) -> Result<(), StoreError> {
     if by_mlflow {
         return Err(unusable(
             path,
-            "MLflow made this database, and it was left as it is: start `mlflow server \
+            "this is a database of MLflow, and it was not changed: start `mlflow server \
              --backend-store-uri sqlite:///FILE` on it and pass its http:// address as \
-             --tracking-uri, or name another file",
+             --tracking-uri, or use another file",
         ));
     }
     if tables > 0 && application_id != layout.application_id {
         let reason = format!(
-            "this database belongs to another program (it is not {}), and it was left as it \
-             is: name another file",
+            "this database belongs to another program (it is not {}), and it was not changed: \
+             use another file",
             layout.what
         );
         return Err(unusable(path, reason));
@@ -250,8 +250,8 @@ fn migrate(conn: &mut Connection, path: &Path, layout: &Layout) -> Result<(), St
     let found = apply_missing(conn, layout).map_err(|fault| fault.at(path))?;
     if found > wanted {
         let reason = format!(
-            "a newer Assize made this file (its layout is version {found}, this program knows \
-             {wanted}): update assize, or name another file"
+            "a newer version of Assize wrote this file (its layout is version {found}, this program \
+             supports {wanted}): update assize, or use another file"
         );
         return Err(unusable(path, reason));
     }

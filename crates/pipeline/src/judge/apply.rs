@@ -12,7 +12,7 @@ use assize_domain::judge::Judge;
 use assize_domain::run::tag;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::{Verdict, VerdictFile};
-use assize_store::{Committed, Runs, Sittings, StoreError, Take, Tracking};
+use assize_store::{Committed, FileSink, Runs, Sittings, StoreError, Tracking};
 
 use super::drift::{self, Drift};
 use super::file::check::{Checker, FilledCase, FilledHead, Scored};
@@ -257,7 +257,7 @@ struct Bundle<'a> {
 }
 
 impl Bundle<'_> {
-    fn put(&mut self, scored: Scored, take: Take<'_>) -> bool {
+    fn put(&mut self, scored: Scored, take: FileSink<'_>) -> bool {
         let handed_out = self.sitting.runs.get(scored.run as usize);
         let anchors = self.sitting.anchors.cases.len();
         let expected = handed_out.map_or(anchors, |(_, indexes)| indexes.len());
@@ -270,7 +270,7 @@ impl Bundle<'_> {
         self.hand_over(scored.run, verdicts, take)
     }
 
-    fn put_rest(&mut self, take: Take<'_>) {
+    fn put_rest(&mut self, take: FileSink<'_>) {
         let mut rest: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         rest.sort_by_key(|(run, _)| *run);
         for (run, verdicts) in rest {
@@ -280,7 +280,7 @@ impl Bundle<'_> {
         }
     }
 
-    fn hand_over(&self, run: u32, mut verdicts: Vec<Verdict>, take: Take<'_>) -> bool {
+    fn hand_over(&self, run: u32, mut verdicts: Vec<Verdict>, take: FileSink<'_>) -> bool {
         // The number after the last run stands for the anchors.
         let run = self.sitting.runs.get(run as usize);
         let run_id = run.map_or(ANCHORS, |(run_id, _)| run_id);

@@ -21,7 +21,7 @@ use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_stats::rng::SplitMix64;
-use assize_store::queue::{Handed, LeaseRequest};
+use assize_store::queue::{LeaseRequest, VerdictSubmission};
 use assize_store::{StoreError, Tracking};
 
 use self::cases::Held;
@@ -303,16 +303,16 @@ impl Queue {
             .into_iter()
             .map(|(run_id, verdicts)| (run_id.to_owned(), file(verdicts)))
             .collect();
-        let handed = Handed {
+        let submission = VerdictSubmission {
             sitting: self.sitting.id.clone(),
             files,
             rubric: self.rubric.clone(),
             until_ms: now.ms.saturating_add(self.lease_ms),
         };
-        if let Err(error) = self.store.sitting_submit(&handed) {
+        if let Err(error) = self.store.sitting_submit(&submission) {
             return Err(self.explain(error, submissions));
         }
-        self.remember(&handed.files);
+        self.remember(&submission.files);
         Ok(accepted)
     }
 

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact, tag};
 use assize_store::mlflow::{Entry, Point};
-use assize_store::{Additions, Run, WholeRun, is_bookkeeping, is_core, is_for_judges, is_stand_in};
+use assize_store::{
+    Additions, Run, WholeRun, is_bookkeeping, is_core, is_for_judges, is_storage_tag,
+};
 
 use super::value;
 
@@ -51,7 +53,7 @@ impl Missing {
         let identity = [tag::CELL_KEY, tag::COPIED_FROM];
         let tags = here.run.tags.iter().filter(|(key, _)| {
             let follows = is_judged && JUDGED.contains(&key.as_str());
-            !follows && !is_stand_in(key) && !identity.contains(&key.as_str())
+            !follows && !is_storage_tag(key) && !identity.contains(&key.as_str())
         });
         missing.additions.tags = missing.entries(tags, &there.run.tags);
         missing.additions.points = points(here, there, is_judged);

@@ -38,7 +38,7 @@ pub(crate) struct Visit {
 impl Visit {
     pub fn of(app: &App, caller: &Caller) -> Result<Self, StoreError> {
         let role = caller.role;
-        let is_blind = role == Role::Judge && app.store.judge_sits(&caller.name)?;
+        let is_blind = role == Role::Judge && app.store.judge_has_open_sitting(&caller.name)?;
         Ok(Self {
             name: caller.name.clone(),
             token_id: caller.token_id.clone(),

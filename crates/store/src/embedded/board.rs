@@ -19,7 +19,7 @@ mod gather;
 mod row;
 
 /// The maximum number of batches that wait for the visitor.
-const AHEAD: usize = 16;
+const MAX_QUEUED_BATCHES: usize = 16;
 
 impl Boards for EmbeddedStore {
     fn board_each(
@@ -29,7 +29,7 @@ impl Boards for EmbeddedStore {
         visit: &mut dyn FnMut(BoardRun<'_>) -> Result<()>,
     ) -> Result<()> {
         std::thread::scope(|scope| {
-            let (batches, gathered) = sync_channel(AHEAD);
+            let (batches, gathered) = sync_channel(MAX_QUEUED_BATCHES);
             let gathering = scope.spawn(move || {
                 self.read(|conn| {
                     // A visitor that has stopped takes no more batches.

@@ -35,7 +35,7 @@ pub(crate) fn sitting_commit(
 }
 
 /// A message from the caller's thread to the writer.
-pub(crate) enum Given {
+pub(crate) enum CommitMessage {
     /// A batch of files by run, because waking the other thread for each file would be slow.
     Files(Vec<(String, VerdictFile)>),
     /// The end of the files. Without this message nothing is committed.
@@ -45,22 +45,22 @@ pub(crate) enum Given {
 /// [`sitting_commit`] for files that arrive in batches.
 pub(crate) fn sitting_commit_each(
     session: &mut WriteSession,
-    files: &Receiver<Given>,
+    files: &Receiver<CommitMessage>,
     rubric: &Rubric,
     changed: Changed,
 ) -> Attempt<Committed> {
     let mut commit = Commit::new(rubric, changed);
     while let Ok(given) = files.recv() {
         match given {
-            Given::Files(files) => {
+            CommitMessage::Files(files) => {
                 for (run_id, file) in files {
                     commit.take(session, &run_id, file)?;
                 }
             }
-            Given::All => return commit.finish(session),
+            CommitMessage::All => return commit.finish(session),
         }
     }
-    let message = "the verdicts ended before they were complete: nothing was written";
+    let message = "the list of verdicts was incomplete: nothing was written";
     Err(StoreError::Conflict(message.to_owned()).into())
 }
 
@@ -122,7 +122,7 @@ fn anchors_commit(session: &WriteSession, mut file: VerdictFile, changed: Change
 /// Writes one part of the verdicts on a sitting's anchors.
 pub(crate) fn anchors_keep(session: &WriteSession, part: i64, file: &VerdictFile) -> Attempt<()> {
     let text = serde_json::to_string(file).map_err(|error| {
-        StoreError::Internal(format!("verdicts on anchors cannot be kept: {error}"))
+        StoreError::Internal(format!("verdicts on anchors cannot be stored: {error}"))
     })?;
     session
         .conn

@@ -21,7 +21,7 @@ use super::rows::{RunKey, run_find, status_number, verdicts_counting};
 use super::schema::known;
 use super::sittings::sitting_need;
 use super::write_session::WriteSession;
-use crate::queue::{Handed, HeldRun, LeaseRequest, Leased};
+use crate::queue::{HeldRun, LeaseRequest, Leased, VerdictSubmission};
 use crate::rules::{self, Changed, open_cases};
 use crate::sqlite::Attempt;
 use crate::{Committed, Leases, PendingQuery, PendingRun, Result, StoreError};
@@ -37,10 +37,10 @@ impl Leases for EmbeddedStore {
         self.read(|conn| lease_list(conn, sitting))
     }
 
-    fn sitting_submit(&self, handed: &Handed) -> Result<Committed> {
-        let handed = handed.clone();
+    fn sitting_submit(&self, submission: &VerdictSubmission) -> Result<Committed> {
+        let submission = submission.clone();
         self.writer
-            .write(move |session| sitting_submit(session, &handed))
+            .write(move |session| sitting_submit(session, &submission))
     }
 }
 
@@ -48,16 +48,16 @@ impl Leases for EmbeddedStore {
 pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Attempt<Leased> {
     let conn = &session.conn;
     let sitting = open_sitting(conn, &request.sitting)?;
-    heard_of(conn, &request.sitting, request.until_ms)?;
-    let asking = Asking {
+    leases_renew(conn, &request.sitting, request.until_ms)?;
+    let handler = LeaseHandler {
         conn,
         sitting: &sitting,
         request,
     };
     let mut leased = Leased::default();
     let mut cases = 0;
-    for runs in by_scenario(asking.waiting()?).into_values() {
-        if asking.is_taken(&runs)? {
+    for runs in by_scenario(handler.waiting()?).into_values() {
+        if handler.is_taken(&runs)? {
             continue;
         }
         // Reading the runs is slow. Once enough cases are found, the rest is counted
@@ -71,7 +71,7 @@ pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Atte
             continue;
         }
         for run in &runs {
-            let Some(pending) = asking.look(&run.key)? else {
+            let Some(pending) = handler.load(&run.key)? else {
                 continue;
             };
             let open = open_cases(&pending);
@@ -79,7 +79,7 @@ pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Atte
                 leased.left += open as u64;
                 continue;
             }
-            asking.claim(&run.key)?;
+            handler.claim(&run.key)?;
             leased.runs.push(pending);
         }
         cases = leased.runs.iter().map(open_cases).sum();
@@ -109,10 +109,17 @@ pub(crate) fn lease_list(conn: &Connection, sitting: &str) -> Attempt<Vec<HeldRu
 }
 
 /// Commits verdicts of a sitting that still holds the leases on their runs.
-pub(crate) fn sitting_submit(session: &mut WriteSession, handed: &Handed) -> Attempt<Committed> {
-    let sitting = open_sitting(&session.conn, &handed.sitting)?;
+pub(crate) fn sitting_submit(
+    session: &mut WriteSession,
+    submission: &VerdictSubmission,
+) -> Attempt<Committed> {
+    let sitting = open_sitting(&session.conn, &submission.sitting)?;
     let mut lost = Vec::new();
-    for (run_id, _) in handed.files.iter().filter(|(run_id, _)| run_id != ANCHORS) {
+    for (run_id, _) in submission
+        .files
+        .iter()
+        .filter(|(run_id, _)| run_id != ANCHORS)
+    {
         let run = run_find(&session.conn, run_id)?;
         if !is_held(&session.conn, &run, &sitting)? {
             lost.push(run_id.clone());
@@ -125,8 +132,13 @@ pub(crate) fn sitting_submit(session: &mut WriteSession, handed: &Handed) -> Att
         }
         .into());
     }
-    heard_of(&session.conn, &handed.sitting, handed.until_ms)?;
-    sitting_commit(session, &handed.files, &handed.rubric, Changed::Revise)
+    leases_renew(&session.conn, &submission.sitting, submission.until_ms)?;
+    sitting_commit(
+        session,
+        &submission.files,
+        &submission.rubric,
+        Changed::Revise,
+    )
 }
 
 /// The active runs whose lease a sitting holds, in the order of their creation.
@@ -153,7 +165,7 @@ fn open_sitting(conn: &Connection, id: &str) -> Attempt<Sitting> {
     Ok(record.sitting)
 }
 
-fn heard_of(conn: &Connection, sitting: &str, until_ms: i64) -> Attempt<()> {
+fn leases_renew(conn: &Connection, sitting: &str, until_ms: i64) -> Attempt<()> {
     conn.prepare_cached("UPDATE sittings SET lives_until = max(lives_until, ?2) WHERE id = ?1")?
         .execute((sitting, until_ms))?;
     Ok(())
@@ -184,13 +196,13 @@ fn by_scenario(waiting: Vec<Waiting>) -> BTreeMap<(i64, String), Vec<Waiting>> {
 }
 
 /// One request for cases, inside its transaction.
-struct Asking<'a> {
+struct LeaseHandler<'a> {
     conn: &'a Connection,
     sitting: &'a Sitting,
     request: &'a LeaseRequest,
 }
 
-impl Asking<'_> {
+impl LeaseHandler<'_> {
     /// Runs that this tier may have to judge, in the order of their creation. If several judges are
     /// to score a case, a run that one has judged may be pending for another.
     fn waiting(&self) -> Attempt<Vec<Waiting>> {
@@ -256,7 +268,7 @@ impl Asking<'_> {
     }
 
     /// The run as this judge would get it; `None` if it has no new case for the judge.
-    fn look(&self, run: &RunKey) -> Attempt<Option<PendingRun>> {
+    fn load(&self, run: &RunKey) -> Attempt<Option<PendingRun>> {
         if is_held(self.conn, run, self.sitting)? {
             return Ok(None);
         }
@@ -265,8 +277,8 @@ impl Asking<'_> {
         let pending = pending_for(self.conn, run, self.sitting, &files, &others)?;
         Ok(pending.filter(|pending| {
             let kind = &self.request.judge_kind;
-            let on_desk = kind.as_ref().is_none_or(|kind| *kind == pending.judge_kind);
-            on_desk && open_cases(pending) > 0
+            let matches_kind = kind.as_ref().is_none_or(|kind| *kind == pending.judge_kind);
+            matches_kind && open_cases(pending) > 0
         }))
     }
 

@@ -26,20 +26,20 @@ pub(super) mod entries;
 pub(super) mod experiments;
 mod indexed_conditions;
 mod indexes;
+mod logged_model_methods;
 mod logged_model_search;
 mod logged_models;
-mod model_verbs;
 mod names;
 mod orders;
 mod page_token;
 pub(super) mod read;
 mod registry;
+mod registry_methods;
 pub(super) mod runs;
 mod runs_by_metric;
 mod schema;
 mod search;
 mod traces;
-mod verbs;
 mod versions;
 
 use orders::Ties;
@@ -295,7 +295,7 @@ pub fn status(name: &str) -> Result<RunStatus> {
     RunStatus::parse(name).map_or_else(
         || {
             limits::invalid(format!(
-                "'{name}' is no status of a run: use RUNNING, SCHEDULED, FINISHED, FAILED or KILLED"
+                "'{name}' is not a valid run status: use RUNNING, SCHEDULED, FINISHED, FAILED or KILLED"
             ))
         },
         Ok,

@@ -67,8 +67,9 @@ pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) ->
              ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",
         )?
         .execute((model, ALIAS, version))?;
-    let record = serde_json::to_string(promotion)
-        .map_err(|error| StoreError::Internal(format!("the promotion cannot be kept: {error}")))?;
+    let record = serde_json::to_string(promotion).map_err(|error| {
+        StoreError::Internal(format!("the promotion cannot be stored: {error}"))
+    })?;
     session
         .conn
         .prepare_cached(

@@ -63,7 +63,7 @@ pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
         (Some((run, _)), None, _) => Ok(run.clone()),
         (Some((one, _)), Some((other, _)), _) => {
             let hint = format!(
-                ": it is the start of {}, of {} and maybe of more, so give more of it",
+                ": it is a prefix of {}, of {} and possibly of more ids, so give more characters",
                 one.run_id, other.run_id
             );
             Err(no_run(wanted, &hint).into())
@@ -232,7 +232,7 @@ pub(crate) fn corrupt(run: &RunKey, what: &str, reason: &dyn ToString) -> StoreE
 /// The indexes of a run's candidates that have a text.
 pub(crate) fn judgeable_read(conn: &Connection, run: &RunKey) -> Attempt<Vec<u32>> {
     #[derive(serde::Deserialize)]
-    struct Lean {
+    struct IndexAndText {
         index: u32,
         text: Option<serde::de::IgnoredAny>,
     }
@@ -240,7 +240,7 @@ pub(crate) fn judgeable_read(conn: &Connection, run: &RunKey) -> Attempt<Vec<u32
     let Some(text) = artifact_text(conn, run, path, known::ARTIFACT_CANDIDATES)? else {
         return Ok(Vec::new());
     };
-    let candidates: Vec<Lean> =
+    let candidates: Vec<IndexAndText> =
         serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))?;
     let with_text = candidates.into_iter().filter(|it| it.text.is_some());
     Ok(with_text.map(|it| it.index).collect())

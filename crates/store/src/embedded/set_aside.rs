@@ -15,11 +15,11 @@ use super::rows::{
 };
 use super::write_session::{WriteSession, text_find};
 use crate::StoreError;
-use crate::rules::{derive_anew, judgeable};
+use crate::rules::{derive_again, judgeable};
 use crate::sqlite::{Attempt, Fault};
 
 /// Sets aside the verdicts of this sitting on all runs.
-pub(crate) fn put_aside(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
+pub(crate) fn set_aside_add(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
         if !aside.contains(&sitting.id) {
@@ -31,7 +31,7 @@ pub(crate) fn put_aside(session: &mut WriteSession, sitting: &Sitting) -> Attemp
 }
 
 /// Makes the verdicts of this sitting count again.
-pub(crate) fn take_back(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
+pub(crate) fn set_aside_remove(session: &mut WriteSession, sitting: &Sitting) -> Attempt<()> {
     for run in judged_runs(session, sitting)? {
         let mut aside = set_aside(&session.conn, run.id)?;
         aside.retain(|id| *id != sitting.id);
@@ -87,7 +87,7 @@ pub(crate) fn aside_keep(
     let files = verdicts_counting(&session.conn, run)?;
     let has_metric =
         |name: &str| has_metric(session, run.id, name).map_err(|fault| fault.at(&session.path));
-    let (summary, gone) = derive_anew(&files, &rubric, judgeable(&candidates).len(), has_metric)?;
+    let (summary, gone) = derive_again(&files, &rubric, judgeable(&candidates).len(), has_metric)?;
     for name in gone {
         tag_drop(session, run.id, name)?;
     }

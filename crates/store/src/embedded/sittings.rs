@@ -8,13 +8,13 @@ use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::EmbeddedStore;
-use super::commit::{Given, sitting_commit_each};
-use super::set_aside::{put_aside, take_back};
+use super::commit::{CommitMessage, sitting_commit_each};
+use super::set_aside::{set_aside_add, set_aside_remove};
 use super::write_session::WriteSession;
 use crate::queue::{Closing, SittingRecord};
 use crate::rules::Changed;
 use crate::sqlite::Attempt;
-use crate::{Committed, Give, Result, Sittings, StoreError};
+use crate::{Committed, FileSource, Result, Sittings, StoreError};
 
 /// The number of verdict files in a batch for the writer, and of batches in its queue.
 const FILES_TOGETHER: usize = 64;
@@ -45,7 +45,7 @@ impl Sittings for EmbeddedStore {
             .write(move |session| sitting_close(session, &id, &closing))
     }
 
-    fn sitting_commit_each(&self, rubric: &Rubric, give: Give<'_>) -> Result<Committed> {
+    fn sitting_commit_each(&self, rubric: &Rubric, give: FileSource<'_>) -> Result<Committed> {
         let rubric = rubric.clone();
         let (sender, files) = sync_channel(BATCHES_WAITING);
         let answer = self.writer.start_write(move |session| {
@@ -58,12 +58,12 @@ impl Sittings for EmbeddedStore {
                 return true;
             }
             let full = std::mem::replace(&mut batch, Vec::with_capacity(FILES_TOGETHER));
-            sender.send(Given::Files(full)).is_ok()
+            sender.send(CommitMessage::Files(full)).is_ok()
         });
         // The writer commits only after it receives the final message.
         if given.is_ok() {
-            let _ = sender.send(Given::Files(batch));
-            let _ = sender.send(Given::All);
+            let _ = sender.send(CommitMessage::Files(batch));
+            let _ = sender.send(CommitMessage::All);
         }
         drop(sender);
         let committed = answer.wait();
@@ -84,7 +84,10 @@ pub(crate) fn sitting_open(session: &WriteSession, sitting: &Sitting) -> Attempt
         return Err(StoreError::Conflict(message).into());
     }
     let record = serde_json::to_string(sitting).map_err(|error| {
-        StoreError::Internal(format!("sitting '{}' cannot be kept: {error}", sitting.id))
+        StoreError::Internal(format!(
+            "sitting '{}' cannot be stored: {error}",
+            sitting.id
+        ))
     })?;
     session
         .conn
@@ -146,7 +149,7 @@ pub(crate) fn sitting_list(conn: &Connection, experiment: &str) -> Attempt<Vec<S
 }
 
 /// Whether a judge with this name has an open sitting.
-pub(crate) fn judge_sits(conn: &Connection, name: &str) -> Attempt<bool> {
+pub(crate) fn judge_has_open_sitting(conn: &Connection, name: &str) -> Attempt<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sittings
                WHERE state = 'open'
                  AND coalesce(judge ->> '$.name', record ->> '$.judge.name') = ?1)";
@@ -191,7 +194,7 @@ pub(crate) fn anchor_verdicts(conn: &Connection, sitting: &str) -> Attempt<Vec<V
     while let Some(row) = rows.next()? {
         let text = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let file = serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
-            what: format!("a file of verdicts on anchors of sitting {sitting}"),
+            what: format!("a file of anchor verdicts of sitting {sitting}"),
             reason: error.to_string(),
         })?;
         files.push(file);
@@ -214,7 +217,9 @@ pub(crate) fn sitting_close(
     let record = sitting_need(&session.conn, id)?;
     let judge = closing.judge.as_ref().map(serde_json::to_string);
     let judge = judge.transpose().map_err(|error| {
-        StoreError::Internal(format!("the judge of sitting {id} cannot be kept: {error}"))
+        StoreError::Internal(format!(
+            "the judge of sitting {id} cannot be stored: {error}"
+        ))
     })?;
     session
         .conn
@@ -232,8 +237,8 @@ pub(crate) fn sitting_close(
     let was = record.state == SittingState::Quarantined;
     let is = closing.state == SittingState::Quarantined;
     match (was, is) {
-        (false, true) => put_aside(session, &record.sitting),
-        (true, false) => take_back(session, &record.sitting),
+        (false, true) => set_aside_add(session, &record.sitting),
+        (true, false) => set_aside_remove(session, &record.sitting),
         _ => Ok(()),
     }
 }

@@ -16,7 +16,7 @@ use crate::{Result, StoreError};
 /// Values up to this length are stored once, in `texts`.
 const LONGEST_SHARED_VALUE: usize = 128;
 /// The maximum size of each cache; a full cache is cleared.
-const REMEMBERED: usize = 16_384;
+const CACHE_SIZE: usize = 16_384;
 /// The maximum number of rows in one INSERT statement.
 const ROWS_AT_ONCE: usize = 32;
 
@@ -102,7 +102,7 @@ impl WriteSession {
     pub fn run_id_make(&self) -> Result<[u8; 16]> {
         (self.run_ids)().map_err(|error| StoreError::Unusable {
             path: self.path.display().to_string(),
-            reason: format!("this machine gave no random number for a run's id ({error})"),
+            reason: format!("the system's random number generator failed ({error})"),
         })
     }
 
@@ -118,7 +118,7 @@ impl WriteSession {
                 .prepare_cached("INSERT INTO texts (text) VALUES (?1)")?
                 .insert([text])?,
         };
-        if self.texts.len() >= REMEMBERED {
+        if self.texts.len() >= CACHE_SIZE {
             self.texts.clear();
         }
         self.texts.insert(text.into(), id);
@@ -151,7 +151,7 @@ impl WriteSession {
                 .prepare_cached("INSERT INTO blobs (sha256, content) VALUES (?1, ?2)")?
                 .insert((sha256, content))?,
         };
-        if self.blobs.len() >= REMEMBERED {
+        if self.blobs.len() >= CACHE_SIZE {
             self.blobs.clear();
         }
         self.blobs.insert(*sha256, id);

@@ -45,7 +45,9 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("assize-store".to_owned())
             .spawn(move || work(&place, session, &waiting))
-            .map_err(|error| stopped(&path, &format!("its thread cannot start ({error})")))?;
+            .map_err(|error| {
+                stopped(&path, &format!("the writer thread cannot start ({error})"))
+            })?;
         Ok(Self {
             path,
             jobs: Some(jobs),
@@ -89,7 +91,7 @@ pub(crate) struct Answer<T> {
 impl<T> Answer<T> {
     pub fn wait(self) -> Result<T> {
         let outcome = self.answered.and_then(|answered| answered.recv().ok());
-        outcome.unwrap_or_else(|| Err(stopped(&self.path, "the thread that writes has ended")))
+        outcome.unwrap_or_else(|| Err(stopped(&self.path, "the writer thread has ended")))
     }
 }
 
@@ -129,10 +131,7 @@ fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
     while let Ok(first) = waiting.recv() {
         // Data written to a file that was deleted or replaced would be lost.
         if identity(path) != file {
-            let refused = first(Err(stopped(
-                path,
-                "the file was deleted or replaced meanwhile",
-            )));
+            let refused = first(Err(stopped(path, "the file has been deleted or replaced")));
             (refused.acknowledge)(None);
             continue;
         }
@@ -146,7 +145,7 @@ fn work(path: &Path, mut session: WriteSession, waiting: &Receiver<Job>) {
             roll_back(&mut session);
             let refused = first(Err(stopped(
                 path,
-                "a newer Assize uses this file now, and this program is too old to write to it",
+                "a newer version of Assize uses this file now, and this version cannot write to it",
             )));
             (refused.acknowledge)(None);
             continue;
@@ -210,8 +209,8 @@ fn finish(path: &Path, session: &mut WriteSession, group: Vec<Done>) {
         Some(rusqlite::Error::SqliteFailure(
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT_ROLLBACK),
             Some(
-                "a write that shared the transaction failed and took it back, so nothing of \
-                 this was written: run the command again"
+                "another write in the same transaction failed and rolled it back, so nothing was \
+                 written: run the command again"
                     .to_owned(),
             ),
         ))
@@ -222,12 +221,12 @@ fn finish(path: &Path, session: &mut WriteSession, group: Vec<Done>) {
         roll_back(session);
     }
     for done in group {
-        (done.acknowledge)(error.as_ref().map(|it| explain(path, again(it))));
+        (done.acknowledge)(error.as_ref().map(|it| explain(path, clone_error(it))));
     }
 }
 
 /// A copy of an error, which does not implement `Clone`.
-fn again(error: &rusqlite::Error) -> rusqlite::Error {
+fn clone_error(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
             rusqlite::Error::SqliteFailure(*code, message.clone())

@@ -128,7 +128,7 @@ pub fn parse_order(clause: &str) -> Result<Order> {
     }
     if !cursor.is_at_end() {
         return bad(format!(
-            "the order '{clause}' cannot be read at '{}': write KEY, KEY ASC or KEY DESC",
+            "the order '{clause}' is not valid at '{}': write KEY, KEY ASC or KEY DESC",
             cursor.rest()
         ));
     }
@@ -186,7 +186,7 @@ fn operator(cursor: &mut Cursor<'_>) -> Result<Operator> {
     }
     if !signs.is_empty() {
         return bad(format!(
-            "there is no comparator '{signs}': use = != < <= > >= LIKE ILIKE IN or IS NULL"
+            "'{signs}' is not a valid operator: use = != < <= > >= LIKE ILIKE IN or IS NULL"
         ));
     }
     if cursor.keyword("LIKE") {
@@ -211,7 +211,7 @@ fn operator(cursor: &mut Cursor<'_>) -> Result<Operator> {
             });
         }
     }
-    Err(expected("a comparator", cursor))
+    Err(expected("an operator", cursor))
 }
 
 fn value(cursor: &mut Cursor<'_>) -> Result<Literal> {
@@ -229,7 +229,7 @@ fn value(cursor: &mut Cursor<'_>) -> Result<Literal> {
     match token.parse() {
         Ok(number) if is_number && cursor.is_at_gap() => Ok(Literal::Number(number)),
         _ => bad(format!(
-            "'{token}{}' is no value: write a number, or a text in quotes",
+            "'{token}{}' is not a valid value: write a number, or a quoted string",
             cursor.rest()
         )),
     }
@@ -240,7 +240,7 @@ fn list(cursor: &mut Cursor<'_>) -> Result<Literal> {
     loop {
         match cursor.quoted(&['\'', '"']) {
             Some(item) => items.push(item.to_owned()),
-            None => return Err(expected("a text in quotes in a list", cursor)),
+            None => return Err(expected("a quoted string in the list", cursor)),
         }
         if cursor.take_after_space(')') {
             return Ok(Literal::List(items));
@@ -253,11 +253,11 @@ fn list(cursor: &mut Cursor<'_>) -> Result<Literal> {
 
 fn expected(what: &str, cursor: &Cursor<'_>) -> StoreError {
     let found = match cursor.rest() {
-        "" => "its end".to_owned(),
+        "" => "the end".to_owned(),
         rest => format!("'{}'", super::limits::shown(rest)),
     };
     StoreError::Invalid(format!(
-        "the filter cannot be read: expected {what}, found {found}"
+        "the filter is not valid: expected {what}, found {found}"
     ))
 }
 

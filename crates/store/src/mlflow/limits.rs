@@ -48,13 +48,13 @@ pub fn key(what: &str, name: &str) -> Result<()> {
     let is_legal = |c: char| c.is_alphanumeric() || "_-. :/".contains(c);
     if !name.chars().all(is_legal) {
         return invalid(format!(
-            "the {what} name '{}' has other characters than letters, digits and _ - . : / space",
+            "the {what} name '{}' may only contain letters, digits, spaces and _ - . : /",
             shown(name)
         ));
     }
     if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return invalid(format!(
-            "the {what} name '{}' is not a plain path: leave out empty parts, '.' and '..'",
+            "the {what} name '{}' is not a valid path: remove empty parts, '.' and '..'",
             shown(name)
         ));
     }
@@ -104,8 +104,10 @@ pub fn experiment_tag(entry: &Entry) -> Result<()> {
 /// Checks that a path stays below a run's root.
 pub fn artifact_path(path: &str) -> Result<()> {
     length("the artifact's path", path, ARTIFACT_PATH)?;
-    let is_odd = |part: &str| matches!(part, "" | "." | "..");
-    if path.split('/').any(is_odd) || path.contains(['\\', '\0']) || path.contains(char::is_control)
+    let is_invalid = |part: &str| matches!(part, "" | "." | "..");
+    if path.split('/').any(is_invalid)
+        || path.contains(['\\', '\0'])
+        || path.contains(char::is_control)
     {
         return invalid(format!(
             "Invalid path '{}': use a path below the run's root, without '..'",
@@ -129,7 +131,7 @@ pub fn batch(batch: &Batch) -> Result<()> {
     for (what, count, limit) in counts {
         if count > limit {
             return invalid(format!(
-                "a batch of {count} {what} is too large, the limit is {limit}: send several"
+                "a batch of {count} {what} is too large, the limit is {limit}: send several batches"
             ));
         }
     }
@@ -146,7 +148,7 @@ pub fn batch(batch: &Batch) -> Result<()> {
 pub fn model_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', ':']) {
         return invalid(format!(
-            "'{}' is no name for a registered model: it must not be empty or contain / or :",
+            "'{}' is not a valid name of a registered model: it must not be empty or contain / or :",
             shown(name)
         ));
     }
@@ -166,7 +168,8 @@ pub fn list(what: &str, length: usize, limit: usize) -> Result<()> {
 pub fn logged_model_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', ':', '.', '%', '"', '\'']) {
         return invalid(format!(
-            "'{}' is no name for a logged model: it must not be empty or contain / : . % or quotes",
+            "'{}' is not a valid name of a logged model: it must not be empty or contain / : . % or \
+             quotes",
             shown(name)
         ));
     }
@@ -200,7 +203,8 @@ pub fn alias(alias: &str) -> Result<()> {
         || !alias.chars().all(is_legal)
     {
         return invalid(format!(
-            "'{}' is no alias: use letters, digits, _ and -, and neither a version nor 'latest'",
+            "'{}' is not a valid alias: use letters, digits, _ and -, and neither a version nor \
+             'latest'",
             shown(alias)
         ));
     }

@@ -209,6 +209,6 @@ fn a_program_that_is_too_old_does_not_write() {
     conn.pragma_update(None, "user_version", 999).unwrap();
     let refused = desk.commit(&[(0, verdicts("s-1", "human", &[(0, 1)]))]);
     let error = refused.unwrap_err().to_string();
-    assert!(error.contains("a newer Assize"), "{error}");
+    assert!(error.contains("a newer version of Assize"), "{error}");
     assert!(desk.store.verdicts_get(&desk.runs[0]).unwrap().is_empty());
 }

@@ -44,7 +44,7 @@ fn a_database_of_mlflow_is_refused_and_left_as_it_is() {
     drop(conn);
     let before = std::fs::read(&path).unwrap();
     let message = refused(&path);
-    assert!(message.contains("MLflow made this database"), "{message}");
+    assert!(message.contains("a database of MLflow"), "{message}");
     assert!(message.contains("mlflow server"), "{message}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert_eq!(files_in(dir.path()), ["mlflow.db"]);
@@ -72,7 +72,7 @@ fn what_is_no_database_is_refused() {
     assert!(refused(&path).contains("not a SQLite database"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
     assert!(refused(dir.path()).contains("this is a folder"));
-    assert!(refused(&path.join("below/assize.db")).contains("its folder cannot be made"));
+    assert!(refused(&path.join("below/assize.db")).contains("its folder cannot be created"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use assize_domain::sitting::ANCHORS;
 use assize_domain::verdict::{Usage, Verdict, VerdictFile};
-use assize_store::queue::{Handed, Leased};
+use assize_store::queue::{Leased, VerdictSubmission};
 use assize_store::{PendingRun, StoreError};
 
 use super::budget::BudgetStop;
@@ -313,7 +313,7 @@ impl<'a> Workers<'a> {
             };
             files.insert(run_id.to_string(), file);
         }
-        let mut submission = Handed {
+        let mut submission = VerdictSubmission {
             sitting: self.scorer.sitting.id.clone(),
             files: files.into_iter().collect(),
             rubric: self.scorer.rubric.clone(),

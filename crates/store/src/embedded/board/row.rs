@@ -271,7 +271,7 @@ pub(crate) fn row_append(conn: &Connection, run: &RunKey, file: &VerdictFile) ->
 pub(super) fn unreadable(run_id: &str, error: &postcard::Error) -> StoreError {
     StoreError::Corrupt {
         run_id: run_id.to_owned(),
-        what: "its row of the board".to_owned(),
+        what: "its board row".to_owned(),
         reason: error.to_string(),
     }
 }

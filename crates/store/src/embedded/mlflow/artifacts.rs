@@ -11,7 +11,7 @@ use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::logged_models;
-use super::runs::{find, living_run};
+use super::runs::{active_run, find};
 use crate::StoreError;
 use crate::embedded::board::row_append;
 use crate::embedded::experiments::count;
@@ -25,13 +25,13 @@ use crate::sqlite::Attempt;
 const PART: usize = 256 << 10;
 
 /// The owner of artifacts: its table, the column that refers to it, and its id.
-struct Home {
+struct ArtifactOwner {
     table: &'static str,
     column: &'static str,
     id: i64,
 }
 
-impl Home {
+impl ArtifactOwner {
     fn of(conn: &Connection, owner: &str, to_write: bool) -> Attempt<Self> {
         if owner.starts_with("m-") {
             return Ok(Self {
@@ -41,7 +41,7 @@ impl Home {
             });
         }
         let run = if to_write {
-            living_run(conn, owner)?
+            active_run(conn, owner)?
         } else {
             find(conn, owner)?
         };
@@ -76,7 +76,7 @@ pub(super) fn list(conn: &Connection, owner: &str, folder: &str) -> Attempt<Vec<
     if !folder.is_empty() {
         artifact_path(folder)?;
     }
-    let home = Home::of(conn, owner, false)?;
+    let home = ArtifactOwner::of(conn, owner, false)?;
     let mut list = conn.prepare_cached(&format!(
         "SELECT p.text, length(b.content) FROM {} a
          JOIN texts p ON p.id = a.path JOIN blobs b ON b.id = a.blob WHERE a.{} = ?1",
@@ -109,7 +109,7 @@ pub(super) fn list(conn: &Connection, owner: &str, folder: &str) -> Attempt<Vec<
     Ok(files.collect())
 }
 
-fn blob_of(conn: &Connection, home: &Home, path: &str) -> Attempt<Option<i64>> {
+fn blob_of(conn: &Connection, home: &ArtifactOwner, path: &str) -> Attempt<Option<i64>> {
     let Some(number) = text_find(conn, path)? else {
         return Ok(None);
     };
@@ -123,11 +123,11 @@ fn blob_of(conn: &Connection, home: &Home, path: &str) -> Attempt<Option<i64>> {
 
 fn blob_need(conn: &Connection, owner: &str, path: &str) -> Attempt<i64> {
     artifact_path(path)?;
-    let home = Home::of(conn, owner, false)?;
+    let home = ArtifactOwner::of(conn, owner, false)?;
     blob_of(conn, &home, path)?.ok_or_else(|| no_artifact(&home, owner, path).into())
 }
 
-fn no_artifact(home: &Home, owner: &str, path: &str) -> StoreError {
+fn no_artifact(home: &ArtifactOwner, owner: &str, path: &str) -> StoreError {
     StoreError::NotFound(format!(
         "the {} {owner} has no artifact '{}'",
         home.column,
@@ -174,7 +174,7 @@ pub(super) fn write(
     path: &str,
     content: &mut (impl Read + Seek),
 ) -> Attempt<()> {
-    let home = Home::of(&session.conn, owner, true)?;
+    let home = ArtifactOwner::of(&session.conn, owner, true)?;
     let size = content
         .seek(io::SeekFrom::End(0))
         .map_err(|error| broken(&error))?;
@@ -191,14 +191,14 @@ pub(super) fn write(
     if home.holds_verdicts(path) {
         let file = verdicts_check(content, path)?;
         if let Some(old) = old {
-            return same(session, old, content, || verdicts_stay(path));
+            return same(session, old, content, || verdicts_error(path));
         }
         verdicts = Some(file);
     }
     if let Some(old) = old
         && home.was_judged(&session.conn, path)?
     {
-        return same(session, old, content, || judged_stays(path));
+        return same(session, old, content, || judged_error(path));
     }
     let blob = session
         .conn
@@ -227,11 +227,11 @@ pub(super) fn write(
         };
         row_append(&session.conn, &run, &file)?;
     }
-    forget_blob(session, old)
+    blob_delete(session, old)
 }
 
 /// Deletes content that is no longer referenced, unless it is shared.
-fn forget_blob(session: &WriteSession, blob: Option<i64>) -> Attempt<()> {
+fn blob_delete(session: &WriteSession, blob: Option<i64>) -> Attempt<()> {
     session
         .conn
         .prepare_cached("DELETE FROM blobs WHERE id = ?1 AND sha256 IS NULL")?
@@ -252,7 +252,7 @@ fn text_of(content: &mut (impl Read + Seek)) -> Attempt<Vec<u8>> {
 fn verdicts_check(content: &mut (impl Read + Seek), path: &str) -> Attempt<VerdictFile> {
     serde_json::from_slice(&text_of(content)?).map_err(|error| {
         StoreError::Invalid(format!(
-            "'{}' is no file of verdicts ({error}), and {VERDICTS} holds nothing else: choose \
+            "'{}' is not a valid verdict file ({error}), and {VERDICTS} is reserved for them: use \
              another folder",
             shown(path)
         ))
@@ -277,22 +277,22 @@ fn same(
     Err(refusal().into())
 }
 
-fn judged_stays(path: &str) -> StoreError {
+fn judged_error(path: &str) -> StoreError {
     StoreError::Invalid(format!(
-        "'{}' was judged, so it stays as it is: verdicts are about what it says",
+        "'{}' was judged and cannot be changed: verdicts refer to its content",
         shown(path)
     ))
 }
 
-fn verdicts_stay(path: &str) -> StoreError {
+fn verdicts_error(path: &str) -> StoreError {
     StoreError::Invalid(format!(
-        "'{}' holds verdicts, which are never changed or deleted: judge again instead",
+        "'{}' holds verdicts, which cannot be changed or deleted: judge again instead",
         shown(path)
     ))
 }
 
 pub(super) fn delete(session: &WriteSession, owner: &str, path: &str) -> Attempt<()> {
-    let home = Home::of(&session.conn, owner, true)?;
+    let home = ArtifactOwner::of(&session.conn, owner, true)?;
     let mut list = session.conn.prepare_cached(&format!(
         "SELECT a.path, p.text, a.blob FROM {} a JOIN texts p ON p.id = a.path
          WHERE a.{} = ?1 AND (p.text = ?2 OR substr(p.text, 1, length(?2) + 1) = ?2 || '/')",
@@ -308,10 +308,10 @@ pub(super) fn delete(session: &WriteSession, owner: &str, path: &str) -> Attempt
     }
     for (number, text, blob) in found {
         if home.holds_verdicts(&text) {
-            return Err(verdicts_stay(&text).into());
+            return Err(verdicts_error(&text).into());
         }
         if home.was_judged(&session.conn, &text)? {
-            return Err(judged_stays(&text).into());
+            return Err(judged_error(&text).into());
         }
         session
             .conn
@@ -320,7 +320,7 @@ pub(super) fn delete(session: &WriteSession, owner: &str, path: &str) -> Attempt
                 home.table, home.column
             ))?
             .execute((home.id, number))?;
-        forget_blob(session, Some(blob))?;
+        blob_delete(session, Some(blob))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use assize_domain::run::tag::CELL_KEY;
 
 use super::logged_models;
-use super::runs::living_run;
+use super::runs::active_run;
 use crate::StoreError;
 use crate::embedded::board::row_outdate;
 use crate::embedded::cells::metric_columns;
@@ -27,7 +27,7 @@ pub(in crate::embedded) fn log(
     run_id: &str,
     batch: &Batch,
 ) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let run = active_run(&session.conn, run_id)?.id;
     params_log(session, run, &batch.params)?;
     let tags: Vec<&Entry> = batch.tags.iter().collect();
     tags_set(session, run, &tags)?;
@@ -67,7 +67,7 @@ fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt
         let kept = entry(&session.conn, "params", run, key)?.unwrap_or_default();
         if kept != param.value {
             return Err(StoreError::Invalid(format!(
-                "the param '{}' is '{}' already and cannot become '{}': params are written once, \
+                "the param '{}' is '{}' and cannot be changed to '{}': params are write-once, \
                  so use another key or a tag",
                 param.key,
                 shown(&kept),
@@ -106,7 +106,7 @@ pub(super) fn model_record(
     run_id: &str,
     record: &serde_json::Value,
 ) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let run = active_run(&session.conn, run_id)?.id;
     let key = session.text(MODEL_HISTORY_TAG)?;
     let kept = entry(&session.conn, "tags", run, key)?;
     let mut list: Vec<serde_json::Value> = kept
@@ -122,9 +122,10 @@ pub(super) fn model_record(
 }
 
 pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let run = active_run(&session.conn, run_id)?.id;
     if key == RUN_NAME_TAG {
-        let message = format!("{RUN_NAME_TAG} is the run's name, and a run has one: change it");
+        let message =
+            format!("{RUN_NAME_TAG} is the run's name, which cannot be deleted: change it");
         return Err(StoreError::Invalid(message).into());
     }
     let deleted = match text_find(&session.conn, key)? {
@@ -193,12 +194,12 @@ pub(in crate::embedded) fn inputs_log(
     inputs: &[DatasetInput],
     models: &[ModelUse],
 ) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let run = active_run(&session.conn, run_id)?.id;
     logged_models::uses_log(session, run_id, models, false)?;
     for input in inputs {
         let context = input.tags.iter().find(|tag| tag.key == DATASET_CONTEXT_TAG);
         let record = serde_json::to_string(input)
-            .map_err(|error| StoreError::Invalid(format!("a dataset cannot be kept: {error}")))?;
+            .map_err(|error| StoreError::Invalid(format!("a dataset cannot be stored: {error}")))?;
         session
             .conn
             .prepare_cached(

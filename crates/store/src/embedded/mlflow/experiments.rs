@@ -34,7 +34,7 @@ pub(super) fn location(experiment: i64, given: Option<String>) -> String {
 pub(super) fn number(experiment_id: &str) -> Attempt<i64> {
     experiment_id.parse().map_err(|_| {
         StoreError::Invalid(format!(
-            "'{}' is no experiment id: ids are whole numbers",
+            "'{}' is not a valid experiment id: ids are integers",
             shown(experiment_id)
         ))
         .into()

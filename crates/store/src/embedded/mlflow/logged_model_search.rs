@@ -156,7 +156,7 @@ fn orders(order_by: &[ModelOrder]) -> Attempt<(String, Vec<Value>)> {
             Field::Text(column) => terms.push(format!("m.{column}{direction}")),
             _ => {
                 return Err(StoreError::Invalid(format!(
-                    "logged models are not ordered by '{}': use an attribute or a metric",
+                    "logged models cannot be sorted by '{}': use an attribute or a metric",
                     order.field
                 ))
                 .into());

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::experiments::{living, location};
 use super::names::name_of;
 use super::registry::entry;
-use super::runs::living_run;
+use super::runs::active_run;
 use crate::StoreError;
 use crate::embedded::cells::metric_columns;
 use crate::embedded::rows::metric_value;
@@ -80,7 +80,7 @@ fn params_put(session: &WriteSession, model: i64, params: &[Entry]) -> Attempt<(
             .query_row((model, &param.key), |row| row.get(0))?;
         if kept != param.value {
             return Err(StoreError::Invalid(format!(
-                "the model's param '{}' is '{}' already, and params are written once",
+                "the model's param '{}' is '{}' already, and params are write-once",
                 param.key,
                 shown(&kept)
             ))
@@ -275,7 +275,7 @@ pub(super) fn uses_log(
     uses: &[ModelUse],
     is_output: bool,
 ) -> Attempt<()> {
-    let run = living_run(&session.conn, run_id)?.id;
+    let run = active_run(&session.conn, run_id)?.id;
     for model in uses {
         need(&session.conn, &model.model_id)?;
         session

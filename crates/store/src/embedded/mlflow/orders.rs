@@ -68,7 +68,7 @@ impl Orders {
             }
             if !seen.insert(field) {
                 return Err(StoreError::Invalid(format!(
-                    "order_by names '{clause}' twice: name each key once"
+                    "order_by contains '{clause}' twice: use each key once"
                 ))
                 .into());
             }
@@ -183,7 +183,8 @@ impl Orders {
     pub fn after(&self, position: &[Value], from: usize) -> Attempt<(String, Vec<Value>)> {
         if position.len() != self.terms.len() {
             return Err(StoreError::Invalid(
-                "the page token belongs to another search: leave it out to start anew".to_owned(),
+                "the page token belongs to another search: omit it to start from the first page"
+                    .to_owned(),
             )
             .into());
         }

@@ -44,7 +44,7 @@ pub(super) fn read(text: &str) -> Attempt<PageStart> {
     let offset = offset.filter(|it| *it > 0).map(PageStart::Offset);
     values.map(PageStart::After).or(offset).ok_or_else(|| {
         StoreError::Invalid(
-            "Invalid page token: take it from the page before, or leave it out".to_owned(),
+            "Invalid page token: use the token of the previous page, or omit it".to_owned(),
         )
         .into()
     })

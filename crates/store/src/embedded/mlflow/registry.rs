@@ -42,13 +42,13 @@ pub(super) fn touch(session: &WriteSession, model: i64) -> Attempt<()> {
 }
 
 /// Rejects a change that would break the promotion history.
-fn unpromoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
+fn reject_if_promoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     let promoted: bool = conn
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM promotions WHERE model = ?1)")?
         .query_row([model], |row| row.get(0))?;
     if promoted {
         return Err(StoreError::Invalid(format!(
-            "{what}, because the history of promotions refers to it: use `assize promote`"
+            "{what}, because the promotion history refers to it: use `assize promote`"
         ))
         .into());
     }
@@ -57,7 +57,7 @@ fn unpromoted(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
 
 /// The same, also for a history that `assize promote` keeps over this API in a run that this tag
 /// names. That command moves the alias through this API too, so moving it cannot be rejected.
-fn unpromoted_anyhow(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
+fn reject_if_in_history(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
     let promoted: bool = conn
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM registered_model_tags
@@ -70,7 +70,7 @@ fn unpromoted_anyhow(conn: &Connection, model: i64, what: &str) -> Attempt<()> {
         ))
         .into());
     }
-    unpromoted(conn, model, what)
+    reject_if_promoted(conn, model, what)
 }
 
 pub(super) fn create(
@@ -120,7 +120,7 @@ pub(super) fn tag_set(session: &WriteSession, name: &str, tag: &Entry) -> Attemp
 pub(super) fn tag_delete(session: &WriteSession, name: &str, key: &str) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
     if key == IS_PROMPT {
-        unpromoted(&session.conn, model, "this prompt stays one")?;
+        reject_if_promoted(&session.conn, model, "this prompt cannot become a model")?;
     }
     session
         .conn
@@ -149,7 +149,7 @@ pub(super) fn rename(
     new_name: &str,
 ) -> Attempt<RegisteredModel> {
     let model = model_need(&session.conn, name)?;
-    unpromoted_anyhow(&session.conn, model, "this prompt keeps its name")?;
+    reject_if_in_history(&session.conn, model, "this prompt cannot be renamed")?;
     let written = session
         .conn
         .prepare_cached("UPDATE OR IGNORE registered_models SET name = ?2 WHERE id = ?1")?
@@ -167,7 +167,7 @@ pub(super) fn rename(
 
 pub(super) fn delete(session: &WriteSession, name: &str) -> Attempt<()> {
     let model = model_need(&session.conn, name)?;
-    unpromoted_anyhow(&session.conn, model, "this prompt stays")?;
+    reject_if_in_history(&session.conn, model, "this prompt cannot be deleted")?;
     for sql in [
         "DELETE FROM registered_model_aliases WHERE model = ?1",
         "DELETE FROM model_version_tags WHERE model = ?1",
@@ -190,7 +190,7 @@ pub(super) fn alias(
     let conn = &session.conn;
     let model = model_need(conn, name)?;
     if alias == CHAMPION {
-        unpromoted(conn, model, "the alias 'champion' stays where it is")?;
+        reject_if_promoted(conn, model, "the alias 'champion' cannot be changed here")?;
     }
     match version {
         Some(version) => {

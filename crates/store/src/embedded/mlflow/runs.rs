@@ -60,7 +60,7 @@ pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<RunState> {
 }
 
 /// A run that is not deleted, so that it can be written to.
-pub(super) fn living_run(conn: &Connection, run_id: &str) -> Attempt<RunState> {
+pub(super) fn active_run(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let run = find(conn, run_id)?;
     if !run.active {
         return Err(StoreError::Invalid(format!(
@@ -89,7 +89,7 @@ pub(super) fn create(session: &mut WriteSession, new: &NewRun) -> Attempt<Logged
         && name != tag
     {
         return Err(StoreError::Invalid(format!(
-            "run_name is '{}' and the tag {RUN_NAME_TAG} is '{}': give one, or both alike",
+            "run_name is '{}' and the tag {RUN_NAME_TAG} is '{}': give only one, or the same value for both",
             shown(name),
             shown(tag)
         ))
@@ -123,7 +123,7 @@ pub(in crate::embedded) fn update(
     run_id: &str,
     change: &RunChange,
 ) -> Attempt<RunInfo> {
-    let run = living_run(&session.conn, run_id)?;
+    let run = active_run(&session.conn, run_id)?;
     session
         .conn
         .prepare_cached(

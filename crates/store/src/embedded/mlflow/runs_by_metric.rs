@@ -76,7 +76,7 @@ fn quoted(value: &str) -> Result<String> {
     let quote = ['\'', '"'].into_iter().find(|it| !value.contains(*it));
     quote.map(|it| format!("{it}{value}{it}")).ok_or_else(|| {
         StoreError::Invalid(format!(
-            "'{value}' has both kinds of quotes, and no search can name it: look for something else"
+            "'{value}' contains both kinds of quotes, which a search does not support"
         ))
     })
 }

@@ -118,7 +118,7 @@ pub(super) fn tag(
     let (model, number) = need(&session.conn, name, version)?;
     if tag.key.starts_with("mlflow.prompt.") && is_promoted(&session.conn, model, number)? {
         return Err(StoreError::Invalid(format!(
-            "version {number} of '{}' has been promoted, so its text stays: register a new version",
+            "version {number} of '{}' has been promoted, so its text cannot be changed: register a new version",
             shown(name)
         ))
         .into());
@@ -163,7 +163,7 @@ pub(super) fn delete(session: &WriteSession, name: &str, version: &str) -> Attem
         match deleted {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
                 return Err(StoreError::Invalid(format!(
-                    "version {number} of '{}' stays, because the history of promotions refers to it",
+                    "version {number} of '{}' cannot be deleted, because the promotion history refers to it",
                     shown(name)
                 ))
                 .into());

@@ -98,7 +98,9 @@ impl Subject {
             return Ok(Field::Number(number));
         }
         let valid = [self.texts(), self.numbers()].concat().join(", ");
-        bad(format!("there is no attribute '{key}': use one of {valid}"))
+        bad(format!(
+            "'{key}' is not a valid attribute: use one of {valid}"
+        ))
     }
 
     fn field(self, identifier: &Identifier, to_order: bool) -> Result<Field> {
@@ -118,14 +120,12 @@ impl Subject {
                 match keys.into_iter().find(|it| *it == key) {
                     Some(key) => Ok(Field::Dataset(key)),
                     None => bad(format!(
-                        "there is no dataset attribute '{key}': use one of {}",
+                        "'{key}' is not a valid dataset attribute: use one of {}",
                         keys.join(", ")
                     )),
                 }
             }
-            _ => bad(format!(
-                "'{entity}' cannot be used here: it is no entity that is kept"
-            )),
+            _ => bad(format!("'{entity}' is not a valid entity in this search")),
         }
     }
 
@@ -168,7 +168,7 @@ impl Subject {
             (_, Literal::Text(text)) if is_for_texts(operator) => Compared::Text(text),
             _ => {
                 return bad(format!(
-                    "'{}' is a text: compare it by = != LIKE ILIKE with a text in quotes{}",
+                    "'{}' is a string: compare it by = != LIKE ILIKE with a quoted string{}",
                     comparison.left.key, " (only run_id and datasets can be IN a list)"
                 ));
             }
