@@ -118,5 +118,5 @@ fn a_finished_job_reports_what_it_left_out() {
     let reply = served.send("POST /api/bench/judge", ask.to_string().as_bytes());
     let job = wait(&served, &id_of(&reply), |job| job["status"] == "done");
     let error = job["error"].as_str().unwrap_or_default();
-    assert!(error.starts_with("4 runs are left pending; "), "{job}");
+    assert!(error.starts_with("4 runs are still pending; "), "{job}");
 }
