@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use assize_http::place_of;
 use assize_pipeline::journal::{Journal, Notice};
 use assize_store::state::State;
 use assize_store::{Cells, Tracking};
@@ -10,6 +11,14 @@ use assize_store::{Cells, Tracking};
 use crate::environment::{self, STATE_DIR};
 use crate::output::{Output, safe};
 use crate::tracking::OpenStore;
+
+/// The state of this folder, with the journal's addresses in their current spelling: earlier
+/// versions kept a default port such as `:80`.
+pub fn open_state() -> anyhow::Result<State> {
+    let state = State::open(Path::new(STATE_DIR))?;
+    state.journal_places_respell(&place_of)?;
+    Ok(state)
+}
 
 /// Puts this folder's journal before a remote store, and delivers what waits in it. A command
 /// that only reads makes no journal where there is none.
@@ -30,7 +39,7 @@ pub fn journaled<S: Tracking + Cells + 'static>(
     let journal = Arc::new(Journal::new(
         Arc::clone(&store) as Arc<dyn Cells>,
         &uri,
-        Arc::new(State::open(folder)?),
+        Arc::new(open_state()?),
         folder.join("locks"),
         environment::now_ms,
         Box::new(tell),

@@ -1,18 +1,15 @@
 //! `assize sync`: copy an experiment between stores, and deliver what waits.
 
-use std::path::Path;
-
 use anyhow::bail;
 use assize_http::place_of;
 use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
 use assize_pipeline::{PipelineError, count, lock};
-use assize_store::state::State;
 use serde_json::json;
 
 use crate::Exit;
 use crate::cli::Sync;
-use crate::environment::STATE_DIR;
+use crate::delivery;
 use crate::output::Output;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
@@ -148,7 +145,7 @@ fn remarks(output: &Output, synced: &Synced) {
 
 /// Delivers what waits in the journal, wherever it is to go.
 fn deliver(session: &Session) -> anyhow::Result<Exit> {
-    let places = State::open(Path::new(STATE_DIR))?.journal_places()?;
+    let places = delivery::open_state()?.journal_places()?;
     let stop = session::stop_flag()?;
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let mut sum = Delivery::default();

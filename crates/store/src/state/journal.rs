@@ -114,6 +114,30 @@ impl State {
         })
     }
 
+    /// Brings the names of places into their current spelling. Of two entries for one cell, one
+    /// that has not failed is kept.
+    pub fn journal_places_respell(&self, spell: &dyn Fn(&str) -> String) -> Result<()> {
+        for (place, _) in self.journal_places()? {
+            let spelling = spell(&place);
+            if spelling != place {
+                self.change(|conn| {
+                    let places = (&place, &spelling);
+                    conn.execute(
+                        "DELETE FROM journal WHERE place = ?2 AND failed AND (experiment, cell_key)
+                         IN (SELECT experiment, cell_key FROM journal WHERE place = ?1)",
+                        places,
+                    )?;
+                    conn.execute(
+                        "UPDATE OR IGNORE journal SET place = ?2 WHERE place = ?1",
+                        places,
+                    )?;
+                    conn.execute("DELETE FROM journal WHERE place = ?1", [&place])
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The number of cells for a place.
     pub fn journal_count(&self, place: &str) -> Result<u64> {
         self.with(|conn| {
@@ -278,6 +302,29 @@ mod tests {
     fn keys(state: &State, place: &str) -> Vec<String> {
         let entries = state.journal_next(place, 0, 100).unwrap();
         entries.into_iter().map(|it| it.cell.cell_key).collect()
+    }
+
+    #[test]
+    fn places_take_their_current_spelling_and_no_finished_cell_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = State::open(dir.path()).unwrap();
+        let (old, new) = ("http://h:80", "http://h");
+        let finished = |key| cell(key, RunStatus::Finished);
+        let failed = |key| cell(key, RunStatus::Failed);
+        state
+            .journal_put(old, "e", &[finished("a"), finished("b"), finished("c")])
+            .unwrap();
+        state
+            .journal_put(new, "e", &[failed("b"), finished("c")])
+            .unwrap();
+        let spell = |place: &str| place.trim_end_matches(":80").to_owned();
+        state.journal_places_respell(&spell).unwrap();
+        let mut kept = keys(&state, new);
+        kept.sort();
+        assert_eq!(kept, ["a", "b", "c"]);
+        let known = state.journal_known(new, "e", &["b".to_owned()]).unwrap();
+        assert_eq!(known, [Some(false)], "the finished entry of b is kept");
+        assert_eq!(state.journal_places().unwrap(), [(new.to_owned(), 3)]);
     }
 
     #[test]
