@@ -133,7 +133,7 @@ impl Page {
         let coverage = sentences::coverage(board).map_or_else(String::new, |it| it + " ");
         match sentences::next(board) {
             Next::Advice(advice) => {
-                self.sentence(&format!("{coverage}Next: {advice}"), Paint::Plain)
+                self.sentence(&format!("{coverage}Next: {advice}"), Paint::Plain);
             }
             Next::Command(mut parts) => {
                 parts.extend_from_slice(globals);
