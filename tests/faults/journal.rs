@@ -164,7 +164,7 @@ fn collectors_and_servers_killed_anywhere_end_with_exactly_the_grid() {
     let line = collect(2, &format!("http://127.0.0.1:{port}"));
     let mut killed = 0;
     for (turn, pause_ms) in [300, 150, 600, 250, 450, 200].into_iter().enumerate() {
-        // Every other collector meets a server that is away, or goes away.
+        // Every other collector finds the server unreachable, or it becomes so.
         let served = serve(&home, port);
         let mut child = scratch
             .command(&line)

@@ -24,7 +24,7 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
         (store, hosts.any(|url| is_reachable(url)))
     });
     let (store, ollama) = checked.await.unwrap_or((false, false));
-    let word = |is_ok: bool| if is_ok { "ok" } else { "away" };
+    let word = |is_ok: bool| if is_ok { "ok" } else { "unreachable" };
     let body = serde_json::json!({
         "status": if store { "OK" } else { "FAILED" },
         "store": word(store),
