@@ -114,11 +114,8 @@ fn show(
     Ok(())
 }
 
-fn with_globals<'a>(
-    session: &'a Session,
-    flags: &'a [(&'a str, String)],
-) -> Vec<(&'a str, String)> {
-    let flags: Vec<(&str, &str)> = flags.iter().map(|it| (it.0, it.1.as_str())).collect();
+fn with_globals<'a>(session: &'a Session, flags: &'a [(String, String)]) -> Vec<(&'a str, String)> {
+    let flags: Vec<(&str, &str)> = flags.iter().map(|it| (&*it.0, &*it.1)).collect();
     session.flags(&flags)
 }
 

@@ -112,7 +112,9 @@ pub enum Identity {
     /// Its value is in every key. These are the options of the first version, and their order in
     /// the table is their order in the key.
     Always,
-    /// Its value is in the key where it differs from the default. For every later option.
+    /// Its value is in the key where it differs from the default, so the default must be what was
+    /// done before the option existed. For every later option; their order in the table is their
+    /// order in the key.
     WhereChanged,
 }
 

@@ -3,12 +3,12 @@
 use crate::text::{clean, width};
 
 /// An `assize` command with its flags, on one line.
-pub fn command_line(verb: &str, flags: &[(&str, String)]) -> String {
+pub fn command_line<F: AsRef<str>>(verb: &str, flags: &[(F, String)]) -> String {
     parts(verb, flags).join(" ")
 }
 
 /// The same, continued with backslashes so that lines have at most `columns` where possible.
-pub fn command_lines(verb: &str, flags: &[(&str, String)], columns: usize) -> String {
+pub fn command_lines<F: AsRef<str>>(verb: &str, flags: &[(F, String)], columns: usize) -> String {
     let mut lines = vec![String::from("  ")];
     for part in parts(verb, flags) {
         let line = lines.last().map_or(0, |it| width(it));
@@ -23,12 +23,13 @@ pub fn command_lines(verb: &str, flags: &[(&str, String)], columns: usize) -> St
     lines.join(" \\\n")
 }
 
-fn parts(verb: &str, flags: &[(&str, String)]) -> Vec<String> {
-    let flag = |(name, value): &(&str, String)| {
+fn parts<F: AsRef<str>>(verb: &str, flags: &[(F, String)]) -> Vec<String> {
+    let flag = |(name, value): &(F, String)| {
+        let name = name.as_ref();
         // A value that starts like a flag must not be read as one.
         let glue = if value.starts_with('-') { "=" } else { " " };
         match value.as_str() {
-            "" => (*name).to_owned(),
+            "" => name.to_owned(),
             value => format!("{name}{glue}{}", shell_word(value)),
         }
     };

@@ -1,6 +1,7 @@
 //! What to do next where the gate fails.
 
 use assize_domain::judge::Tier;
+use assize_domain::options::{Identity, Kind, OPTIONS, OptionSpec};
 use assize_domain::promotion::{Check, GateReport, Outcome};
 use assize_domain::scenario::Split;
 
@@ -15,21 +16,10 @@ pub enum Step {
     /// value has an empty one.
     Command {
         verb: &'static str,
-        flags: Vec<(&'static str, String)>,
+        flags: Vec<(String, String)>,
     },
     Words(&'static str),
 }
-
-/// Params of a run that collect takes as flags: what changes the output, and whom to ask.
-const REPEATED: [(&str, &str); 7] = [
-    ("n_tips", "--n-tips"),
-    ("temperature", "--temperature"),
-    ("max_tokens", "--max-tokens"),
-    ("num_ctx", "--num-ctx"),
-    ("seed", "--seed"),
-    ("script", "--script"),
-    ("base_url", "--base-url"),
-];
 
 /// The steps that would let the failed checks pass, or show that they should not.
 pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<'_>) -> Vec<Step> {
@@ -107,22 +97,20 @@ fn collect(
     proposal: &Proposal,
     options: &PromoteOptions<'_>,
 ) -> Step {
+    let flag = |name: &str, value: &str| (format!("--{name}"), value.to_owned());
     let mut flags = vec![
-        ("--experiment", options.experiment.to_owned()),
-        ("--models", pair.model.clone()),
-        ("--prompts", pair.prompt.clone()),
-        ("--split", split.to_string()),
+        flag("experiment", options.experiment),
+        flag("models", &pair.model),
+        flag("prompts", &pair.prompt),
+        flag("split", &split.to_string()),
     ];
-    let param = |key: &str| {
-        let found = proposal.params.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| value.clone())
-    };
-    let repeated = REPEATED
-        .iter()
-        .filter_map(|(key, flag)| Some((*flag, param(key)?)));
-    flags.extend(repeated.filter(|(_, value)| !value.is_empty()));
-    if param("diversity").as_deref() == Some("true") {
-        flags.push(("--diversity", String::new()));
+    for option in OPTIONS.iter().filter(|it| is_repeated(it)) {
+        let found = proposal.params.iter().find(|(key, _)| key == option.key);
+        match (option.kind, found.map_or("", |(_, value)| value)) {
+            (_, "") | (Kind::Switch, "false") => {}
+            (Kind::Switch, _) => flags.push(flag(option.flag, "")),
+            (_, value) => flags.push(flag(option.flag, value)),
+        }
     }
     Step::Command {
         verb: "collect",
@@ -130,12 +118,18 @@ fn collect(
     }
 }
 
+/// Whether an option changes the output, or says where a model is found.
+fn is_repeated(option: &OptionSpec) -> bool {
+    matches!(option.identity, Identity::Always | Identity::WhereChanged)
+        || ["base_url", "script"].contains(&option.key)
+}
+
 fn judge_steps(tier: Tier, options: &PromoteOptions<'_>) -> Vec<Step> {
-    let step = |verb, flag, value: &str| Step::Command {
+    let step = |verb, flag: &str, value: &str| Step::Command {
         verb,
         flags: vec![
-            ("--experiment", options.experiment.to_owned()),
-            (flag, value.to_owned()),
+            ("--experiment".to_owned(), options.experiment.to_owned()),
+            (String::from(flag), value.to_owned()),
         ],
     };
     match tier {
