@@ -326,7 +326,7 @@ fn a_store_deleted_during_a_collect_is_an_error() {
     let outcome = running.finish();
     assert_eq!(outcome.code, 1, "{outcome}");
     assert!(
-        outcome.stderr.contains("was deleted or replaced"),
+        outcome.stderr.contains("has been deleted or replaced"),
         "{outcome}"
     );
 }

@@ -139,7 +139,7 @@ fn mistakes_on_the_command_line_are_explained() {
         ),
         (
             collect("scripted:a", "--tracking-uri postgres://u:secret@x"),
-            "the tracking URI 'x' cannot be used: use --tracking-uri sqlite:PATH",
+            "the tracking URI 'postgres://x' cannot be used: use --tracking-uri sqlite:PATH",
         ),
         (collect("openai:x", ""), "--base-url"),
         (collect("a\u{1}b", ""), "is not a model id"),
