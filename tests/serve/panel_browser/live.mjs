@@ -47,7 +47,7 @@ async function fills(page) {
   const counts = [...seen.counts];
   must(counts.length > CELLS / 2, `cells fill one after the other: ${counts}`);
   must(counts.every((it, place) => place === 0 || it > counts[place - 1]), `and none empties: ${counts}`);
-  const paces = [...seen.paces].filter((it) => /^[\d.]+ cells a (second|minute), about \d+ s left$/.test(it));
+  const paces = [...seen.paces].filter((it) => /^[\d.]+ cells per (second|minute), about \d+ s left$/.test(it));
   must(paces.length > 2, `pace and time left are told and change: ${[...seen.paces]}`);
   must([...seen.logs].some((it) => it.includes("scripted:slow")), `the log is shown: ${[...seen.logs]}`);
   must(await filled(page) === CELLS, "all cells are filled in the end");
