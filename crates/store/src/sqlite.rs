@@ -316,7 +316,7 @@ mod tests {
         });
         let error = open(&path, &ONE).unwrap_err().to_string();
         assert!(error.contains("version 2"), "{error}");
-        assert!(error.contains("knows 1"), "{error}");
+        assert!(error.contains("supports 1"), "{error}");
     }
 
     /// The files that a killed process leaves: a database that a transaction had begun to change,
