@@ -13,7 +13,7 @@ const ROUND: &str = "ASSIZE_TEST_ROUND";
 
 /// Judges one case after the other and says which were accepted, until it is killed.
 #[test]
-#[ignore = "a child process that the test below starts and kills"]
+#[ignore = "a child process: `cargo test --test faults killed_judge` starts it by the test below"]
 fn child_judges_until_it_is_killed() {
     let path = std::env::var(STORE).expect("the test below says where the store is");
     let round = std::env::var(ROUND).expect("the test below numbers its judges");
