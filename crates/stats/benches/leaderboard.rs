@@ -3,6 +3,7 @@
 //! * board: 1,000,000 rows of 24 treatments × 1,000 blocks are collapsed to cells, scored, compared
 //!   with the first treatment by t and by maxT over 10,000 sign vectors, and resampled 10,000 times
 //!   for the probability of best.
+//! * ragged: the same with gaps, so that the comparisons have unequal numbers of blocks and go by minP.
 //! * exact: maxT over all 2^16 sign vectors for 49 challengers of one treatment.
 //!
 //! `ASSIZE_BENCH_PYTHON` names a Python with `NumPy` and `SciPy`; without it the comparison is
@@ -13,6 +14,7 @@
 
 use assize_stats::best::probability_of_best_drawn;
 use assize_stats::max_t::max_t;
+use assize_stats::min_p::{Method, family_tests};
 use assize_stats::paired::{differences, pair};
 use assize_stats::score::macro_score;
 use assize_stats::simulate::BlockModel;
@@ -36,6 +38,12 @@ fn main() {
     let rows = board_rows();
     let family = exact_family();
     let (board_ms, board_p) = timed(|| board(&rows));
+    let gaps: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.block % 50 != row.treatment || row.block >= 20 * row.treatment)
+        .copied()
+        .collect();
+    let (ragged_ms, _) = timed(|| board_of(&gaps, Method::MinP));
     let (exact_ms, exact_p) = timed(|| exact(&family));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
@@ -43,6 +51,7 @@ fn main() {
         rows.len()
     );
     report("board", board_ms, BOARD_TARGET_MS);
+    report("ragged", ragged_ms, BOARD_TARGET_MS);
     report("exact", exact_ms, EXACT_TARGET_MS);
     let Ok(python) = std::env::var("ASSIZE_BENCH_PYTHON") else {
         println!("SKIPPED: NumPy is not compared; set ASSIZE_BENCH_PYTHON to a Python that has it");
@@ -96,6 +105,10 @@ fn challengers(table: &Table) -> Vec<Vec<Option<f64>>> {
 
 /// The whole board; returns the t tests' p values, which `NumPy` must reproduce.
 fn board(rows: &[Row]) -> Vec<f64> {
+    board_of(rows, Method::MaxT)
+}
+
+fn board_of(rows: &[Row], method: Method) -> Vec<f64> {
     let table = Table::from_rows(TREATMENTS, BLOCKS, rows).unwrap();
     let scores = (0..TREATMENTS)
         .map(|treatment| macro_score(&table.treatment_means(treatment), 0.95).unwrap());
@@ -106,7 +119,9 @@ fn board(rows: &[Row]) -> Vec<f64> {
     let p = compared.map(|pairing| pairing.compare(0.95).unwrap().p_greater.unwrap());
     let p = p.collect();
     let draws = Draws::default();
-    std::hint::black_box(max_t(&challengers(&table), Alternative::Greater, draws).unwrap());
+    let family = family_tests(&challengers(&table), Alternative::Greater, draws).unwrap();
+    assert_eq!(family.method, method);
+    std::hint::black_box(family);
     std::hint::black_box(probability_of_best_drawn(&table.means(), draws).unwrap());
     p
 }

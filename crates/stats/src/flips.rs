@@ -114,25 +114,59 @@ impl Flips {
         visit: impl Fn(&mut A, &[f64]) + Sync + Send,
         merge: impl Fn(A, A) -> A + Sync + Send,
     ) -> A {
-        if self.blocks == 0 {
-            return start();
-        }
-        let runs = if self.is_exact() {
-            1 << (self.blocks - 1).saturating_sub(GRAY_RUN_BITS)
-        } else {
-            self.draws.count.div_ceil(DRAWS_PER_RUN)
-        };
-        (0..runs)
+        (0..self.runs())
             .into_par_iter()
             .fold(&start, |mut accumulated, run| {
-                if self.is_exact() {
-                    self.gray_run(run, |statistics| visit(&mut accumulated, statistics));
-                } else {
-                    self.drawn_run(run, |statistics| visit(&mut accumulated, statistics));
-                }
+                self.run(run, |statistics| visit(&mut accumulated, statistics));
                 accumulated
             })
             .reduce(&start, merge)
+    }
+
+    /// The statistics of the comparisons `first..first + LANES` on their own scale r, vector by
+    /// vector in a fixed order ([`LANES`] numbers each, the exact ones starting with the data as
+    /// they are); exact: of one of each mirrored pair.
+    pub(crate) fn lanes(&self, first: usize) -> Vec<f64> {
+        let scaled = self.scaled.chunks_exact(self.width.max(1));
+        let some = Self {
+            width: LANES,
+            blocks: self.blocks,
+            scaled: scaled
+                .flat_map(|row| &row[first..first + LANES])
+                .copied()
+                .collect(),
+            ragged: None,
+            draws: self.draws,
+        };
+        let runs = (0..some.runs()).into_par_iter().map(|run| {
+            let mut statistics = Vec::new();
+            some.run(run, |lanes| statistics.extend_from_slice(lanes));
+            statistics
+        });
+        runs.collect::<Vec<_>>().concat()
+    }
+
+    /// The statistics of the data as they are, each on its own scale r.
+    pub(crate) fn observed_r(&self) -> Vec<f64> {
+        self.signed_sums(0)
+    }
+
+    fn runs(&self) -> usize {
+        if self.blocks == 0 {
+            0
+        } else if self.is_exact() {
+            1 << (self.blocks - 1).saturating_sub(GRAY_RUN_BITS)
+        } else {
+            self.draws.count.div_ceil(DRAWS_PER_RUN)
+        }
+    }
+
+    fn run(&self, run: usize, visit: impl FnMut(&[f64])) {
+        if self.is_exact() {
+            self.gray_run(run, visit);
+        } else {
+            self.drawn_run(run, visit);
+        }
     }
 
     fn gray_run(&self, run: usize, mut visit: impl FnMut(&[f64])) {

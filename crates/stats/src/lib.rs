@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`table`], [`score`] | what is each treatment's score, and how uncertain is it? |
 //! | [`paired`] | by how much does a treatment differ from another on the blocks that both have? |
-//! | [`max_t`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
+//! | [`max_t`], [`min_p`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
 //! | [`best`], [`bootstrap`] | how likely is each treatment to be the best? (for display) |
 //! | [`variance`], [`power`] | what are the sources of variance, and how many blocks are needed? |
 //! | [`ranks`] | rank tests, for comparison |
@@ -35,6 +35,7 @@ pub mod drift;
 mod error;
 mod flips;
 pub mod max_t;
+pub mod min_p;
 pub mod multiplicity;
 pub mod paired;
 pub mod power;

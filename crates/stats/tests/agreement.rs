@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 #[path = "reference/support.rs"]
+#[expect(dead_code, reason = "each test file uses a part")]
 mod support;
 
 use assize_stats::agreement::{Metric, Scale, alpha, compare, compare_flags};

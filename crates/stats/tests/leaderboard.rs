@@ -10,6 +10,7 @@
 #[path = "reference/board.rs"]
 mod board;
 #[path = "reference/support.rs"]
+#[expect(dead_code, reason = "each test file uses a part")]
 mod support;
 
 use assize_stats::Alternative;

@@ -6,6 +6,7 @@ use assize_stats::best::{probability_of_best, probability_of_best_drawn};
 use assize_stats::bootstrap::{bootstrap_mean, bootstrap_mean_exact};
 use assize_stats::drift::{DriftSettings, drift};
 use assize_stats::max_t::{MaxT, max_t, sign_flip, step_down};
+use assize_stats::min_p::{family_tests, min_p};
 use assize_stats::multiplicity::{benjamini_hochberg, bonferroni, holm};
 use assize_stats::paired::{differences, pair};
 use assize_stats::power::{Goal, blocks_needed, detectable_dz, power};
@@ -182,6 +183,11 @@ proptest! {
     fn corrections_only_raise_p(family in differences_table()) {
         for side in SIDES {
             let single = max_t(&family, side, DRAWS).unwrap();
+            let smallest = min_p(&family, side, DRAWS).unwrap();
+            for (s, m) in single.tests.iter().zip(&smallest.tests) {
+                prop_assert_eq!(s.map(|t| t.p), m.map(|t| t.p));
+                prop_assert!(m.is_none_or(|t| t.p_adjusted >= t.p && t.p_adjusted <= 1.0));
+            }
             let down = step_down(&family, side, DRAWS).unwrap();
             for (s, d) in single.tests.iter().zip(&down.tests) {
                 let (Some(s), Some(d)) = (s, d) else { continue };
@@ -312,6 +318,9 @@ proptest! {
             let all = family.tests.iter().flatten().all(|t| in_range(t.p) && in_range(t.p_adjusted));
             prop_assert!(all, "{:?}", family);
             step_down(&means, side, DRAWS).unwrap();
+            let family = family_tests(&means, side, DRAWS).unwrap();
+            let all = family.tests.iter().flatten().all(|t| in_range(t.p) && t.p_adjusted >= t.p);
+            prop_assert!(all, "{:?}", family);
         }
         if let Ok(best) = probability_of_best(&means, DRAWS) {
             let total: f64 = best.treatments.iter().map(|treatment| treatment.p_best).sum();
@@ -344,6 +353,7 @@ fn the_number_of_threads_changes_no_bit() {
     let all = || {
         (
             max_t(&means, Alternative::Greater, Draws::default()).unwrap(),
+            min_p(&means, Alternative::Greater, Draws::default()).unwrap(),
             probability_of_best_drawn(&means, Draws::default()).unwrap(),
             bootstrap_mean(
                 &means[0].iter().flatten().copied().collect::<Vec<_>>(),

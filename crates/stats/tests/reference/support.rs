@@ -31,3 +31,13 @@ pub fn close_interval(found: Interval, expected: &Value) {
     close(found.low, &expected[0]);
     close(found.high, &expected[1]);
 }
+
+/// Numbers with gaps.
+pub fn optional_numbers(value: &Value) -> Vec<Option<f64>> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(Value::as_f64)
+        .collect()
+}
