@@ -10,6 +10,7 @@
 //! | [`table`], [`score`] | what is each treatment's score, and how uncertain is it? |
 //! | [`paired`] | by how much does a treatment differ from another on the blocks that both have? |
 //! | [`max_t`], [`min_p`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
+//! | [`block_effects`], [`shrinkage`] | in which blocks or groups of blocks does a treatment lose? |
 //! | [`best`], [`bootstrap`] | how likely is each treatment to be the best? (for display) |
 //! | [`variance`], [`power`] | what are the sources of variance, and how many blocks are needed? |
 //! | [`ranks`] | rank tests, for comparison |
@@ -28,6 +29,7 @@
 
 pub mod agreement;
 pub mod best;
+pub mod block_effects;
 pub mod bootstrap;
 pub mod describe;
 pub mod dist;
@@ -42,6 +44,7 @@ pub mod power;
 pub mod ranks;
 pub mod rng;
 pub mod score;
+pub mod shrinkage;
 pub mod simulate;
 pub mod spot_check;
 pub mod table;
