@@ -24,7 +24,8 @@ const OTHER_DEFAULTS: &str = include_str!("defaults.toml");
 const HEADER: &str = "\
 # Assize's settings and their defaults. An assize.toml in the working directory may set any of
 # them; environment variables (ASSIZE_N_TIPS=3) win over the file, and flags (--n-tips 3) win
-# over both. A task may propose its own defaults, which stand below the file.
+# over both. A task may propose its own defaults, which stand below the file. A line that starts
+# with # and a key (#margin = 0.5) is a setting that is unset by default, with an example.
 
 ";
 
@@ -33,6 +34,21 @@ pub fn documented() -> Result<String, BadSettings> {
     let options = documented_defaults()
         .map_err(|error| BadSettings::one(format!("defaults of options: {error}")))?;
     Ok(format!("{HEADER}{options}{OTHER_DEFAULTS}"))
+}
+
+/// Settings that are unset by default, each with an example: the lines `#key = value`.
+fn documented_optional() -> Result<String, BadSettings> {
+    let is_setting = |line: &str| {
+        line.strip_prefix('#')
+            .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase()))
+    };
+    let text = documented()?;
+    let lines = text.lines().filter_map(|line| match line {
+        line if line.starts_with('[') => Some(line),
+        line if is_setting(line) => Some(&line[1..]),
+        _ => None,
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// The file that is read where it is present and no other is named.

@@ -8,7 +8,7 @@ use assize_domain::task::TaskDefaults;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::{BadSettings, DEFAULT_FILE, Settings, documented};
+use super::{BadSettings, DEFAULT_FILE, Settings, documented, documented_optional};
 use crate::cli::GivenOptions;
 use crate::environment::Environment;
 
@@ -17,6 +17,8 @@ use crate::environment::Environment;
 pub struct Layers {
     /// By key; `gate.margin` is `margin` of the table `[gate]`.
     values: Table,
+    /// Settings that need not be set, with an example of their values.
+    optional: Table,
     origins: BTreeMap<String, String>,
 }
 
@@ -24,7 +26,8 @@ impl Layers {
     /// Defaults, then the task's.
     pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
         let mut layers = Self {
-            values: defaults()?,
+            values: flat(documented()?)?,
+            optional: flat(documented_optional()?)?,
             origins: BTreeMap::new(),
         };
         let proposed =
@@ -49,7 +52,7 @@ impl Layers {
             BadSettings::one(format!("{}: {error}", path.display()))
         })?;
         for (key, value) in flatten(table) {
-            if !self.values.contains_key(&key) {
+            if self.like(&key).is_none() {
                 let message = format!(
                     "{}: there is no setting '{key}'{}",
                     path.display(),
@@ -66,14 +69,14 @@ impl Layers {
     pub fn environment(&mut self, environment: &Environment) -> Result<(), BadSettings> {
         for (suffix, text) in environment.with_prefix("ASSIZE_") {
             let name = suffix.to_lowercase();
-            let found = self
-                .values
-                .iter()
-                .find(|(key, _)| key.replace('.', "_") == name);
-            let Some((key, known)) = found.filter(|_| !text.is_empty()) else {
+            let mut keys = self.values.keys().chain(self.optional.keys());
+            let found = keys.find(|key| key.replace('.', "_") == name).cloned();
+            let Some(key) = found.filter(|_| !text.is_empty()) else {
                 continue;
             };
-            let key = key.clone();
+            let Some(known) = self.like(&key) else {
+                continue;
+            };
             let origin = format!("ASSIZE_{suffix}");
             let value = from_text(known, text).ok_or_else(|| {
                 BadSettings::one(format!(
@@ -100,9 +103,14 @@ impl Layers {
         }
     }
 
+    /// A value of the kind that a key takes; `None` where there is no such setting.
+    fn like(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).or_else(|| self.optional.get(key))
+    }
+
     /// Whether a value is of the kind that a key takes.
     pub fn fits(&self, key: &str, value: &Value) -> bool {
-        match (self.values.get(key), value) {
+        match (self.like(key), value) {
             (Some(Value::Array(_)), Value::Array(list)) => list.iter().all(Value::is_str),
             (Some(Value::Array(_)), Value::String(_))
             | (Some(Value::Float(_)), Value::Integer(_)) => true,
@@ -113,13 +121,13 @@ impl Layers {
 
     /// What a key takes, in words.
     pub fn kind(&self, key: &str) -> &'static str {
-        self.values.get(key).map_or("known", kind_of)
+        self.like(key).map_or("known", kind_of)
     }
 
     /// Puts a value over what is there.
     pub fn set(&mut self, key: &str, value: Value, origin: &str) {
         // A lone string is a list of one, and a whole number is a fine fraction.
-        let value = match (self.values.get(key), value) {
+        let value = match (self.like(key), value) {
             (Some(Value::Array(_)), Value::String(text)) => {
                 Value::Array(text.split(',').map(|it| Value::from(it.trim())).collect())
             }
@@ -133,10 +141,8 @@ impl Layers {
 
     fn similar(&self, key: &str) -> String {
         let folded = key.replace('-', "_");
-        let found = self
-            .values
-            .keys()
-            .find(|known| **known == folded || known.starts_with(&folded));
+        let mut keys = self.values.keys().chain(self.optional.keys());
+        let found = keys.find(|known| **known == folded || known.starts_with(&folded));
         found.map_or_else(String::new, |known| format!(": did you mean '{known}'?"))
     }
 
@@ -202,14 +208,21 @@ fn read<T: DeserializeOwned>(mut values: Table, problems: &mut Vec<(String, Stri
         let key = path.split('[').next().unwrap_or_default().to_owned();
         let bad = values.get(&key);
         problems.push((key.clone(), unreadable(bad, error.into_inner().message())));
-        let known = defaults().ok().and_then(|mut it| it.remove(&key));
-        let known = known.filter(|known| bad != Some(known))?;
-        values.insert(key, known);
+        // An optional setting has no default and is left out instead.
+        let known = documented().and_then(flat).ok();
+        let known = known.and_then(|mut it| it.remove(&key));
+        if known.is_some() && known.as_ref() == bad {
+            return None;
+        }
+        match known {
+            Some(known) => values.insert(key, known),
+            None => Some(values.remove(&key)?),
+        };
     }
 }
 
-fn defaults() -> Result<Table, BadSettings> {
-    let values = documented()?.parse();
+fn flat(text: String) -> Result<Table, BadSettings> {
+    let values = text.parse();
     values
         .map(flatten)
         .map_err(|error| BadSettings::one(format!("defaults: {error}")))

@@ -77,3 +77,21 @@ fn tables_are_set_key_by_key() {
         ["gate.bias (from assize.toml) is -1: use 0 or more points"]
     );
 }
+
+#[test]
+fn settings_that_are_unset_by_default_can_be_set() {
+    let mut set = layers();
+    set.set("gate.margin", Value::Integer(1), "assize.toml");
+    let gate = set.finish().expect("valid").gate;
+    assert_eq!((gate.margin, gate.scenario_floor), (Some(1.0), None));
+
+    let mut wrong = layers();
+    wrong.set("gate.margin", Value::from("much"), "assize.toml");
+    wrong.set("gate.level", Value::Float(2.0), "assize.toml");
+    let error = wrong.finish().expect_err("two problems");
+    assert_eq!(error.0.len(), 2, "{error}");
+    assert!(
+        error.0[0].starts_with("gate.margin (from assize.toml) is 'much'"),
+        "{error}"
+    );
+}

@@ -19,7 +19,7 @@ pub(crate) mod read;
 mod sentence;
 mod warnings;
 
-pub use decision::DecisionRule;
+pub use decision::{DecisionRule, Rule};
 
 /// Seeds what is drawn where exact enumeration is out of reach. One seed for all callers, so that
 /// command, server and gate agree to the last digit.

@@ -26,7 +26,7 @@ use super::grid::{Grid, Subset};
 use super::{Collection, Observer, Summary};
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
-use crate::compare::{DecisionRule, SEED};
+use crate::compare::{DecisionRule, Rule, SEED};
 use crate::{PipelineError, Result};
 
 mod halve;
@@ -44,7 +44,7 @@ pub struct Adaptive {
     pub incumbent: usize,
     pub schedule: Schedule,
     /// What the nominee's lead is held against.
-    pub rule: DecisionRule,
+    pub rule: Rule,
 }
 
 /// A round that was collected, judged and decided.
@@ -121,7 +121,7 @@ impl Adaptive {
             schedule: Schedule::new(pairs.len(), &scenarios, collection.options.values.seed),
             pairs,
             incumbent: place,
-            rule,
+            rule: rule.under(Some(&collection.task.rubric)),
         })
     }
 

@@ -5,6 +5,7 @@
 //! gate takes its candidate from it, and adaptive collection its nominee.
 
 use assize_domain::leaderboard::{Pair, Versus};
+use assize_domain::rubric::Rubric;
 use assize_stats::power::{self, Goal};
 use assize_stats::{Alternative, MIN_TEST_BLOCKS};
 
@@ -18,7 +19,15 @@ const MOST_SCENARIOS: usize = 10_000;
 pub struct DecisionRule {
     /// The largest adjusted p that counts as significant.
     pub level: f64,
-    /// The smallest difference of practical use, in points of the composite.
+    /// The smallest difference of practical use, in points of the composite; `None` where it is
+    /// not set and follows from the composite's range.
+    pub margin: Option<f64>,
+}
+
+/// The rule for one rubric, with the margin in points.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    pub level: f64,
     pub margin: f64,
 }
 
@@ -67,7 +76,7 @@ impl Decision {
 
 /// Decides. Of challengers with equal differences the one with more shared scenarios leads, then
 /// the one with the later name.
-pub fn decide(family: &Family, pairs: &[Pair], rule: DecisionRule) -> Decision {
+pub fn decide(family: &Family, pairs: &[Pair], rule: Rule) -> Decision {
     let largest = |ahead: &dyn Fn(&Versus) -> bool| {
         let compared = family
             .challengers()
@@ -94,7 +103,7 @@ pub fn decide(family: &Family, pairs: &[Pair], rule: DecisionRule) -> Decision {
     }
 }
 
-fn why_none(family: &Family, leader: Option<&Member>, rule: DecisionRule) -> NoWinner {
+fn why_none(family: &Family, leader: Option<&Member>, rule: Rule) -> NoWinner {
     let judged = family.members.iter().map(|it| it.scenarios);
     let scenarios = judged.max().unwrap_or(0);
     if scenarios == 0 {
@@ -119,6 +128,26 @@ fn why_none(family: &Family, leader: Option<&Member>, rule: DecisionRule) -> NoW
 }
 
 impl DecisionRule {
+    /// The margin for composites with this range: a thirtieth of it unless it is set.
+    pub fn margin_within(self, (low, high): (f64, f64)) -> f64 {
+        self.margin.unwrap_or((high - low) / 30.0)
+    }
+
+    /// The rule for composites with this range.
+    pub fn within(self, range: (f64, f64)) -> Rule {
+        Rule {
+            level: self.level,
+            margin: self.margin_within(range),
+        }
+    }
+
+    /// The rule for scores under a rubric; without one there are no scores to decide on.
+    pub fn under(self, rubric: Option<&Rubric>) -> Rule {
+        self.within(rubric.map_or((0.0, 0.0), Rubric::composite_range))
+    }
+}
+
+impl Rule {
     /// Whether the pair beats the incumbent, over the whole family of tests.
     fn is_ahead(self, versus: &Versus) -> bool {
         versus.diff > 0.0 && versus.p_adjusted.is_some_and(|p| p <= self.level)
@@ -138,7 +167,7 @@ impl DecisionRule {
 mod tests {
     use super::*;
 
-    const RULE: DecisionRule = DecisionRule {
+    const RULE: Rule = Rule {
         level: 0.05,
         margin: 0.5,
     };
@@ -155,7 +184,7 @@ mod tests {
         Family::new(&means, Some(0), 42)
     }
 
-    fn decided(family: &Family, rule: DecisionRule) -> Decision {
+    fn decided(family: &Family, rule: Rule) -> Decision {
         decide(family, &[], rule)
     }
 
@@ -172,7 +201,7 @@ mod tests {
         // Six of six ahead: p = 1/64.
         let family = family(&[&[0.9, 1.0, 1.1, 1.0, 0.8, 1.2]]);
         assert_eq!(decided(&family, RULE), Decision::Winner { pair: 1 });
-        let strict = DecisionRule {
+        let strict = Rule {
             level: 0.01,
             ..RULE
         };
@@ -193,7 +222,7 @@ mod tests {
     #[test]
     fn the_margin_says_how_many_scenarios_are_needed() {
         let family = family(&[&[1.0, -1.2, 0.9, -1.0, 1.1, -0.7]]);
-        let needed = |margin: f64| match decided(&family, DecisionRule { margin, ..RULE }) {
+        let needed = |margin: f64| match decided(&family, Rule { margin, ..RULE }) {
             Decision::NoWinner {
                 why: NoWinner::NotSignificant { needed, .. },
                 ..

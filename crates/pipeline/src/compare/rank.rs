@@ -61,6 +61,7 @@ pub fn rank(
             .then_with(|| a.pair().cmp(&b.pair()))
     });
     number(&mut rows);
+    let rule = rule.under(scores.full_rubric.as_ref());
     let decision = decision::decide(&family, &pairs, rule);
     let coverage = scores.coverage(tier);
     Ok(Leaderboard {

@@ -3,12 +3,12 @@
 use assize_domain::leaderboard::{Decision as Sentence, Pair, Versus};
 use assize_stats::MIN_TEST_BLOCKS;
 
-use super::decision::{Decision, DecisionRule, NoWinner};
+use super::decision::{Decision, NoWinner, Rule};
 use super::family::Family;
 use crate::error::count;
 
 /// The decision as the board states it.
-pub fn of(decision: &Decision, family: &Family, pairs: &[Pair], rule: DecisionRule) -> Sentence {
+pub fn of(decision: &Decision, family: &Family, pairs: &[Pair], rule: Rule) -> Sentence {
     let (leader, why) = match *decision {
         Decision::Winner { pair } => return winner(pair, family, pairs),
         Decision::NoWinner { leader, why } => (leader, why),
@@ -94,8 +94,8 @@ fn standing(leader: &Pair, versus: &Versus, incumbent: &Pair) -> String {
 }
 
 /// Whether more scenarios would tell.
-fn outlook(needed: usize, scenarios: usize, rule: DecisionRule) -> String {
-    let margin = rule.margin;
+fn outlook(needed: usize, scenarios: usize, rule: Rule) -> String {
+    let margin = in_points(rule.margin);
     if needed > scenarios {
         let more = needed - scenarios;
         format!(" About {more} more scenarios would show a difference of {margin} with 80 % power.")
@@ -110,6 +110,13 @@ fn figure(versus: &Versus) -> String {
         None => format!("{:+.2}", versus.diff),
     }
     .replace('-', "−")
+}
+
+/// `0.5`, `0.0333`: three digits that count, without zeros at the end.
+fn in_points(margin: f64) -> String {
+    let places = if margin.abs() >= 0.1 { 2 } else { 4 };
+    let text = format!("{margin:.places$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// `.008`, as papers write a p value.

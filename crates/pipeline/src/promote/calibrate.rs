@@ -1,11 +1,12 @@
 //! Simulation of the gate's error rates: experiments with a known truth are drawn and given to the
-//! same gate that `assize promote` runs.
+//! same gate that `assize promote` runs. `assize plan` asks the same code for the power of a
+//! design that is not collected yet.
 //!
-//! A candidate's composite is a whole number from 2 to 17 around 10.8: the scenario's difficulty,
-//! the model's and the pair's own turn in that scenario, and noise, with the spreads that were
-//! found in real data. Cheap judges see it with noise of their own. Where all pairs are equal
-//! every promotion is false; where one challenger is better by the effect that [`power`] states,
-//! it should be found as often as stated.
+//! A candidate's composite is the sum of the scenario's difficulty, the model's and the pair's own
+//! turn in that scenario, and noise, with the spreads that were found in real data; by default a
+//! whole number from 2 to 17 around 10.8. Cheap judges see it with noise of their own. Where all
+//! pairs are equal every promotion is false; where one challenger is better by the effect that
+//! [`power`] states, it should be found as often as stated.
 //!
 //! For comparison it also counts the rules that people use instead: the top of the board, and the top of
 //! the board if its percentile-bootstrap interval is above zero.
@@ -15,19 +16,23 @@ use assize_domain::promotion::Outcome;
 use assize_stats::agreement::Scale;
 use assize_stats::power::{self, Goal};
 use assize_stats::rng::SplitMix64;
-use assize_stats::simulate::{BlockModel, seed_of};
-use assize_stats::table::{Row, Table};
+use assize_stats::simulate::seed_of;
 use assize_stats::{Alternative, StatsError, bootstrap, paired};
 
 use super::gate::{Confirmation, DoubleScored, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
+use draw::in_threads;
+
+mod draw;
 
 /// How experiments are drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     pub scenarios: usize,
+    /// Scenarios of the confirmation split.
+    pub confirmation: usize,
     pub candidates: usize,
     /// Pairs of one model follow each other, so many to a model.
     pub prompts: usize,
@@ -40,13 +45,35 @@ pub struct Design {
     pub judge_sd: f64,
     /// Candidates that both tiers score.
     pub double_scored: usize,
+    /// The share of the automatic tier's criterion scores that are off by one.
+    pub disagreement: f64,
+    pub composite_range: (f64, f64),
+    /// Whether composites are whole numbers within their range, as most rubrics make them.
+    /// Otherwise they are as drawn, so that the spreads and effects are exactly those given.
+    pub whole_numbers: bool,
+    pub flags: Vec<FlagRate>,
+}
+
+/// A flag of the rubric, and how often it is set for every pair.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlagRate {
+    pub name: String,
+    /// Its weight in the composite.
+    pub weight: f64,
+    pub share: f64,
 }
 
 impl Default for Design {
     /// 8 scenarios × 5 candidates with the spreads of the reference data.
     fn default() -> Self {
+        let flag = |name: &str, weight, share| FlagRate {
+            name: name.to_owned(),
+            weight,
+            share,
+        };
         Self {
             scenarios: 8,
+            confirmation: 8,
             candidates: 5,
             prompts: 3,
             mean: 10.8,
@@ -56,7 +83,29 @@ impl Default for Design {
             candidate_sd: 1.67,
             judge_sd: 1.0,
             double_scored: 60,
+            disagreement: 0.1,
+            composite_range: (2.0, 17.0),
+            whole_numbers: true,
+            flags: vec![flag("format_ok", 2.0, 0.95), flag("overlong", -1.0, 0.1)],
         }
+    }
+}
+
+/// How often the gate promoted, of so many experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Passes {
+    pub experiments: usize,
+    /// For a task without a confirmation split.
+    pub gate: usize,
+    /// With a confirmation split.
+    pub confirmed: usize,
+}
+
+impl Passes {
+    /// The share of experiments in which the gate promoted, without and with confirmation.
+    pub fn shares(&self) -> (f64, f64) {
+        let share = |count: usize| count as f64 / self.experiments.max(1) as f64;
+        (share(self.gate), share(self.confirmed))
     }
 }
 
@@ -112,15 +161,63 @@ impl Design {
         seed: u64,
         thresholds: &Thresholds,
     ) -> Result<Promotions, StatsError> {
-        let mut found = Promotions {
+        let parts = in_threads(experiments, |indexes| {
+            let mut found = Promotions::default();
+            for index in indexes {
+                let seed = seed_of(seed, index as u64);
+                self.promotion(effects, seed, thresholds, &mut found)?;
+            }
+            Ok(found)
+        })?;
+        let mut all = Promotions {
             experiments,
             ..Promotions::default()
         };
-        for index in 0..experiments {
-            let seed = seed_of(seed, index as u64);
-            self.promotion(effects, seed, thresholds, &mut found)?;
+        for part in parts {
+            all.max_t += part.max_t;
+            all.lower_bound += part.lower_bound;
+            all.gate += part.gate;
+            all.confirmed += part.confirmed;
+            all.top += part.top;
+            all.bootstrap += part.bootstrap;
         }
-        Ok(found)
+        Ok(all)
+    }
+
+    /// How often the gate promotes the best of these challengers; where none is better than the
+    /// incumbent, how often it promotes any.
+    pub fn passes(
+        &self,
+        effects: &[f64],
+        experiments: usize,
+        seed: u64,
+        thresholds: &Thresholds,
+    ) -> Result<Passes, StatsError> {
+        let best = effects.iter().copied().fold(0.0, f64::max);
+        let parts = in_threads(experiments, |indexes| {
+            let mut found = Passes::default();
+            for index in indexes {
+                let seed = seed_of(seed, index as u64);
+                let mut evidence = self.evidence(effects, seed, thresholds)?;
+                let effect = effects.get(evidence.candidate - 1).copied().unwrap_or(0.0);
+                if effect < best || !gate(&evidence, thresholds).passed {
+                    continue;
+                }
+                found.gate += 1;
+                evidence.confirmation = Some(self.confirmation(effect, seed)?);
+                found.confirmed += usize::from(gate(&evidence, thresholds).passed);
+            }
+            Ok(found)
+        })?;
+        let mut all = Passes {
+            experiments,
+            ..Passes::default()
+        };
+        for part in parts {
+            all.gate += part.gate;
+            all.confirmed += part.confirmed;
+        }
+        Ok(all)
     }
 
     fn promotion(
@@ -149,8 +246,7 @@ impl Design {
         found.bootstrap += usize::from(interval.low > 0.0);
         if ruling.passed {
             let effect = effects.get(evidence.candidate - 1).copied();
-            let confirmation = self.draw(&[effect.unwrap_or(0.0)], seed_of(seed, 3))?;
-            evidence.confirmation = Some(confirm(&confirmation.means()));
+            evidence.confirmation = Some(self.confirmation(effect.unwrap_or(0.0), seed)?);
             found.confirmed += usize::from(gate(&evidence, thresholds).passed);
         }
         Ok(())
@@ -164,7 +260,7 @@ impl Design {
             ..Coverage::default()
         };
         for index in 0..experiments {
-            let means = self.draw(&[0.0], seed_of(seed, index as u64))?.means();
+            let means = self.draw(&[0.0], seed_of(seed, index as u64))?.expert;
             let family = Family::new(&means, Some(0), 42);
             let ci95 = family.versus(1).and_then(|it| it.ci95);
             let differences = paired::differences(&means[1], &means[0]);
@@ -177,45 +273,19 @@ impl Design {
         Ok(found)
     }
 
-    /// Scores of the incumbent (pair 0) and of the challengers.
-    fn draw(&self, effects: &[f64], seed: u64) -> Result<Table, StatsError> {
-        Table::from_rows(effects.len() + 1, self.scenarios, &self.rows(effects, seed))
-    }
-
-    fn rows(&self, effects: &[f64], seed: u64) -> Vec<Row> {
-        let pairs = BlockModel {
-            treatment_effects: [0.0]
-                .iter()
-                .chain(effects)
-                .map(|it| self.mean + it)
-                .collect(),
-            blocks: self.scenarios,
-            replicates: self.candidates,
-            block_sd: self.scenario_sd,
-            treatment_by_block_sd: self.pair_by_scenario_sd,
-            replicate_sd: self.candidate_sd,
+    /// A candidate with this effect and the incumbent on the confirmation split.
+    fn confirmation(&self, effect: f64, seed: u64) -> Result<Confirmation, StatsError> {
+        let there = Self {
+            scenarios: self.confirmation,
+            ..self.clone()
         };
-        let models = BlockModel {
-            treatment_effects: vec![0.0; pairs.treatment_effects.len().div_ceil(self.prompts)],
-            replicates: 1,
-            block_sd: 0.0,
-            treatment_by_block_sd: self.model_by_scenario_sd,
-            replicate_sd: 0.0,
-            ..pairs.clone()
-        };
-        let turns = models.rows(seed_of(seed, 1));
-        let turn = |row: &Row| {
-            let model = row.treatment / self.prompts;
-            let found = turns
-                .iter()
-                .find(|it| (it.treatment, it.block) == (model, row.block));
-            found.map_or(0.0, |it| it.value)
-        };
-        let mut rows = pairs.rows(seed_of(seed, 0));
-        for row in &mut rows {
-            row.value = score(row.value + turn(row));
-        }
-        rows
+        let means = there.draw(&[effect], seed_of(seed, 3))?.expert;
+        let differences = paired::differences(&means[1], &means[0]);
+        Ok(Confirmation {
+            scenarios: differences.len(),
+            differences: differences.into_iter().flatten().collect(),
+            missing_cells: 0,
+        })
     }
 
     /// What `assize promote` would put before the gate.
@@ -225,32 +295,27 @@ impl Design {
         seed: u64,
         thresholds: &Thresholds,
     ) -> Result<Evidence, StatsError> {
-        let pairs = effects.len() + 1;
-        let rows = self.rows(effects, seed);
-        let mut rng = SplitMix64::new(seed_of(seed, 2));
-        let judged: Vec<Row> = rows
-            .iter()
-            .map(|row| Row {
-                value: score(row.value + self.judge_sd * rng.next_normal()),
-                ..*row
-            })
-            .collect();
-        let means = Table::from_rows(pairs, self.scenarios, &rows)?.means();
-        let family = Family::new(&means, Some(0), 42);
-        let decision = decide(&family, &[], thresholds.decision_rule());
+        let drawn = self.draw(effects, seed)?;
+        let mut rng = SplitMix64::new(seed_of(seed, 4));
+        let family = Family::new(&drawn.expert, Some(0), 42);
+        let rule = thresholds.decision_rule().within(self.composite_range);
+        let decision = decide(&family, &[], rule);
         let candidate = decision.leader().unwrap_or(1);
         let share = |rng: &mut SplitMix64, chance: f64| {
             let draws = self.scenarios * self.candidates;
             let set = (0..draws).filter(|_| rng.next_f64() < chance).count();
             Some(set as f64 / draws as f64)
         };
-        let mut flag = |name: &str, weight: f64, chance: f64| FlagShares {
-            name: name.to_owned(),
-            weight,
-            candidate: share(&mut rng, chance),
-            incumbent: share(&mut rng, chance),
-        };
-        let flags = vec![flag("format_ok", 2.0, 0.95), flag("overlong", -1.0, 0.1)];
+        let flags: Vec<FlagShares> = self
+            .flags
+            .iter()
+            .map(|flag| FlagShares {
+                name: flag.name.clone(),
+                weight: flag.weight,
+                candidate: share(&mut rng, flag.share),
+                incumbent: share(&mut rng, flag.share),
+            })
+            .collect();
         let criteria = ["relevance", "actionability", "tone"]
             .map(|name| self.double_scored(name, &mut rng))
             .to_vec();
@@ -260,25 +325,29 @@ impl Design {
             flags: flags.clone(),
             missing_cells: 0,
         };
-        let automatic = Table::from_rows(pairs, self.scenarios, &judged)?.means();
         Ok(Evidence {
             candidate,
             incumbent: 0,
-            tiers: vec![tier(Tier::Expert, means), tier(Tier::Auto, automatic)],
+            tiers: vec![
+                tier(Tier::Expert, drawn.expert),
+                tier(Tier::Auto, drawn.auto),
+            ],
             criteria,
+            composite_range: self.composite_range,
             seed: 42,
             ..Evidence::default()
         })
     }
 
-    /// Judges that mostly agree: one score in ten is off by one.
+    /// Judges that mostly agree.
     fn double_scored(&self, criterion: &str, rng: &mut SplitMix64) -> DoubleScored {
         let mut draw = || {
             let expert = level(3.4 + 1.1 * rng.next_normal());
-            let off = match rng.below(20) {
-                0 => -1,
-                1 => 1,
-                _ => 0,
+            let chance = rng.next_f64();
+            let off = if chance < self.disagreement / 2.0 {
+                -1
+            } else {
+                i32::from(chance < self.disagreement)
             };
             (Some(expert), Some((expert + off).clamp(1, 5)))
         };
@@ -290,20 +359,6 @@ impl Design {
             auto,
         }
     }
-}
-
-fn confirm(means: &[Vec<Option<f64>>]) -> Confirmation {
-    let differences = paired::differences(&means[1], &means[0]);
-    Confirmation {
-        scenarios: differences.len(),
-        differences: differences.into_iter().flatten().collect(),
-        missing_cells: 0,
-    }
-}
-
-/// A composite as the rubric allows it.
-fn score(latent: f64) -> f64 {
-    latent.round().clamp(2.0, 17.0)
 }
 
 #[expect(

@@ -87,6 +87,10 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             tiers,
             criteria,
             confirmation,
+            composite_range: scores
+                .full_rubric
+                .as_ref()
+                .map_or((0.0, 0.0), Rubric::composite_range),
             seed: options.seed,
         },
         champion,
@@ -203,6 +207,7 @@ fn candidate(
     let leader = deciding.and_then(|it| {
         let family = Family::new(&it.means, Some(incumbent), options.seed);
         let rule = options.thresholds.decision_rule();
+        let rule = rule.under(scores.full_rubric.as_ref());
         decide(&family, &scores.pairs(), rule).leader()
     });
     leader.ok_or_else(|| {

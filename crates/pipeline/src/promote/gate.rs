@@ -42,6 +42,8 @@ pub struct Evidence {
     pub criteria: Vec<DoubleScored>,
     /// `None` where the task has no confirmation split.
     pub confirmation: Option<Confirmation>,
+    /// The smallest and the largest composite that the rubric allows.
+    pub composite_range: (f64, f64),
     /// Seeds what is drawn where exact enumeration is out of reach.
     pub seed: u64,
 }
@@ -103,7 +105,8 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
     let differences = deciding.map_or_else(Vec::new, |it| evidence.differences(it));
     let paired = compare(&differences, thresholds.level);
     let mut checks = vec![significance(evidence, deciding, thresholds)];
-    checks.extend(difference(&paired, thresholds));
+    let margin = thresholds.margin_within(evidence.composite_range);
+    checks.extend(difference(&paired, thresholds.level, margin));
     checks.push(worst_scenario(evidence, &differences, thresholds));
     checks.extend(deciding.iter().flat_map(|it| flags(it, thresholds)));
     checks.extend(ranks(evidence, thresholds));
@@ -158,12 +161,12 @@ fn significance(
     .against(p, why)
 }
 
-fn difference(paired: &Result<PairedDiff, StatsError>, thresholds: &Thresholds) -> [Check; 2] {
+fn difference(paired: &Result<PairedDiff, StatsError>, level: f64, margin: f64) -> [Check; 2] {
     let why = paired.as_ref().err().map(|_| {
         "There is no difference to look at: two scenarios that both have are needed.".to_owned()
     });
     let figures = paired.as_ref().ok();
-    let bound = format!("lower bound ({:.0} %)", (1.0 - thresholds.level) * 100.0);
+    let bound = format!("lower bound ({:.0} %)", (1.0 - level) * 100.0);
     [
         OpenCheck::new(
             "lower_bound",
@@ -178,7 +181,7 @@ fn difference(paired: &Result<PairedDiff, StatsError>, thresholds: &Thresholds) 
             "difference worth having",
             Quantity::Points,
             Relation::AtLeast,
-            thresholds.margin,
+            margin,
         )
         .against(figures.map(|it| it.mean), why),
     ]
@@ -206,7 +209,7 @@ fn worst_scenario(
         "worst scenario",
         Quantity::Points,
         Relation::AtLeast,
-        thresholds.scenario_floor,
+        thresholds.scenario_floor_within(evidence.composite_range),
     )
     .against(worst.map(|(_, difference)| difference), why)
 }

@@ -1,6 +1,11 @@
 //! The thresholds of the promotion gate: `[gate]` of the settings.
+//!
+//! A threshold in points means nothing without the scale that the points are counted on. Those
+//! that are not set are therefore shares of the scale's range: the defaults suit a composite from
+//! 0 to 1 as well as one from 2 to 17.
 
 use assize_domain::judge::Tier;
+use assize_stats::agreement::Scale;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::DecisionRule;
@@ -14,12 +19,16 @@ pub struct Thresholds {
     pub require: Vec<Tier>,
     /// Level of the adjusted p, of the lower bound and of the confirmation.
     pub level: f64,
-    /// The smallest difference that is of practical use, in points of the composite.
-    pub margin: f64,
+    /// The smallest difference that is of practical use, in points of the composite; by default
+    /// a share of its range ([`Thresholds::margin_within`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<f64>,
     /// How much worse a flag's share may get.
     pub flag_margin: f64,
-    /// No scenario may lose more than this, as a difference in points (so it is negative).
-    pub scenario_floor: f64,
+    /// No scenario may lose more than this, as a difference in points (so it is negative); by
+    /// default a share of the composite's range ([`Thresholds::scenario_floor_within`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario_floor: Option<f64>,
     /// Cells of the two pairs that may be failed, missing or unjudged.
     pub missing_cells: u32,
     /// Candidates that both tiers must have judged before their agreement counts.
@@ -30,8 +39,10 @@ pub struct Thresholds {
     pub agreement_tentative: f64,
     /// What tentative agreement does.
     pub tentative: Tentative,
-    /// How far the automatic tier may be off the experts on average, in points of a criterion.
-    pub bias: f64,
+    /// How far the automatic tier may be off the experts on average, in points of a criterion;
+    /// by default a share of its scale ([`Thresholds::bias_on`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<f64>,
 }
 
 /// What agreement between the two bounds does.
@@ -49,15 +60,15 @@ impl Default for Thresholds {
         Self {
             require: vec![Tier::Auto, Tier::Expert],
             level: 0.05,
-            margin: 0.5,
+            margin: None,
             flag_margin: 0.1,
-            scenario_floor: -2.0,
+            scenario_floor: None,
             missing_cells: 0,
             double_scored: 30,
             agreement: 0.8,
             agreement_tentative: 0.667,
             tentative: Tentative::Warn,
-            bias: 0.25,
+            bias: None,
         }
     }
 }
@@ -72,17 +83,33 @@ impl Thresholds {
         }
     }
 
+    /// The margin in points of a composite with this range: what is set, else a thirtieth of it.
+    pub fn margin_within(&self, range: (f64, f64)) -> f64 {
+        DecisionRule::from(self).margin_within(range)
+    }
+
+    /// The floor in points of a composite with this range: what is set, else two fifteenths of it
+    /// below zero.
+    pub fn scenario_floor_within(&self, range: (f64, f64)) -> f64 {
+        let default = || -2.0 * (range.1 - range.0) / 15.0;
+        self.scenario_floor.unwrap_or_else(default)
+    }
+
+    /// The largest bias in points of a criterion: what is set, else a sixteenth of its scale.
+    pub fn bias_on(&self, scale: Scale) -> f64 {
+        let default = || f64::from(scale.high - scale.low) / 16.0;
+        self.bias.unwrap_or_else(default)
+    }
+
     /// What the board and the gate hold a lead against.
-    pub const fn decision_rule(&self) -> DecisionRule {
-        DecisionRule {
-            level: self.level,
-            margin: self.margin,
-        }
+    pub fn decision_rule(&self) -> DecisionRule {
+        DecisionRule::from(self)
     }
 
     /// What is wrong, by key.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
+        let shown = |value: Option<f64>| value.map_or_else(String::new, |it| it.to_string());
         let checks = [
             (
                 "require",
@@ -96,8 +123,8 @@ impl Thresholds {
             ),
             (
                 "margin",
-                at_least_zero(self.margin),
-                format!("is {}: use 0 or more points", self.margin),
+                self.margin.is_none_or(at_least_zero),
+                format!("is {}: use 0 or more points", shown(self.margin)),
             ),
             (
                 "flag_margin",
@@ -106,8 +133,8 @@ impl Thresholds {
             ),
             (
                 "scenario_floor",
-                self.scenario_floor <= 0.0 && self.scenario_floor.is_finite(),
-                format!("is {}: use 0 or fewer points", self.scenario_floor),
+                self.scenario_floor.is_none_or(|it| at_least_zero(-it)),
+                format!("is {}: use 0 or fewer points", shown(self.scenario_floor)),
             ),
             (
                 "double_scored",
@@ -129,11 +156,63 @@ impl Thresholds {
             ),
             (
                 "bias",
-                at_least_zero(self.bias),
-                format!("is {}: use 0 or more points", self.bias),
+                self.bias.is_none_or(at_least_zero),
+                format!("is {}: use 0 or more points", shown(self.bias)),
             ),
         ];
         let wrong = checks.into_iter().filter(|(_, is_right, _)| !is_right);
         wrong.map(|(key, _, message)| (key, message)).collect()
+    }
+}
+
+impl From<&Thresholds> for DecisionRule {
+    fn from(thresholds: &Thresholds) -> Self {
+        Self {
+            level: thresholds.level,
+            margin: thresholds.margin,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_in_points_follow_the_scale() {
+        let thresholds = Thresholds::default();
+        let figures = |range| {
+            let floor = thresholds.scenario_floor_within(range);
+            (thresholds.margin_within(range), floor)
+        };
+        assert_eq!(figures((2.0, 17.0)), (0.5, -2.0));
+        let (margin, floor) = figures((0.0, 1.0));
+        assert!((margin - 1.0 / 30.0).abs() < 1e-12 && (floor + 2.0 / 15.0).abs() < 1e-12);
+        assert!((thresholds.bias_on(Scale { low: 1, high: 5 }) - 0.25).abs() < 1e-12);
+        assert!((thresholds.bias_on(Scale { low: 0, high: 100 }) - 6.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_set_is_in_points_on_every_scale() {
+        let thresholds = Thresholds {
+            margin: Some(0.7),
+            scenario_floor: Some(-3.0),
+            bias: Some(0.1),
+            ..Thresholds::default()
+        };
+        for range in [(2.0, 17.0), (0.0, 1.0)] {
+            assert!((thresholds.margin_within(range) - 0.7).abs() < 1e-12);
+            assert!((thresholds.scenario_floor_within(range) + 3.0).abs() < 1e-12);
+        }
+        assert!((thresholds.bias_on(Scale { low: 0, high: 1 }) - 0.1).abs() < 1e-12);
+        assert_eq!(thresholds.problems(), []);
+        let wrong = Thresholds {
+            margin: Some(-1.0),
+            scenario_floor: Some(1.0),
+            bias: Some(f64::NAN),
+            ..Thresholds::default()
+        };
+        let keys: Vec<&str> = wrong.problems().iter().map(|it| it.0).collect();
+        assert_eq!(keys, ["margin", "scenario_floor", "bias"]);
     }
 }

@@ -78,7 +78,7 @@ fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2
         &format!("{name}: bias of auto"),
         Quantity::Points,
         Relation::AtMost,
-        thresholds.bias,
+        thresholds.bias_on(scores.scale),
     )
     .against(bias.map(f64::abs), why);
     [agreement, bias]

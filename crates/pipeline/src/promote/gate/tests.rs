@@ -46,6 +46,7 @@ fn sound() -> Evidence {
             scenarios: 8,
             missing_cells: 0,
         }),
+        composite_range: (2.0, 17.0),
         seed: 42,
     }
 }
