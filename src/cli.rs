@@ -12,12 +12,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod judge;
 mod judging;
 mod options;
+mod plan;
 mod serve;
 mod sync;
 
 pub use judge::{AutoFlags, Judge};
 pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags};
+pub use plan::Plan;
 pub use serve::{Serve, TokenAction};
 pub use sync::Sync;
 pub mod verdicts;
@@ -38,6 +40,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "Examples:
   assize demo                                          the whole job with the embedded model
+  assize plan --models qwen2.5:0.5b,gemma3:1b          power, hours and cost, before collecting
   assize collect --models qwen2.5:0.5b,gemma3:1b --experiment tip-bench
   assize judge export --experiment tip-bench --out judge.json
   assize judge apply judge.json --judge-kind human
@@ -91,6 +94,8 @@ pub enum Command {
     /// What can be evaluated here, with sizes and whether the size gate admits it
     #[command(subcommand)]
     Models(Models),
+    /// What a grid would find, take and cost, before it is collected
+    Plan(Box<Plan>),
     /// Generate what is missing of a grid, and track it
     Collect(Box<Collect>),
     /// Score what was collected

@@ -26,6 +26,7 @@ pub mod experiments;
 pub mod judge;
 pub mod mcp;
 pub mod models;
+pub mod plan;
 pub mod promote;
 pub mod runs;
 pub mod serve;

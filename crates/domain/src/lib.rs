@@ -20,6 +20,7 @@ pub mod leaderboard;
 pub mod model;
 pub mod options;
 pub mod output;
+pub mod plan;
 pub mod problem;
 pub mod promotion;
 pub mod prompt;

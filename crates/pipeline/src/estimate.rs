@@ -71,13 +71,16 @@ fn earlier_cell_s(store: &dyn Runs, options: &CollectOptions, model: &SizedModel
 }
 
 fn guessed_cell_s(options: &CollectOptions, model: &SizedModel) -> Option<f64> {
+    let output_s = guessed_output_s(options.values.max_tokens, model)?;
+    Some(f64::from(options.values.n_tips) * output_s)
+}
+
+/// How long one output takes on a CPU, by the model's size; `None` where it holds no weights here.
+pub fn guessed_output_s(max_tokens: u32, model: &SizedModel) -> Option<f64> {
     let holds_weights = model.providers.iter().any(|it| it.host().is_some());
     let bytes = model.parameter_count as f64 * BYTES_PER_PARAMETER;
     let tokens_per_s = (BYTES_PER_S / bytes).clamp(1.0, 200.0);
-    let tokens = f64::from(options.values.n_tips)
-        * f64::from(options.values.max_tokens)
-        * SHARE_OF_MAX_TOKENS;
-    holds_weights.then(|| tokens / tokens_per_s)
+    holds_weights.then(|| f64::from(max_tokens) * SHARE_OF_MAX_TOKENS / tokens_per_s)
 }
 
 /// Seconds until what is left is done, at the pace so far; `None` before anything is done.

@@ -1,4 +1,4 @@
-//! What Assize does: collect → judge → compare → promote, a module each.
+//! What Assize does: plan → collect → judge → compare → promote, a module each.
 //!
 //! Every step takes what it works on as parameters (a task, providers, a tracking store, a
 //! clock) and reports through return values and one observer; nothing here reads the
@@ -13,6 +13,7 @@ pub mod guard;
 pub mod journal;
 pub mod judge;
 pub mod lock;
+pub mod plan;
 pub mod promote;
 pub mod size_gate;
 pub mod sync;

@@ -11,6 +11,7 @@ pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;
 mod labels;
+pub mod power;
 pub(crate) mod scatter;
 pub(crate) mod variance;
 
@@ -55,6 +56,11 @@ pub fn variance(board: &Leaderboard) -> Option<String> {
 /// The control chart of judges' sittings, in the order of time.
 pub fn drift(points: &[drift::Point]) -> Option<String> {
     drift::draw(points).map(Markup::into_string)
+}
+
+/// Power curves: how often the gate promotes.
+pub fn power(curves: &[power::Curve], labels: power::Labels<'_>) -> Option<String> {
+    power::draw(curves, labels).map(Markup::into_string)
 }
 
 /// Quality against latency.

@@ -24,6 +24,7 @@ pub(crate) mod experiments;
 pub(crate) mod job_events;
 pub(crate) mod jobs;
 pub(crate) mod openapi;
+pub(crate) mod plan;
 pub(crate) mod table;
 pub(crate) mod tokens;
 

@@ -25,7 +25,7 @@ mod experiment;
 mod experiments;
 mod fields;
 mod jobs;
-mod models;
+pub(crate) mod models;
 mod new_run;
 mod option_inputs;
 pub(crate) mod page;

@@ -141,7 +141,8 @@ impl Design {
     pub fn detectable_effect(&self) -> Option<f64> {
         let by_scenario = self.model_by_scenario_sd.powi(2) + self.pair_by_scenario_sd.powi(2);
         // Scores are whole numbers: rounding adds a twelfth to the variance.
-        let candidate = self.candidate_sd.powi(2) + 1.0 / 12.0;
+        let rounding = if self.whole_numbers { 1.0 / 12.0 } else { 0.0 };
+        let candidate = self.candidate_sd.powi(2) + rounding;
         let se = power::predicted_se_of_difference(
             by_scenario,
             candidate,

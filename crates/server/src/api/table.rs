@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Work, board, call, desk, experiments, job_events, jobs, openapi, tokens};
+use super::{Work, board, call, desk, experiments, job_events, jobs, openapi, plan, tokens};
 use crate::access::Right;
 use crate::http::route::Route;
 
@@ -117,6 +117,9 @@ impl Operation {
 const COLLECT: &[Field] = &job_fields::<{ count_job_fields(JobKind::Collect) }>(JobKind::Collect);
 const JUDGE: &[Field] = &job_fields::<{ count_job_fields(JobKind::Judge) }>(JobKind::Judge);
 
+const PLAN: &[Field] =
+    &plan_fields::<{ count_job_fields(JobKind::Collect) + plan::FIELDS.len() }>();
+
 const fn count_job_fields(kind: JobKind) -> usize {
     let (mut count, mut at) = (0, 0);
     while at < REQUEST_FIELDS.len() {
@@ -155,6 +158,21 @@ const fn job_fields<const N: usize>(kind: JobKind) -> [Field; N] {
             fields[count] = (option.key, option.kind.json_type(), false, help);
             count += 1;
         }
+        at += 1;
+    }
+    fields
+}
+
+/// The fields of a collection, and those of a plan.
+const fn plan_fields<const N: usize>() -> [Field; N] {
+    let mut fields = [("", "", false, ""); N];
+    let mut at = 0;
+    while at < COLLECT.len() {
+        fields[at] = COLLECT[at];
+        at += 1;
+    }
+    while at < N {
+        fields[at] = plan::FIELDS[at - COLLECT.len()];
         at += 1;
     }
     fields
@@ -231,6 +249,13 @@ fn job_operations() -> Vec<Operation> {
     let events = "/api/bench/jobs/{job_id}/events";
     let about = "A job's events as server-sent events; Last-Event-ID resumes a stream";
     vec![
+        Operation::post(
+            "/api/bench/plan",
+            Right::Write,
+            "Power, hours and cost of a collection, as `assize plan --json` prints them",
+            plan::get,
+        )
+        .takes(PLAN),
         Operation::start("/api/bench/run", "Queue a collection", jobs::run).takes(COLLECT),
         Operation::start(
             "/api/bench/judge",

@@ -5,11 +5,13 @@
 
 use askama::Template;
 use assize_domain::job::JobKind;
+use assize_domain::plan::Plan;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_pipeline::estimate::Basis;
 use assize_pipeline::events::DryRun;
 use assize_pipeline::{count, task_files};
+use assize_report::plan_lines::{self, Line};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 use serde_json::{Map, Value, json};
@@ -20,6 +22,7 @@ use super::option_inputs::{OptionInputs, fill};
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show, with_status};
 use super::relative_time::span;
 use crate::App;
+use crate::api::plan;
 
 #[derive(Template)]
 #[template(path = "new_run.html")]
@@ -32,6 +35,18 @@ struct NewRunPage {
     /// Models that were not found on the hosts.
     others: String,
     preview: Preview,
+    planned: Option<Planned>,
+}
+
+/// What the plan says, if it was asked for.
+enum Planned {
+    Invalid(Vec<String>),
+    Valid {
+        heading: String,
+        lines: Vec<Line>,
+        sentences: Vec<String>,
+        chart: Option<String>,
+    },
 }
 
 /// The result of the dry run.
@@ -49,7 +64,9 @@ enum Preview {
 pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> PageResult {
     blocking(&app, move |app| {
         let preview = preview(app, &fields);
-        show(&form(app, &visit, &fields, preview)?)
+        let mut page = form(app, &visit, &fields, preview)?;
+        page.planned = fields.get("plan").map(|_| power(app, &fields));
+        show(&page)
     })
     .await
 }
@@ -151,7 +168,25 @@ fn form(
         others,
         found,
         preview,
+        planned: None,
     })
+}
+
+/// Simulates the gate for the chosen grid.
+fn power(app: &App, fields: &Fields) -> Planned {
+    let words = match plan::words(app, &request(fields)) {
+        Ok(words) => words,
+        Err(problems) => return Planned::Invalid(named(&problems, JobKind::Collect)),
+    };
+    match run_program::<Plan>(app, &words) {
+        Err(error) => Planned::Invalid(vec![error]),
+        Ok(plan) => Planned::Valid {
+            heading: plan_lines::heading(&plan),
+            lines: plan_lines::lines(&plan),
+            sentences: plan_lines::sentences(&plan),
+            chart: plan_lines::chart(&plan),
+        },
+    }
 }
 
 fn preview(app: &App, fields: &Fields) -> Preview {
