@@ -222,6 +222,9 @@ pub struct Compare {
     /// Which scenarios
     #[arg(long, value_name = "SPLIT", default_value = "selection")]
     pub split: assize_domain::scenario::Split,
+    /// Show the confirmation split before a candidate is nominated; the ledger records the look
+    #[arg(long)]
+    pub unseal: bool,
     /// How to print [default: table, or json with --json]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -259,8 +262,10 @@ pub enum Format {
   assize promote --experiment tip-bench --dry-run
   assize promote --experiment tip-bench --note 'shorter and kinder'
   assize promote history
+  assize promote ledger --experiment tip-bench
   assize promote rollback --note 'users complained'
 
+A dry run that gets as far as the confirmation split is an attempt, too: the ledger records it.
 Exit codes: 0 promoted, or with --dry-run would be · 3 the gate says no ·
 1 somebody else promoted meanwhile; run it again. The thresholds are [gate] in assize.toml."
 )]
@@ -276,7 +281,7 @@ pub struct Promote {
     /// The pair that it must beat [default: the champion, else the first model and prompt]
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub incumbent: Option<String>,
-    /// Run the gate and write nothing
+    /// Run the gate and promote nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Why, for the history
@@ -288,6 +293,12 @@ pub struct Promote {
 pub enum PromoteAction {
     /// All promotions: champion, date, author and note
     History,
+    /// Every look at the confirmation split of an experiment, and every attempt to promote
+    Ledger {
+        /// Which experiment
+        #[arg(long, value_name = "NAME")]
+        experiment: String,
+    },
     /// Bring the previous champion back
     Rollback {
         /// Why, for the history
@@ -316,9 +327,15 @@ pub struct RunFilter {
     /// Only runs of this scenario
     #[arg(long)]
     pub scenario: Option<String>,
+    /// Only runs of this split [default: all]
+    #[arg(long, value_name = "SPLIT")]
+    pub split: Option<assize_domain::scenario::Split>,
     /// Only runs that wait for an expert
     #[arg(long)]
     pub pending: bool,
+    /// Show scores of the sealed confirmation split; the ledger records the look
+    #[arg(long)]
+    pub unseal: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -335,6 +352,9 @@ pub enum Runs {
     Show {
         /// The run's id, or the start of it
         run: String,
+        /// Show its scores although the confirmation split is sealed; the ledger records the look
+        #[arg(long)]
+        unseal: bool,
     },
     /// Take runs out of every list; their cells can be collected again
     Delete {

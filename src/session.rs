@@ -6,11 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::bail;
+use assize_domain::ledger::Via;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::{Task, TaskDefaults};
 use assize_http::{LocalMachine, redacted};
 use assize_mlflow::MlflowStore;
 use assize_pipeline::guard::Guard;
+use assize_pipeline::ledger::Author;
 use assize_pipeline::size_gate::{self, SizedModel};
 use assize_pipeline::{PipelineError, task_files};
 use assize_providers::ollama::{OllamaConfig, OllamaProvider};
@@ -98,6 +100,23 @@ impl Session {
         }
         let lines = command_lines(verb, &flags, self.output.width);
         format!("Next: {}\n{lines}", first.trim_end()).replace("Next: \n", "Next:\n")
+    }
+
+    /// Who runs this command, for the ledger.
+    pub fn author(&self) -> Author {
+        Author {
+            by: self.user(),
+            at: environment::now_rfc3339(),
+            via: Via::Command,
+            entropy: environment::entropy,
+        }
+    }
+
+    /// The name of the user who runs this command.
+    pub fn user(&self) -> String {
+        self.environment
+            .user()
+            .unwrap_or_else(|| "unknown".to_owned())
     }
 
     /// The settings file that the user named.

@@ -123,6 +123,9 @@ pub enum Judge {
         /// List where an automatic judge and the experts differ by more than this many points
         #[arg(long, value_name = "POINTS", default_value_t = 3.0, value_parser = points)]
         delta: f64,
+        /// Include the sealed confirmation split; the ledger records the look
+        #[arg(long)]
+        unseal: bool,
     },
     /// Correct a verdict; the old one stays in the history
     Amend(verdicts::Amend),

@@ -6,7 +6,7 @@ use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
-use assize_pipeline::{PipelineError, whole_file};
+use assize_pipeline::{PipelineError, seal, whole_file};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
 
@@ -31,6 +31,13 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         .map(|path| Ok((path.as_path(), format_of(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
+    let author = args.unseal.then(|| session.author());
+    seal::check(
+        store.as_ref(),
+        &args.experiment,
+        args.split,
+        author.as_ref(),
+    )?;
     let options = CompareOptions {
         tier: args.tier,
         incumbent: args.incumbent.clone(),

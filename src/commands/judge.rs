@@ -83,7 +83,11 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
         }
         Judge::Desk(args) => desk::run(session, args),
         Judge::Agent(args) => agent::run(session, args),
-        Judge::Status { experiment, delta } => status::run(session, experiment, *delta),
+        Judge::Status {
+            experiment,
+            delta,
+            unseal,
+        } => status::run(session, experiment, *delta, *unseal),
         Judge::Amend(args) => verdicts::amend(session, args),
         Judge::Reopen(args) => verdicts::reopen(session, args),
         Judge::Release { sitting } => verdicts::release(session, sitting),

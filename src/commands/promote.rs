@@ -1,8 +1,10 @@
 //! `assize promote`: the gate, the champion, its history and the rollback.
 
+use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::SEED;
+use assize_pipeline::ledger::confirmation_use;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
 use assize_report::gate_table::{sentence, table};
 use assize_report::shell::{command_line, command_lines};
@@ -15,10 +17,13 @@ use crate::output::safe;
 use crate::output::text_table::{Align, render};
 use crate::session::Session;
 
+mod ledger;
+
 pub fn run(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
     match &args.action {
         None => gate(session, args),
         Some(PromoteAction::History) => history(session),
+        Some(PromoteAction::Ledger { experiment }) => ledger::run(session, experiment),
         Some(PromoteAction::Rollback { note }) => rollback(session, note.clone()),
     }
 }
@@ -31,6 +36,7 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
     let task = session.task()?;
     let settings = session.layers(&task.defaults)?.finish()?;
     let store = session.store(true)?;
+    let author = session.author();
     let options = PromoteOptions {
         experiment,
         task: &task,
@@ -39,6 +45,8 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
         incumbent: args.incumbent.as_deref(),
         thresholds: &settings.gate,
         seed: SEED,
+        author: Some(&author),
+        dry_run: args.dry_run,
     };
     let assessment = promote::assess(store.as_ref(), &options)?;
     let promotion = if args.dry_run {
@@ -47,7 +55,15 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
         let signature = signature(session, args.note.clone())?;
         promote::promote(store.as_ref(), &assessment, signature)?
     };
-    show(session, args, &task.name, &assessment, promotion.as_ref())?;
+    let used = confirmation_use(store.as_ref(), experiment)?;
+    show(
+        session,
+        args,
+        &task.name,
+        &assessment,
+        promotion.as_ref(),
+        used,
+    )?;
     Ok(if assessment.report.passed {
         Exit::Done
     } else {
@@ -61,6 +77,7 @@ fn show(
     task: &str,
     assessment: &Assessment,
     promotion: Option<&Promotion>,
+    used: Option<ConfirmationUse>,
 ) -> anyhow::Result<()> {
     let output = &session.output;
     let report = &assessment.report;
@@ -81,6 +98,7 @@ fn show(
             "promoted": promotion.is_some(),
             "promotion": promotion.map(entry),
             "checks": report.checks,
+            "confirmation": used,
             "warnings": assessment.warnings,
             "next": next,
         }))?;
@@ -88,6 +106,9 @@ fn show(
     }
     output.data(&table(report, output.width, output.color))?;
     output.say(&format!("\n{}", sentence(report)));
+    if let Some(used) = used {
+        output.say(&format!("Confirmation: {used}."));
+    }
     if !assessment.next.is_empty() {
         output.say("Next:");
     }
@@ -108,7 +129,7 @@ fn show(
             it.number,
             command_line("promote rollback", &session.flags(&[])),
         ))),
-        None if report.passed => output.say("Nothing was written, because of --dry-run."),
+        None if report.passed => output.say("Nothing was promoted, because of --dry-run."),
         None => {}
     }
     Ok(())
@@ -136,10 +157,7 @@ fn signature(session: &Session, note: Option<String>) -> anyhow::Result<Signatur
         return Err(PipelineError::Invalid(message).into());
     }
     Ok(Signature {
-        by: session
-            .environment
-            .user()
-            .unwrap_or_else(|| "unknown".to_owned()),
+        by: session.user(),
         at: environment::now_rfc3339(),
         note: note.filter(|it| !it.is_empty()),
     })

@@ -9,7 +9,9 @@ use assize_domain::judge::Tier;
 use assize_domain::run::{artifact, param, tag};
 use assize_domain::verdict::effective;
 use assize_pipeline::PipelineError;
-use assize_store::{Run, RunQuery};
+use assize_pipeline::ledger::Author;
+use assize_pipeline::seal::{self, RunSeal, split_of};
+use assize_store::{Run, RunQuery, Tracking};
 use serde_json::{Value, json};
 
 use crate::Exit;
@@ -23,7 +25,12 @@ pub fn run(session: &Session, args: &Runs) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
     match args {
         Runs::List { filter, limit } => list(session, store.as_ref(), filter, *limit),
-        Runs::Show { run } => show::run(session, store.as_ref(), run),
+        Runs::Show { run, unseal } => show::run(
+            session,
+            store.as_ref(),
+            run,
+            author(session, *unseal).as_ref(),
+        ),
         Runs::Delete { runs } => {
             // Every id is looked up first: a typing mistake deletes nothing.
             let ids = runs
@@ -43,11 +50,17 @@ pub fn run(session: &Session, args: &Runs) -> anyhow::Result<Exit> {
     }
 }
 
+/// Who unseals scores; `None` if nobody does.
+fn author(session: &Session, unseal: bool) -> Option<Author> {
+    unseal.then(|| session.author())
+}
+
 fn query(filter: &RunFilter, max_results: u32, page_token: Option<String>) -> RunQuery {
     RunQuery {
         model: filter.model.clone(),
         prompt: filter.prompt.clone(),
         scenario: filter.scenario.clone(),
+        split: filter.split,
         pending: filter.pending.then_some(true),
         max_results,
         page_token,
@@ -71,22 +84,27 @@ fn metric(run: &Run, key: &str) -> Option<f64> {
 
 fn list(
     session: &Session,
-    store: &dyn assize_store::Runs,
+    store: &dyn Tracking,
     filter: &RunFilter,
     limit: u32,
 ) -> anyhow::Result<Exit> {
-    let page = store.run_list(&filter.experiment, &query(filter, limit, None))?;
+    let mut page = store.run_list(&filter.experiment, &query(filter, limit, None))?;
+    let author = author(session, filter.unseal);
+    let mut seal = RunSeal::new(store, author.as_ref());
+    let mut sealed = Vec::with_capacity(page.runs.len());
+    for run in &mut page.runs {
+        sealed.push(seal.apply(run)?);
+    }
+    let runs = || page.runs.iter().zip(&sealed);
     if session.output.json {
-        let runs: Vec<Value> = page.runs.iter().map(run_json).collect();
+        let runs: Vec<Value> = runs().map(|(run, sealed)| run_json(run, *sealed)).collect();
         session
             .output
             .json_pretty(&json!({"runs": runs, "next_page_token": page.next_page_token}))?;
         return Ok(Exit::Done);
     }
-    let rows: Vec<Vec<String>> = page
-        .runs
-        .iter()
-        .map(|run| {
+    let rows: Vec<Vec<String>> = runs()
+        .map(|(run, sealed)| {
             let state = match (run.status, value(&run.tags, tag::JUDGE_PENDING)) {
                 (assize_domain::run::RunStatus::Failed, _) => "failed",
                 (_, "true") => "pending",
@@ -97,10 +115,13 @@ fn list(
                 value(&run.params, param::MODEL).to_owned(),
                 value(&run.params, param::PROMPT).to_owned(),
                 value(&run.params, param::SCENARIO).to_owned(),
+                split_of(run).to_owned(),
                 state.to_owned(),
-                metric(run, "composite")
-                    .map(|it| format!("{it:.2}"))
-                    .unwrap_or_default(),
+                match metric(run, "composite") {
+                    Some(it) => format!("{it:.2}"),
+                    None if *sealed => seal::SEALED.to_owned(),
+                    None => String::new(),
+                },
             ]
         })
         .collect();
@@ -109,6 +130,7 @@ fn list(
         ("model", Align::Left),
         ("prompt", Align::Left),
         ("scenario", Align::Left),
+        ("split", Align::Left),
         ("state", Align::Left),
         ("composite", Align::Right),
     ];
@@ -120,10 +142,17 @@ fn list(
             .output
             .say(&format!("  the first {limit}; --limit shows more"));
     }
+    if sealed.contains(&true) {
+        session.output.say(SEAL_NOTE);
+    }
     Ok(Exit::Done)
 }
 
-fn run_json(run: &Run) -> Value {
+const SEAL_NOTE: &str = "  Scores of the confirmation split are sealed until a candidate is nominated; \
+     --unseal shows them, and the ledger records the look.";
+
+/// A run as programs read it. `sealed` says that its scores were left out.
+fn run_json(run: &Run, sealed: bool) -> Value {
     let object = |pairs: &[(String, String)]| -> Value {
         pairs
             .iter()
@@ -140,6 +169,7 @@ fn run_json(run: &Run) -> Value {
         "run_id": run.run_id, "experiment": run.experiment, "name": run.name, "status": run.status,
         "start_time": run.start_time_ms, "end_time": run.end_time_ms,
         "params": object(&run.params), "tags": object(&run.tags), "metrics": metrics, "artifacts": run.artifacts,
+        "sealed": sealed,
     })
 }
 
@@ -160,7 +190,7 @@ fn candidates(store: &dyn assize_store::Runs, run_id: &str) -> anyhow::Result<Ve
 /// One record a candidate, page by page, so that memory stays flat.
 fn export(
     session: &Session,
-    store: &dyn assize_store::Runs,
+    store: &dyn Tracking,
     filter: &RunFilter,
     path: Option<&Path>,
 ) -> anyhow::Result<Exit> {
@@ -190,12 +220,16 @@ fn export(
     if let Sink::Csv(csv) = &mut sink {
         csv.write_record(CSV_HEADINGS)?;
     }
+    let author = author(session, filter.unseal);
+    let mut seal = RunSeal::new(store, author.as_ref());
     let mut token = None;
-    let mut records = 0;
+    let (mut records, mut sealed_runs) = (0, 0);
     loop {
         let page = store.run_list(&filter.experiment, &query(filter, 500, token))?;
-        for run in &page.runs {
-            records += sink.write_run(store, run)?;
+        for mut run in page.runs {
+            let sealed = seal.apply(&mut run)?;
+            sealed_runs += usize::from(sealed);
+            records += sink.write_run(store, &run, sealed)?;
         }
         token = page.next_page_token;
         if token.is_none() {
@@ -211,10 +245,13 @@ fn export(
             .output
             .say(&format!("{records} candidates in {}", path.display()));
     }
+    if sealed_runs > 0 {
+        session.output.say(SEAL_NOTE);
+    }
     Ok(Exit::Done)
 }
 
-const CSV_HEADINGS: [&str; 9] = [
+const CSV_HEADINGS: [&str; 11] = [
     "run_id",
     "model",
     "prompt",
@@ -224,6 +261,8 @@ const CSV_HEADINGS: [&str; 9] = [
     "error",
     "judge_pending",
     "composite",
+    "split",
+    "sealed",
 ];
 
 /// Where exported candidates go.
@@ -233,20 +272,29 @@ enum Sink {
 }
 
 impl Sink {
-    /// Writes a run's candidates; answers how many.
-    fn write_run(&mut self, store: &dyn assize_store::Runs, run: &Run) -> anyhow::Result<usize> {
+    /// Writes a run's candidates, without verdicts if they are sealed; answers how many.
+    fn write_run(
+        &mut self,
+        store: &dyn assize_store::Runs,
+        run: &Run,
+        sealed: bool,
+    ) -> anyhow::Result<usize> {
         let candidates = candidates(store, &run.run_id)?;
+        let files = if sealed {
+            Vec::new()
+        } else {
+            store.verdicts_get(&run.run_id)?
+        };
         match self {
             Self::Jsonl(target) => {
-                let mut record = run_json(run);
-                record["verdicts"] = json!(store.verdicts_get(&run.run_id)?);
+                let mut record = run_json(run, sealed);
+                record["verdicts"] = if sealed { Value::Null } else { json!(files) };
                 for candidate in &candidates {
                     record["candidate"] = json!(candidate);
                     writeln!(target, "{record}")?;
                 }
             }
             Self::Csv(csv) => {
-                let files = store.verdicts_get(&run.run_id)?;
                 let rubric = value(&run.tags, tag::RUBRIC_SHA256);
                 let expert = effective(&files, Tier::Expert, rubric);
                 let auto = effective(&files, Tier::Auto, rubric);
@@ -264,6 +312,8 @@ impl Sink {
                         candidate.error.as_deref().unwrap_or_default(),
                         value(&run.tags, tag::JUDGE_PENDING),
                         composite.as_deref().unwrap_or_default(),
+                        split_of(run),
+                        if sealed { "true" } else { "false" },
                     ])?;
                 }
             }

@@ -78,6 +78,7 @@ fn closing_line(synced: &Synced, experiment: &str, dry_run: bool) -> String {
     ];
     for (number, what) in [
         (synced.experiment_tags, "tags of the experiment"),
+        (synced.ledger, "entries of the ledger"),
         (synced.sittings, "sittings"),
         (synced.promotions, "promotions"),
         (synced.surplus_removed, "surplus runs removed"),

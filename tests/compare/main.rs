@@ -4,3 +4,4 @@ mod changed_inputs;
 mod full_grid;
 mod leaderboard;
 mod promote;
+mod seal;

@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Unauthenticated,
     /// The credentials do not include the right that is needed.
     Forbidden,
+    /// Scores that nobody may see before a candidate is nominated.
+    Sealed,
     MethodNotAllowed,
     TooLarge,
     /// The request did not arrive in time.
@@ -68,7 +70,7 @@ pub struct Report {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::InvalidInput,
         Self::NotFound,
         Self::EndpointNotFound,
@@ -77,6 +79,7 @@ impl ErrorKind {
         Self::Superseded,
         Self::Unauthenticated,
         Self::Forbidden,
+        Self::Sealed,
         Self::MethodNotAllowed,
         Self::TooLarge,
         Self::RequestTimeout,
@@ -100,6 +103,7 @@ impl ErrorKind {
             Self::Superseded => (exit::FAILED, 409, "RESOURCE_CONFLICT"),
             Self::Unauthenticated => (exit::FAILED, 401, "UNAUTHENTICATED"),
             Self::Forbidden => (exit::FAILED, 403, "PERMISSION_DENIED"),
+            Self::Sealed => (exit::REFUSED, 403, "SEALED"),
             Self::MethodNotAllowed => (exit::INVALID, 405, "ENDPOINT_NOT_FOUND"),
             Self::TooLarge => (exit::INVALID, 413, "INVALID_PARAMETER_VALUE"),
             Self::RequestTimeout => (exit::FAILED, 408, "INVALID_PARAMETER_VALUE"),
@@ -144,6 +148,7 @@ mod tests {
                 (ErrorKind::Superseded, 1, 409),
                 (ErrorKind::Unauthenticated, 1, 401),
                 (ErrorKind::Forbidden, 1, 403),
+                (ErrorKind::Sealed, 3, 403),
                 (ErrorKind::MethodNotAllowed, 2, 405),
                 (ErrorKind::TooLarge, 2, 413),
                 (ErrorKind::RequestTimeout, 1, 408),

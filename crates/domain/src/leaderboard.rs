@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::judge::Tier;
+use crate::ledger::ConfirmationUse;
 use crate::verdict::RubricRef;
 
 pub mod check;
@@ -35,6 +36,9 @@ pub struct Leaderboard {
     pub adaptive: bool,
     /// The smallest and the largest composite that the rubric allows.
     pub composite_range: Option<[f64; 2]>,
+    /// How often the confirmation split was used; `null` if nobody has seen its scores.
+    #[serde(default)]
+    pub confirmation: Option<ConfirmationUse>,
     /// What a reader should know before believing the rows.
     pub warnings: Vec<String>,
 }
@@ -193,6 +197,7 @@ mod tests {
             coverage: Coverage::default(),
             adaptive: false,
             composite_range: None,
+            confirmation: None,
             warnings: Vec::new(),
         }
     }

@@ -17,6 +17,7 @@ pub mod hash;
 pub mod job;
 pub mod judge;
 pub mod leaderboard;
+pub mod ledger;
 pub mod model;
 pub mod options;
 pub mod output;

@@ -15,7 +15,19 @@ use crate::hash::{canonical_json, sha256_hex};
 use crate::problem::{Problem, line_at, parse_toml};
 
 /// What a set of scenarios is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
     /// Ranks the pairs.

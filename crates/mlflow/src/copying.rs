@@ -59,14 +59,7 @@ impl Copying for MlflowStore {
     fn experiment_tags_add(&self, experiment: &str, tags: &[(String, String)]) -> Result<()> {
         let id = self.experiment_make(experiment)?;
         for (key, value) in tags {
-            let body = json!({"experiment_id": id, "key": key, "value": value});
-            let set = self
-                .rest
-                .post::<Nothing>("/api/2.0/mlflow/experiments/set-experiment-tag", &body)?;
-            set.map_err(|refusal| {
-                let what = format!("the tag '{key}' of the experiment '{experiment}'");
-                self.rest.refused(&what, &refusal)
-            })?;
+            self.experiment_tag_set(experiment, &id, key, value)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //!   the run's metrics and tags are written in one request. If a sitting is applied as a whole,
 //!   its files count once the sitting's run has the commit mark.
 //! - A lease is a write-once param with an epoch: if two judges write it, one is rejected.
+//! - An entry of the ledger is a tag of its experiment, with a key of its own.
 //! - Sittings and promotion histories are runs of a separate experiment ([`SITTINGS`]).
 //!
 //! This crate deliberately uses no SQL and no API of MLflow other than REST.
@@ -32,6 +33,7 @@ mod copying;
 mod experiments;
 mod import;
 mod leases;
+mod ledger;
 mod limits;
 mod parallel;
 mod promotions;

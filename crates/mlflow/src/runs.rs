@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{RunStatus, artifact, param, tag};
+use assize_domain::scenario::Split;
 use assize_domain::verdict::VerdictFile;
 use assize_store::{
     ExperimentSummary, Result, Run, RunPage, RunQuery, Runs, StoreError, is_bookkeeping,
@@ -359,11 +360,13 @@ fn matches_query(run: &Tracked, query: &RunQuery) -> bool {
     let named = wanted
         .iter()
         .all(|(key, value)| value.is_none() || run.param(key) == value.as_deref());
+    let split = run.param(param::SPLIT).unwrap_or(Split::Selection.as_str());
+    let of_split = query.split.is_none_or(|it| it.as_str() == split);
     let awaited = query.pending.is_none_or(|pending| {
         let says = run.tag(tag::JUDGE_PENDING) == Some(if pending { "true" } else { "false" });
         says && (!pending || run.status == RunStatus::Finished)
     });
-    named && awaited
+    named && of_split && awaited
 }
 
 fn page_start(token: &str) -> Result<(i64, String)> {

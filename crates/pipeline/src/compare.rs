@@ -6,6 +6,7 @@
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Leaderboard, Pair};
+use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::Promotion;
 use assize_domain::scenario::Split;
 use assize_store::Tracking;
@@ -103,6 +104,7 @@ pub fn compare_cells(
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));
+    board.confirmation = ConfirmationUse::of(&store.ledger_list(&options.experiment)?);
     let cells = cells(&scores, tier)?;
     Ok(Compared { board, cells })
 }

@@ -43,6 +43,13 @@ pub enum PipelineError {
          once. Unload it there, wait until it expires, or let --evict unload it"
     )]
     Occupied { host: String, models: String },
+    #[error(
+        "the confirmation split of '{experiment}' is sealed: its scores can confirm a winner only if nobody \
+         chose it by them, so they are shown once a candidate is nominated. Nominate one with `assize \
+         promote`, or look anyway with --unseal (in the API, as an admin: \
+         unseal=true), which the ledger records"
+    )]
+    Sealed { experiment: String },
     #[error("interrupted; the work so far is kept")]
     Interrupted,
     /// A bug in Assize.
@@ -67,6 +74,7 @@ impl PipelineError {
             Self::NoSitting { .. } => ErrorKind::NotFound,
             Self::SittingState { .. } => ErrorKind::Conflict,
             Self::File { .. } | Self::NotWritten { .. } => ErrorKind::Io,
+            Self::Sealed { .. } => ErrorKind::Sealed,
             Self::Occupied { .. } => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Internal(_) => ErrorKind::Internal,

@@ -86,7 +86,7 @@ fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
     }
 }
 
-fn draw(entropy: Entropy) -> Result<[u8; 16]> {
+pub(crate) fn draw(entropy: Entropy) -> Result<[u8; 16]> {
     entropy().map_err(|error| PipelineError::File {
         path: "the operating system's random source".to_owned(),
         reason: error.to_string(),

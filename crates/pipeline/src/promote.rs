@@ -14,8 +14,10 @@ use assize_domain::task::Task;
 use assize_store::{Promotions, Tracking};
 
 use crate::compare::read::PairKey;
+use crate::ledger::Author;
 use crate::{PipelineError, Result};
 
+mod attempt;
 pub mod calibrate;
 mod double_scored;
 mod evidence;
@@ -43,6 +45,11 @@ pub struct PromoteOptions<'a> {
     pub thresholds: &'a Thresholds,
     /// Seeds what is drawn where exact enumeration is out of reach.
     pub seed: u64,
+    /// Who tries, for the ledger. Without an author the confirmation split is not opened.
+    pub author: Option<&'a Author>,
+    /// Whether nothing is to be promoted. Then an attempt is recorded only if it sees scores of the
+    /// confirmation split.
+    pub dry_run: bool,
 }
 
 /// The author, time and note of a decision.
@@ -61,28 +68,37 @@ pub struct Assessment {
     /// What to do next where the gate says no.
     pub next: Vec<Step>,
     pub warnings: Vec<String>,
+    /// Whether every other check passed and the confirmation split was left sealed.
+    pub awaits_confirmation: bool,
     task: String,
     experiment: String,
     champion: Champion,
     number: u32,
 }
 
-/// Runs the gate; writes nothing.
+/// Runs the gate, and records the attempt in the ledger; writes nothing else.
 pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Assessment> {
     let proposal = evidence::gather(store, options)?;
     let champion = content(&proposal.candidate, &proposal.candidate_pair, options.task)?;
     let ruling = gate::gate(&proposal.evidence, options.thresholds);
-    let report = GateReport {
+    let mut report = GateReport {
         candidate: proposal.candidate_pair.clone(),
         incumbent: proposal.incumbent_pair.clone(),
         tier: ruling.tier,
         passed: ruling.passed,
         checks: ruling.checks,
     };
+    // From here on figures of the confirmation split are in the ledger, or not in the report.
+    let awaits_confirmation = attempt::record(store, options, &mut report)?;
     Ok(Assessment {
-        next: next_steps::steps(&report, &proposal, options),
+        next: if awaits_confirmation {
+            Vec::new()
+        } else {
+            next_steps::steps(&report, &proposal, options)
+        },
         report,
         warnings: proposal.warnings,
+        awaits_confirmation,
         task: options.task.name.clone(),
         experiment: options.experiment.to_owned(),
         champion,

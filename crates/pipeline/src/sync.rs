@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::marker::Sync as Shared;
 use std::sync::Arc;
 
+use assize_domain::ledger::is_entry_key;
 use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_store::{Change, ImportedRun, Run, RunQuery, StoreError, Tracking, is_for_judges};
 use serde::Serialize;
@@ -70,6 +71,8 @@ pub struct Synced {
     pub experiment_tags: u64,
     /// Tags of the experiment that have another value there.
     pub different_tags: Vec<String>,
+    /// Entries of the ledger that were not there.
+    pub ledger: u64,
     /// Logged models of the experiment, none of which is copied.
     pub logged_models_left: u64,
     pub sittings: u64,
@@ -400,7 +403,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Adds tags of the experiment that the target does not have.
+    /// Adds tags of the experiment that the target does not have. Entries of the ledger are such
+    /// tags, so those of both sides add up.
     fn experiment_tags(&mut self) -> Result<()> {
         let Sync {
             from, experiment, ..
@@ -411,7 +415,9 @@ impl Copying<'_> {
         let (missing, different) = compare_entries(here.iter(), &there);
         let different = different.into_iter().map(str::to_owned);
         self.synced.different_tags = different.collect();
-        self.synced.experiment_tags = missing.len() as u64;
+        let entries = missing.iter().filter(|(key, _)| is_entry_key(key)).count();
+        self.synced.ledger = entries as u64;
+        self.synced.experiment_tags = (missing.len() - entries) as u64;
         match self.sync.to {
             Some(to) if !self.sync.dry_run && !missing.is_empty() => {
                 let missing: Vec<_> = missing.into_iter().cloned().collect();

@@ -83,6 +83,11 @@ pub fn sentence(report: &GateReport) -> String {
         )
     } else if report.passed {
         format!("{} passes the gate.", report.candidate)
+    } else if failed == 0 {
+        format!(
+            "{} passes every check but the confirmation, which is sealed.",
+            report.candidate
+        )
     } else {
         let checks = if failed == 1 { "check" } else { "checks" };
         format!(

@@ -88,6 +88,9 @@ fn header(page: &mut Markup, board: &Leaderboard) {
     if let Some(coverage) = sentences::coverage(board) {
         page.leaf("p", &[], &coverage).raw("\n");
     }
+    if let Some(used) = sentences::confirmation_use(board) {
+        page.leaf("p", &[], &used).raw("\n");
+    }
     if board.rows.is_empty() {
         next_step(page, board);
     }

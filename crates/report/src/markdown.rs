@@ -51,6 +51,7 @@ fn closing(board: &Leaderboard) -> String {
         .iter()
         .map(|it| escape(it))
         .collect();
+    parts.extend(sentences::confirmation_use(board).map(|it| escape(&it)));
     if let Some(rubric) = &board.rubric {
         parts.push(format!("Rubric {}.", escape(&rubric.id)));
     }

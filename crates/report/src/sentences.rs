@@ -83,6 +83,11 @@ pub fn coverage(board: &Leaderboard) -> Option<String> {
     Some(parts.join(", ") + ".")
 }
 
+/// `Confirmation: looked at 2 times, 1 attempt.`; nothing where nobody has seen its scores.
+pub fn confirmation_use(board: &Leaderboard) -> Option<String> {
+    board.confirmation.map(|it| format!("Confirmation: {it}."))
+}
+
 /// Why there is nothing to rank, for a board without rows.
 pub fn nothing_to_rank(board: &Leaderboard) -> Option<String> {
     if !board.rows.is_empty() {

@@ -70,6 +70,9 @@ pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> Stri
     for warning in &board.warnings {
         page.sentence(&format!("Note: {}", clean(warning)), Paint::Warning);
     }
+    if let Some(used) = sentences::confirmation_use(board) {
+        page.sentence(&used, Paint::Plain);
+    }
     page.closing(board, globals);
     page.lines.join("\n") + "\n"
 }

@@ -23,6 +23,7 @@ pub(crate) mod desk;
 pub(crate) mod experiments;
 pub(crate) mod job_events;
 pub(crate) mod jobs;
+pub(crate) mod ledger;
 pub(crate) mod openapi;
 pub(crate) mod plan;
 pub(crate) mod table;

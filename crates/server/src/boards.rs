@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use assize_domain::leaderboard::Leaderboard;
-use assize_pipeline::PipelineError;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
 use assize_pipeline::judge::status::{Status, status};
+use assize_pipeline::{PipelineError, seal};
 use assize_store::{ExperimentSummary, Runs as _};
 use axum::body::Bytes;
 
@@ -139,7 +139,10 @@ impl Boards {
         run_blocking(app, move |app| {
             let compute = || {
                 let (store, experiment) = (Arc::clone(&app.store), experiment.clone());
-                let work = move || status(store.as_ref(), &experiment, DELTA);
+                let work = move || {
+                    let splits = seal::visible_splits(store.as_ref(), &experiment)?;
+                    status(store.as_ref(), &experiment, &splits, DELTA)
+                };
                 app.boards.worker.run(work)?
             };
             app.boards

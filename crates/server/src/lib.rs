@@ -47,6 +47,7 @@ mod metrics;
 mod mlflow;
 mod panel;
 mod router;
+mod unsealing;
 
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 pub use judging_sessions::EndObserver;

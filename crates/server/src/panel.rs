@@ -76,14 +76,17 @@ fn pages() -> Vec<Route> {
 }
 
 fn changes() -> Vec<Route> {
-    use experiment::auto_judge;
+    use experiment::{auto_judge, sealed};
     vec![
         Route::get("/run/new", Right::Write, new_run::page),
         Route::post("/run/new", Right::Write, new_run::start),
         Route::get("/judges/{name}/auto", Right::Write, auto_judge::page),
         Route::post("/judges/{name}/auto", Right::Write, auto_judge::start),
+        Route::post("/experiments/{name}/unseal", Right::Write, sealed::unseal),
+        Route::post("/runs/{id}/unseal", Right::Write, run::unseal),
         Route::post("/jobs/{id}/cancel", Right::Write, jobs::cancel),
         Route::post("/jobs/{id}/resume", Right::Write, jobs::resume),
+        Route::post("/promotions/attempt", Right::Write, promotions::attempt),
         Route::post("/promotions/promote", Right::Write, promotions::promote),
         Route::post("/promotions/rollback", Right::Write, promotions::rollback),
         Route::get("/tokens", Right::Write, tokens::page),

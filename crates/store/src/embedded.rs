@@ -28,6 +28,7 @@ mod copying;
 mod experiments;
 mod import;
 mod leases;
+mod ledger;
 pub mod mlflow;
 mod promotions;
 mod queue;

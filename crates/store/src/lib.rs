@@ -2,8 +2,9 @@
 //!
 //! Other crates use a store through roles, a small trait for each kind of caller: [`Cells`]
 //! (collect), [`Runs`] (lists and pages), [`Queue`] and [`Leases`] (judging), [`Sittings`]
-//! (verdicts), [`Boards`] (compare), [`Promotions`] and [`Copying`] (sync). [`Judging`] combines
-//! the roles that judging needs, and [`Tracking`] all roles but [`Cells`]. A function takes the
+//! (verdicts), [`Boards`] (compare), [`Promotions`], [`Ledger`] (looks at the confirmation split)
+//! and [`Copying`] (sync). [`Judging`] combines the roles that judging needs, and [`Tracking`] all
+//! roles but [`Cells`]. A function takes the
 //! smallest role that is sufficient. The embedded SQLite store ([`embedded`]) and the one on an
 //! MLflow server (`crates/mlflow`) implement each role in a separate module; decisions that they
 //! share are in [`rules`]. The local state of this machine, for any tracking URI, is in [`state`].
@@ -16,6 +17,7 @@ mod copying;
 pub mod embedded;
 mod error;
 pub mod import;
+mod ledger;
 pub mod mlflow;
 mod promotions;
 pub mod queue;
@@ -33,6 +35,7 @@ pub use import::{
     Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_for_judges,
     is_storage_tag,
 };
+pub use ledger::Ledger;
 pub use promotions::Promotions;
 pub use queue::{JudgingCounts, Leases, PendingQuery, PendingRun, Queue};
 pub use runs::{ExperimentSummary, Run, RunPage, RunQuery, Runs};
@@ -42,9 +45,9 @@ pub use sittings::{Committed, FileSink, FileSource, Sittings};
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// The roles that judging needs.
-pub trait Judging: Boards + Queue + Leases + Sittings {}
+pub trait Judging: Boards + Queue + Leases + Sittings + Ledger {}
 
-impl<S: Boards + Queue + Leases + Sittings> Judging for S {}
+impl<S: Boards + Queue + Leases + Sittings + Ledger> Judging for S {}
 
 /// A store with all roles but [`Cells`], for callers that need several.
 ///

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
+use assize_domain::ledger::UnreadableEntry;
 use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, metric, tag};
@@ -219,6 +220,17 @@ pub fn superseded(wanted: &Promotion, latest: Option<&Promotion>) -> StoreError 
     StoreError::Superseded {
         task: wanted.task.clone(),
         champion,
+    }
+}
+
+/// The error about a tag that should hold an entry of the ledger.
+pub fn ledger_unreadable(experiment: &str, error: &UnreadableEntry) -> StoreError {
+    StoreError::Unreadable {
+        what: format!(
+            "the tag '{}' of the experiment '{experiment}', an entry of its ledger,",
+            error.key
+        ),
+        reason: error.reason.clone(),
     }
 }
 

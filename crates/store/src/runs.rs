@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use assize_domain::run::RunStatus;
+use assize_domain::scenario::Split;
 use assize_domain::verdict::VerdictFile;
 
 use crate::Result;
@@ -45,6 +46,8 @@ pub struct RunQuery {
     pub model: Option<String>,
     pub prompt: Option<String>,
     pub scenario: Option<String>,
+    /// Runs that do not name a split are in the selection split.
+    pub split: Option<Split>,
     /// Whether the expert tier is pending.
     pub pending: Option<bool>,
     pub status: Option<RunStatus>,

@@ -157,8 +157,10 @@ fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing
         .collect();
     format!(
         "{lead}\nConfirm it on scenarios that it has not seen, with the other options of this collect, and\n\
-         judge them:\n  {}assize compare --experiment {experiment} --split confirmation --incumbent {}/{}",
+         judge them:\n  {}assize promote --experiment {experiment} --candidate {}/{} --incumbent {}/{}",
         collects.concat(),
+        safe(&winner.model),
+        safe(&winner.prompt),
         safe(&incumbent.model),
         safe(&incumbent.prompt),
     )

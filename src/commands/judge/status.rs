@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use assize_pipeline::count;
+use assize_domain::scenario::Split;
 use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::status::{SpotStatus, Status, status};
+use assize_pipeline::{count, seal};
 use assize_report::figure;
 
 use crate::Exit;
@@ -15,9 +16,21 @@ use crate::session::Session;
 /// Rows that each list shows; `--json` has all.
 const SHOWN: usize = 10;
 
-pub fn run(session: &Session, experiment: &str, delta: f64) -> anyhow::Result<Exit> {
+pub fn run(session: &Session, experiment: &str, delta: f64, unseal: bool) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
-    let status = status(store.as_ref(), experiment, delta)?;
+    let splits = if unseal {
+        let author = session.author();
+        seal::check(
+            store.as_ref(),
+            experiment,
+            Split::Confirmation,
+            Some(&author),
+        )?;
+        Split::ALL.to_vec()
+    } else {
+        seal::visible_splits(store.as_ref(), experiment)?
+    };
+    let status = status(store.as_ref(), experiment, &splits, delta)?;
     if session.output.json {
         session.output.json_pretty(&status)?;
         return Ok(Exit::Done);
@@ -37,6 +50,13 @@ fn next(session: &Session, status: &Status) -> String {
 
 fn page(status: &Status, width: usize) -> String {
     let mut text = counts(status);
+    if status.sealed > 0 {
+        let _ = write!(
+            text,
+            "\n  The figures below leave out {} of the sealed confirmation split.\n",
+            count(status.sealed, "candidate")
+        );
+    }
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
             let _ = write!(text, "\n{title}\n{body}");

@@ -4,29 +4,41 @@ use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
 use assize_domain::run::{artifact, tag};
 use assize_domain::verdict::{Verdict, VerdictFile, in_order};
+use assize_pipeline::ledger::Author;
+use assize_pipeline::seal::RunSeal;
 use assize_report::figure;
 use assize_report::text::{width, wrap};
-use assize_store::{Run, Runs};
+use assize_store::{Run, Tracking};
 use serde_json::{Value, json};
 
-use super::{candidates, run_json, value};
+use super::{SEAL_NOTE, candidates, run_json, value};
 use crate::Exit;
 use crate::output::safe;
 use crate::session::Session;
 
-pub fn run(session: &Session, store: &dyn Runs, id: &str) -> anyhow::Result<Exit> {
-    let run = store.run_get(id)?;
+pub fn run(
+    session: &Session,
+    store: &dyn Tracking,
+    id: &str,
+    unseal: Option<&Author>,
+) -> anyhow::Result<Exit> {
+    let mut run = store.run_get(id)?;
     let candidates = candidates(store, &run.run_id)?;
-    let files = store.verdicts_get(&run.run_id)?;
+    let sealed = RunSeal::new(store, unseal).apply(&mut run)?;
+    let files = if sealed {
+        Vec::new()
+    } else {
+        store.verdicts_get(&run.run_id)?
+    };
     let artifact = |path| store.artifact_get(&run.run_id, path);
     let prompt = artifact(artifact::PROMPT)?;
     if session.output.json {
-        let mut shown = run_json(&run);
+        let mut shown = run_json(&run, sealed);
         let context = artifact(artifact::CONTEXT)?.unwrap_or_default();
         shown["prompt_text"] = json!(prompt);
         shown["context"] = serde_json::from_str(&context).unwrap_or(Value::Null);
         shown["candidates"] = json!(candidates);
-        shown["verdicts"] = json!(files);
+        shown["verdicts"] = if sealed { Value::Null } else { json!(files) };
         session.output.json_pretty(&shown)?;
         return Ok(Exit::Done);
     }
@@ -40,6 +52,9 @@ pub fn run(session: &Session, store: &dyn Runs, id: &str) -> anyhow::Result<Exit
         page.candidate(candidate, &files, rubric);
     }
     session.output.data(&page.text)?;
+    if sealed {
+        session.output.say(SEAL_NOTE);
+    }
     Ok(Exit::Done)
 }
 

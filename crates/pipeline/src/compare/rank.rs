@@ -80,6 +80,7 @@ pub fn rank(
             .full_rubric
             .as_ref()
             .map(|rubric| rubric.composite_range().into()),
+        confirmation: None,
         warnings: warnings::warnings(scores, judged, &table, coverage),
     })
 }

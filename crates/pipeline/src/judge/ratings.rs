@@ -23,6 +23,7 @@ pub struct Item {
     pub model: String,
     pub prompt: String,
     pub scenario: String,
+    pub split: Split,
 }
 
 /// What one rater said about one item.
@@ -86,7 +87,7 @@ pub fn read(store: &dyn Judging, experiment: &str) -> Result<Option<Ratings>> {
     };
     for split in Split::ALL {
         store.board_each(experiment, split, &mut |run| {
-            reader.add(&run);
+            reader.add(&run, split);
             Ok(())
         })?;
     }
@@ -112,6 +113,23 @@ impl Ratings {
             .filter(move |it| it.tier == tier && it.judge.is_some())
     }
 
+    /// The ratings on these splits. Items keep their places.
+    pub fn on_splits(&self, splits: &[Split]) -> Self {
+        let is_kept = |item: &usize| splits.contains(&self.items[*item].split);
+        let mut raters = self.raters.clone();
+        for rater in &mut raters {
+            rater.ratings.retain(|item, _| is_kept(item));
+        }
+        raters.retain(|rater| !rater.ratings.is_empty());
+        Self {
+            rubric_ref: self.rubric_ref.clone(),
+            rubric: self.rubric.clone(),
+            names: self.names.clone(),
+            items: self.items.clone(),
+            raters,
+        }
+    }
+
     /// What the automatic tier says about each item that it has judged: the mean of its judges.
     pub fn auto_composites(&self) -> BTreeMap<usize, Vec<f64>> {
         let mut all: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -130,7 +148,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn add(&mut self, run: &BoardRun<'_>) {
+    fn add(&mut self, run: &BoardRun<'_>, split: Split) {
         let rubric = &self.ratings.rubric_ref;
         let is_under = run.rubric.sha256 == rubric.sha256 && run.rubric.id == rubric.id;
         if !is_under || run.files.is_empty() {
@@ -153,6 +171,7 @@ impl Reader {
                         model: run.model.to_owned(),
                         prompt: run.prompt.to_owned(),
                         scenario: run.scenario.to_owned(),
+                        split,
                     });
                     self.ratings.items.len() - 1
                 });

@@ -1,6 +1,7 @@
-//! The reveal: which pairs a judge has scored, shown once the sitting is closed.
+//! The reveal: which pairs a judge has scored, shown once the sitting is closed. Scores on the
+//! confirmation split are left out while it is sealed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
@@ -8,7 +9,7 @@ use assize_domain::sitting::{Sitting, SittingState};
 use assize_stats::describe::mean;
 use assize_store::Judging;
 
-use crate::{PipelineError, Result};
+use crate::{PipelineError, Result, seal};
 
 /// What a sitting gave one pair.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -21,8 +22,18 @@ pub struct Revealed {
     pub composite: Option<f64>,
 }
 
-/// Every pair that a closed sitting has scored, the best first.
-pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<(Sitting, Vec<Revealed>)> {
+/// What a closed sitting has scored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reveal {
+    pub sitting: Sitting,
+    /// The best first.
+    pub pairs: Vec<Revealed>,
+    /// Candidates of the confirmation split, which is sealed; they are not in `pairs`.
+    pub sealed_cases: usize,
+}
+
+/// Every pair that a closed sitting has scored.
+pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<Reveal> {
     let Some(record) = store.sitting_record_get(sitting)? else {
         return Err(PipelineError::NoSitting {
             id: sitting.to_owned(),
@@ -35,19 +46,25 @@ pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<(Sitting, Vec<Reveal
                 .to_owned(),
         });
     }
+    let experiment = &record.sitting.experiment;
+    let visible = seal::visible_splits(store, experiment)?;
     let mut found: BTreeMap<Pair, BTreeMap<(String, u32), f64>> = BTreeMap::new();
-    for split in [Split::Selection, Split::Feedback, Split::Confirmation] {
-        store.board_each(&record.sitting.experiment, split, &mut |run| {
+    let mut sealed: BTreeSet<(String, u32)> = BTreeSet::new();
+    for split in Split::ALL {
+        store.board_each(experiment, split, &mut |run| {
             // A later part of a sitting revises an earlier one.
-            for file in run.files.iter().filter(|it| it.sitting == sitting) {
-                let pair = Pair {
-                    model: run.model.to_owned(),
-                    prompt: run.prompt.to_owned(),
-                };
-                let scores = found.entry(pair).or_default();
-                for verdict in &file.verdicts {
-                    let key = (run.run_id.to_owned(), verdict.candidate);
+            let files = run.files.iter().filter(|it| it.sitting == sitting);
+            for verdict in files.flat_map(|file| &file.verdicts) {
+                let key = (run.run_id.to_owned(), verdict.candidate);
+                if visible.contains(&split) {
+                    let pair = Pair {
+                        model: run.model.to_owned(),
+                        prompt: run.prompt.to_owned(),
+                    };
+                    let scores = found.entry(pair).or_default();
                     scores.insert(key, verdict.composite);
+                } else {
+                    sealed.insert(key);
                 }
             }
             Ok(())
@@ -68,5 +85,9 @@ pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<(Sitting, Vec<Reveal
         let of = |it: &Revealed| it.composite.unwrap_or(f64::NEG_INFINITY);
         of(b).total_cmp(&of(a))
     });
-    Ok((record.sitting, revealed))
+    Ok(Reveal {
+        sitting: record.sitting,
+        pairs: revealed,
+        sealed_cases: sealed.len(),
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
 use assize_domain::run::artifact;
+use assize_domain::scenario::Split;
 use assize_domain::sitting::{Inclusion, Sitting, SittingState};
 use assize_domain::verdict::RubricRef;
 use assize_stats::describe::{correlation, mean};
@@ -34,6 +35,8 @@ pub struct Status {
     pub pending_by_kind: BTreeMap<String, u64>,
     /// What the figures below are under.
     pub rubric: Option<RubricRef>,
+    /// Judged candidates of the confirmation split that they leave out, because it is sealed.
+    pub sealed: usize,
     pub judges: Vec<JudgeStatus>,
     pub agreement: Vec<PairAgreement>,
     pub sittings: Vec<SittingStatus>,
@@ -97,22 +100,31 @@ pub struct SpotStatus {
     pub estimates: Vec<PairEstimate>,
 }
 
-/// Looks at everything.
-pub fn status(store: &dyn Judging, experiment: &str, delta: f64) -> Result<Status> {
+/// Looks at everything. `splits` are those whose scores may be shown.
+pub fn status(
+    store: &dyn Judging,
+    experiment: &str,
+    splits: &[Split],
+    delta: f64,
+) -> Result<Status> {
     let counts = store.judging_count(experiment)?;
     let records = store.sitting_list(experiment)?;
     let mut status = blank(experiment, counts, delta);
     status.sittings = records.iter().map(sitting_status).collect();
-    let Some(ratings) = ratings::read(store, experiment)? else {
+    let Some(all) = ratings::read(store, experiment)? else {
         return Ok(status);
     };
-    let lengths = lengths(store, &ratings)?;
+    let hidden = all.items.iter().filter(|it| !splits.contains(&it.split));
+    status.sealed = hidden.count();
+    let visible = (status.sealed > 0).then(|| all.on_splits(splits));
+    let ratings = visible.as_ref().unwrap_or(&all);
+    let lengths = lengths(store, ratings)?;
     let judges = ratings.raters.iter().filter(|rater| rater.judge.is_some());
     status.judges = judges.map(|rater| judge_status(rater, &lengths)).collect();
-    status.agreement = agreement(&ratings);
-    status.disagreements = disagreements(&ratings, delta);
-    (status.spot_check, status.spot_check_out) = spot_checks(&ratings, &records);
-    status.rubric = Some(ratings.rubric_ref);
+    status.agreement = agreement(ratings);
+    status.disagreements = disagreements(ratings, delta);
+    (status.spot_check, status.spot_check_out) = spot_checks(&all, ratings, &records);
+    status.rubric = Some(all.rubric_ref);
     Ok(status)
 }
 
@@ -132,6 +144,7 @@ fn blank(experiment: &str, counts: JudgingCounts, delta: f64) -> Status {
         },
         pending_by_kind: counts.pending_by_kind.into_iter().collect(),
         rubric: None,
+        sealed: 0,
         judges: Vec::new(),
         agreement: Vec::new(),
         sittings: Vec::new(),
@@ -249,6 +262,7 @@ fn disagreements(ratings: &Ratings, delta: f64) -> Vec<Disagreement> {
 /// The latest spot check that is finished and a later one that is not; where none is finished,
 /// the latest.
 fn spot_checks(
+    all: &Ratings,
     ratings: &Ratings,
     records: &[SittingRecord],
 ) -> (Option<SpotStatus>, Option<SpotStatus>) {
@@ -257,7 +271,7 @@ fn spot_checks(
         |sitting: &&Sitting| !sitting.inclusion.is_empty() && sitting.rubric == ratings.rubric_ref;
     let latest_first = records.iter().rev().map(|record| &record.sitting);
     for sitting in latest_first.filter(ours) {
-        let open = open_cases(ratings, sitting);
+        let open = open_cases(all, sitting);
         let spot = SpotStatus {
             sitting: sitting.id.clone(),
             drawn: sitting.inclusion.len(),

@@ -93,6 +93,7 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
             failed: 0,
         },
         composite_range: Some([2.0, 17.0]),
+        confirmation: None,
         warnings: Vec::new(),
     }
 }

@@ -1,18 +1,22 @@
 //! The leaderboard operation.
 
+use std::sync::Arc;
+
 use assize_domain::judge::Tier;
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::CompareOptions;
+use assize_pipeline::seal;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::App;
-use crate::boards::Boards;
+use crate::access::Caller;
+use crate::boards::{Boards, CachedBoard};
 use crate::error::{ApiError, ApiResult};
-use crate::http::{json, read};
+use crate::http::{blocking, json, read};
+use crate::{App, unsealing};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct BoardRequest {
@@ -24,9 +28,12 @@ pub(crate) struct BoardRequest {
     /// MODEL/PROMPT
     #[serde(default)]
     incumbent: Option<String>,
-    /// selection, feedback or confirmation
+    /// selection, feedback or confirmation; confirmation is sealed until a candidate is nominated
     #[serde(default)]
     split: Option<String>,
+    /// true: show a sealed split; for admins only, and the ledger records the look
+    #[serde(default)]
+    unseal: Option<String>,
 }
 
 impl BoardRequest {
@@ -49,12 +56,30 @@ impl BoardRequest {
 
 /// `GET /api/bench/leaderboard/{experiment}`.
 pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
-    let found = async {
-        let request: BoardRequest = read(request).await?;
-        Ok::<_, ApiError>(Boards::get(&app, request.options()?).await?)
-    };
-    match found.await {
+    match find(&app, request).await {
         Ok(board) => json(StatusCode::OK, board.json.clone()),
         Err(error) => error.into_response(),
     }
+}
+
+async fn find(app: &App, request: Request) -> ApiResult<Arc<CachedBoard>> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| ApiError::internal("the route declares no right"))?;
+    let request: BoardRequest = read(request).await?;
+    let unseal = unsealing::requested(app, &caller, request.unseal.as_deref())?;
+    let options = request.options()?;
+    if options.split == Split::Confirmation {
+        let experiment = options.experiment.clone();
+        blocking(app, move |app| {
+            let split = Split::Confirmation;
+            Ok(seal::check(
+                app.store.as_ref(),
+                &experiment,
+                split,
+                unseal.as_ref(),
+            )?)
+        })
+        .await?;
+    }
+    Ok(Boards::get(app, options).await?)
 }

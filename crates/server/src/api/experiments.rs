@@ -1,13 +1,15 @@
 //! Operations on experiments and runs.
 
+use assize_domain::scenario::Split;
+use assize_pipeline::seal::RunSeal;
 use assize_store::{ExperimentSummary, Run, RunQuery, Runs as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::App;
 use crate::access::Caller;
 use crate::error::{ApiError, ApiResult};
 use crate::mlflow::fields::{Int, NoFields};
+use crate::{App, unsealing};
 
 const DEFAULT_PAGE_SIZE: u32 = 100;
 const MAX_PAGE_SIZE: u32 = 1000;
@@ -42,17 +44,36 @@ pub(crate) struct RunsRequest {
     /// Only this scenario
     #[serde(default)]
     scenario: Option<String>,
+    /// Only this split: selection, feedback or confirmation; default all
+    #[serde(default)]
+    split: Option<String>,
+    /// true: show scores of a sealed confirmation split; for admins only, and the ledger records
+    /// the look
+    #[serde(default)]
+    unseal: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Runs {
-    runs: Vec<Run>,
+    runs: Vec<ShownRun>,
     /// Present if there is another page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_page_token: Option<String>,
 }
 
-pub(crate) fn runs(app: &App, _: &Caller, request: &RunsRequest) -> ApiResult<Runs> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ShownRun {
+    #[serde(flatten)]
+    run: Run,
+    /// Whether its scores were left out, because the confirmation split is sealed.
+    sealed: bool,
+}
+
+pub(crate) fn runs(app: &App, caller: &Caller, request: &RunsRequest) -> ApiResult<Runs> {
+    let unseal = unsealing::requested(app, caller, request.unseal.as_deref())?;
+    let split = request.split.as_deref().filter(|it| !it.is_empty());
+    let split = split.map(str::parse::<Split>).transpose();
+    let split = split.map_err(|error| ApiError::invalid(format!("split: {error}")))?;
     let max_results = request
         .max_results
         .as_ref()
@@ -69,13 +90,19 @@ pub(crate) fn runs(app: &App, _: &Caller, request: &RunsRequest) -> ApiResult<Ru
             model: request.model.clone(),
             prompt: request.prompt.clone(),
             scenario: request.scenario.clone(),
+            split,
             max_results,
             page_token: request.page_token.clone(),
             ..RunQuery::default()
         },
     )?;
+    let mut seal = RunSeal::new(app.store.as_ref(), unseal.as_ref());
+    let runs = page.runs.into_iter().map(|mut run| {
+        let sealed = seal.apply(&mut run)?;
+        Ok(ShownRun { run, sealed })
+    });
     Ok(Runs {
-        runs: page.runs,
+        runs: runs.collect::<ApiResult<_>>()?,
         next_page_token: page.next_page_token,
     })
 }

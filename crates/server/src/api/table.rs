@@ -10,7 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Work, board, call, desk, experiments, job_events, jobs, openapi, plan, tokens};
+use super::{
+    Work, board, call, desk, experiments, job_events, jobs, ledger, openapi, plan, tokens,
+};
 use crate::access::Right;
 use crate::http::route::Route;
 
@@ -213,6 +215,13 @@ fn tracked() -> Vec<Operation> {
             ("get", leaderboard, Right::Read, summary),
             StatusCode::OK,
             Route::get(leaderboard, Right::Read, board::get),
+        )
+        .fails(&[ErrorKind::NotFound, ErrorKind::Sealed]),
+        Operation::get(
+            "/api/bench/ledger/{experiment}",
+            Right::Read,
+            "Every look at the confirmation split, and every attempt at a promotion",
+            ledger::get,
         )
         .fails(missing),
     ]

@@ -20,6 +20,7 @@ pub(crate) mod grid;
 pub(crate) mod history;
 pub(crate) mod judges;
 pub(crate) mod runs;
+pub(crate) mod sealed;
 
 /// The part above the tabs.
 #[derive(Debug)]
@@ -125,7 +126,7 @@ async fn pending(app: &App, experiment: &str) -> Result<u64, PageError> {
 
 /// The URL of the list of a pair's runs. Boards write `name@hash` if a name has had two contents;
 /// the list filters by name only.
-pub(crate) fn runs_of(experiment: &str, model: &str, prompt: &str) -> String {
+pub(crate) fn runs_of(experiment: &str, split: &str, model: &str, prompt: &str) -> String {
     let plain = |name: &str| -> String {
         let parts = name
             .rsplit_once('@')
@@ -133,7 +134,14 @@ pub(crate) fn runs_of(experiment: &str, model: &str, prompt: &str) -> String {
         parts.map_or(name, |(name, _)| name).to_owned()
     };
     let (model, prompt) = (plain(model), plain(prompt));
-    let fields = [("model", Some(&*model)), ("prompt", Some(&*prompt))];
+    let fields = [
+        ("model", Some(&*model)),
+        ("prompt", Some(&*prompt)),
+        (
+            "split",
+            Some(split).filter(|it| *it != Split::Selection.as_str()),
+        ),
+    ];
     format!("{}/runs{}", path(experiment), query(&fields))
 }
 

@@ -226,6 +226,10 @@ impl PageError {
                 "Access denied",
                 "Follow the message if it names a remedy; otherwise ask an admin for a token with another role.",
             ),
+            ErrorKind::Sealed => (
+                "The confirmation split is sealed",
+                "Nominate a candidate first: run the gate on the page Promotions.",
+            ),
             ErrorKind::TooLarge => ("The request is too large", "Go back and send less data."),
             ErrorKind::MethodNotAllowed => (
                 "This address is not a page",

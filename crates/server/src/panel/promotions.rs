@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
+use assize_domain::ledger::Via;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
 use assize_domain::task::Task;
 use assize_pipeline::compare::SEED;
+use assize_pipeline::ledger::{Author, confirmation_use};
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
 use assize_report::gate_table::{numbers, outcome_label, sentence};
@@ -21,6 +23,7 @@ use super::fields::{Fields, Form, Query, query};
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
+use crate::unsealing::author;
 
 const SHOWN: usize = 100;
 
@@ -58,6 +61,10 @@ struct Gate {
     warnings: Vec<String>,
     /// Next steps; the flag marks commands.
     next: Vec<(bool, String)>,
+    /// Whether every other check passed and the confirmation split is sealed.
+    awaits_confirmation: bool,
+    /// How often the confirmation split was used.
+    used: Option<String>,
 }
 
 struct CheckLine {
@@ -108,8 +115,11 @@ fn render(app: &App, visit: &Visit, fields: &Fields) -> PageResult {
     history.truncate(SHOWN);
     let asked = fields.owned("experiment");
     let gate = asked.as_deref().map(|experiment| {
-        let found = assess(app, experiment);
-        found.map(|it| gate(&it)).map_err(|error| error.message)
+        let found = assess(app, experiment, None, true).and_then(|it| {
+            let used = confirmation_use(app.store.as_ref(), experiment)?;
+            Ok(gate(&it, used.map(|it| it.to_string())))
+        });
+        found.map_err(|error| error.message)
     });
     let experiments = app.store.experiment_list()?;
     show(&PromotionsPage {
@@ -149,7 +159,13 @@ fn task_of(app: &App, experiment: &str) -> Result<String, PageError> {
     Ok(task.unwrap_or_default().to_owned())
 }
 
-fn assess(app: &App, experiment: &str) -> Result<Assessment, PageError> {
+/// Runs the gate. Without an author the confirmation split stays sealed.
+fn assess(
+    app: &App,
+    experiment: &str,
+    author: Option<&Author>,
+    dry_run: bool,
+) -> Result<Assessment, PageError> {
     let task: Task = task_files::load(&app.config.task)?;
     let options = PromoteOptions {
         experiment,
@@ -159,11 +175,13 @@ fn assess(app: &App, experiment: &str) -> Result<Assessment, PageError> {
         incumbent: None,
         thresholds: &app.config.thresholds,
         seed: SEED,
+        author,
+        dry_run,
     };
     Ok(promote::assess(app.store.as_ref(), &options)?)
 }
 
-fn gate(it: &Assessment) -> Gate {
+fn gate(it: &Assessment, used: Option<String>) -> Gate {
     let report = &it.report;
     let check = |it: &assize_domain::promotion::Check| {
         let (mark, word) = outcome_label(it.outcome);
@@ -190,6 +208,8 @@ fn gate(it: &Assessment) -> Gate {
         checks: report.checks.iter().map(check).collect(),
         warnings: it.warnings.clone(),
         next: it.next.iter().map(step).collect(),
+        awaits_confirmation: it.awaits_confirmation,
+        used,
     }
 }
 
@@ -220,6 +240,22 @@ fn signature(app: &App, visit: &Visit, fields: &Fields) -> Result<Signature, Pag
     })
 }
 
+/// Tries the candidate on the confirmation split, which opens it. The ledger records the attempt.
+pub(crate) async fn attempt(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
+    blocking(&app, move |app| {
+        let experiment = fields.owned("experiment").unwrap_or_default();
+        let author = author(app, &visit.name, Via::Panel);
+        assess(app, &experiment, Some(&author), true)?;
+        let back = query(&[("experiment", Some(experiment.as_str()))]);
+        Ok(Redirect::to(&format!("/promotions{back}")).into_response())
+    })
+    .await
+}
+
 /// Runs the gate again and promotes the pair that the page showed. If another pair leads by now,
 /// nothing is promoted.
 pub(crate) async fn promote(
@@ -229,7 +265,8 @@ pub(crate) async fn promote(
 ) -> PageResult {
     blocking(&app, move |app| {
         let experiment = fields.owned("experiment").unwrap_or_default();
-        let assessment = assess(app, &experiment)?;
+        let author = author(app, &visit.name, Via::Panel);
+        let assessment = assess(app, &experiment, Some(&author), false)?;
         let seen = fields.get("candidate").unwrap_or_default();
         if assessment.report.candidate.to_string() != seen {
             let message = format!(

@@ -2,18 +2,22 @@
 
 use askama::Template;
 use assize_domain::candidate::Candidate;
+use assize_domain::ledger::Via;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, metric, param, tag};
 use assize_domain::verdict::VerdictFile;
+use assize_pipeline::ledger::Author;
+use assize_pipeline::seal::{RunSeal, split_of};
 use assize_report::figure;
 use assize_store::{Run, Runs as _};
 use axum::extract::State;
 
-use super::experiment::runs::{state, value};
+use super::experiment::runs::{composite, state, value};
 use super::fields::Path;
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
+use crate::unsealing::author;
 
 mod verdicts;
 
@@ -32,6 +36,8 @@ struct RunPage {
     model: String,
     prompt_name: String,
     scenario: String,
+    split: String,
+    is_sealed: bool,
     started: RelativeTime,
     timings: Vec<(&'static str, String)>,
     composite: String,
@@ -63,10 +69,18 @@ pub(crate) struct RunDetails {
     pub context: Option<String>,
     pub raw: Option<String>,
     pub rubric: Option<Rubric>,
+    /// Whether scores and verdicts are left out, because the confirmation split is sealed.
+    pub is_sealed: bool,
 }
 
-pub(crate) fn read(app: &App, run_id: &str) -> Result<RunDetails, PageError> {
-    let run = app.store.run_get(run_id)?;
+/// Reads a run. Sealed scores are read only for an author, whose look is recorded.
+pub(crate) fn read(
+    app: &App,
+    run_id: &str,
+    unseal: Option<&Author>,
+) -> Result<RunDetails, PageError> {
+    let mut run = app.store.run_get(run_id)?;
+    let is_sealed = RunSeal::new(app.store.as_ref(), unseal).apply(&mut run)?;
     let id = run.run_id.clone();
     let text = |path: &str| app.store.artifact_get(&id, path);
     let candidates = text(artifact::CANDIDATES)?.unwrap_or_else(|| "[]".to_owned());
@@ -79,10 +93,15 @@ pub(crate) fn read(app: &App, run_id: &str) -> Result<RunDetails, PageError> {
     Ok(RunDetails {
         candidates,
         rubric: rubric.and_then(|it| Rubric::parse(artifact::RUBRIC, &it).ok()),
-        files: app.store.verdicts_get(&id)?,
+        files: if is_sealed {
+            Vec::new()
+        } else {
+            app.store.verdicts_get(&id)?
+        },
         prompt: text(artifact::PROMPT)?.map(truncate),
         context: text(artifact::CONTEXT)?,
         raw: text(artifact::RAW)?.map(truncate),
+        is_sealed,
         run,
     })
 }
@@ -95,9 +114,22 @@ fn truncate(text: String) -> String {
 }
 
 pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visit) -> PageResult {
-    let whole = blocking(&app, move |app| read(app, &run_id)).await?;
+    let whole = blocking(&app, move |app| read(app, &run_id, None)).await?;
+    render(&whole, &visit)
+}
+
+/// Records a look, and shows the run.
+pub(crate) async fn unseal(State(app): State<App>, Path(run_id): Path, visit: Visit) -> PageResult {
+    let by = visit.name.clone();
+    let whole = blocking(&app, move |app| {
+        read(app, &run_id, Some(&author(app, &by, Via::Panel)))
+    })
+    .await?;
+    render(&whole, &visit)
+}
+
+fn render(whole: &RunDetails, visit: &Visit) -> PageResult {
     let run = &whole.run;
-    let number = |key: &str| metric_of(run, key);
     let verdicts = Verdicts::new(
         &whole.files,
         whole.rubric.as_ref(),
@@ -105,15 +137,17 @@ pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visi
         value(&run.tags, tag::SET_ASIDE),
     );
     show(&RunPage {
-        frame: Frame::new("experiments", &visit),
+        frame: Frame::new("experiments", visit),
         state: state(run),
         error: value(&run.tags, tag::ERROR).to_owned(),
         model: value(&run.params, param::MODEL).to_owned(),
         prompt_name: value(&run.params, param::PROMPT).to_owned(),
         scenario: value(&run.params, param::SCENARIO).to_owned(),
+        split: split_of(run).to_owned(),
+        is_sealed: whole.is_sealed,
         started: RelativeTime::of_ms(run.start_time_ms, visit.now_ms),
         timings: timings(run),
-        composite: figure::optional(number(metric::COMPOSITE), figure::plain),
+        composite: composite(run, whole.is_sealed),
         context: context(whole.context.as_deref().unwrap_or("{}")),
         candidates: whole
             .candidates
@@ -121,8 +155,8 @@ pub(crate) async fn page(State(app): State<App>, Path(run_id): Path, visit: Visi
             .map(|it| candidate_view(it, verdicts.on(it.index, visit.now_ms)))
             .collect(),
         heads: verdicts.heads,
-        prompt: whole.prompt,
-        raw: whole.raw,
+        prompt: whole.prompt.clone(),
+        raw: whole.raw.clone(),
         run: whole.run.clone(),
     })
 }

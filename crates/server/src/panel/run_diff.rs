@@ -5,7 +5,7 @@ use assize_domain::run::{metric, param};
 use assize_report::figure;
 use axum::extract::State;
 
-use super::experiment::runs::value;
+use super::experiment::runs::{composite, value};
 use super::fields::Query;
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::run::{RunDetails, context, read};
@@ -51,7 +51,10 @@ pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Vi
         )));
     };
     let (one, other) = (one.clone(), other.clone());
-    let pair = blocking(&app, move |app| Ok([read(app, &one)?, read(app, &other)?])).await?;
+    let pair = blocking(&app, move |app| {
+        Ok([read(app, &one, None)?, read(app, &other, None)?])
+    })
+    .await?;
     let heads = [head(&pair[0]), head(&pair[1])];
     let prompt = |it: &RunDetails| it.prompt.clone().unwrap_or_default();
     let texts = |it: &RunDetails, place: usize| {
@@ -83,7 +86,7 @@ fn head(whole: &RunDetails) -> Head {
     Head {
         run_id: run.run_id.clone(),
         name: name.join(" × "),
-        composite: figure::optional(number(metric::COMPOSITE), figure::plain),
+        composite: composite(run, whole.is_sealed),
         latency: figure::optional(number(metric::LATENCY_MS), figure::latency),
     }
 }

@@ -1,6 +1,7 @@
 //! Listing and deleting runs.
 
 use assize_domain::run::RunStatus;
+use assize_domain::scenario::Split;
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, params_from_iter};
 
@@ -113,6 +114,24 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
             " AND EXISTS (SELECT 1 FROM params p WHERE p.run = r.id AND p.key = ? AND p.value = ?)",
         );
         values.extend([Stored::Number(key), stored]);
+    }
+    if let Some(split) = query.split {
+        let stored = lookup(conn, known::SPLIT, split.as_str())?;
+        let is_default = split == Split::Selection;
+        if stored.is_none() && !is_default {
+            return Ok(Vec::new());
+        }
+        let value = match (is_default, stored.is_some()) {
+            (true, false) => "",
+            (true, true) => " AND p.value <> ?",
+            (false, _) => " AND p.value = ?",
+        };
+        let not = if is_default { " NOT" } else { "" };
+        sql.push_str(&format!(
+            " AND{not} EXISTS (SELECT 1 FROM params p WHERE p.run = r.id AND p.key = ?{value})"
+        ));
+        values.push(Stored::Number(known::SPLIT));
+        values.extend(stored);
     }
     if let Some(pending) = query.pending {
         sql.push_str(

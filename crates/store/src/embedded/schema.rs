@@ -28,7 +28,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4, V5, V6, V7],
+    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8],
 };
 
 /// Ids of texts that every database holds.
@@ -317,6 +317,23 @@ BEGIN DELETE FROM board WHERE run = old.run; END;
 CREATE TRIGGER board_artifacts_delete AFTER DELETE ON artifacts
 WHEN old.path > 99 AND (SELECT text FROM texts WHERE id = old.path) GLOB 'verdicts/*'
 BEGIN DELETE FROM board WHERE run = old.run; END;
+";
+
+/// Tags of experiments that are entries of the ledger can be added, not changed or deleted. The
+/// trigger on insertion is for `INSERT OR REPLACE`, which fires no other trigger.
+const V8: &str = "
+CREATE TRIGGER ledger_insert BEFORE INSERT ON experiment_tags
+WHEN new.key GLOB 'assize.ledger.*' AND EXISTS (
+    SELECT 1 FROM experiment_tags
+    WHERE experiment = new.experiment AND key = new.key AND value IS NOT new.value)
+BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never changed'); END;
+CREATE TRIGGER ledger_update BEFORE UPDATE ON experiment_tags
+WHEN old.key GLOB 'assize.ledger.*'
+    AND (old.experiment, old.key, old.value) IS NOT (new.experiment, new.key, new.value)
+BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never changed'); END;
+CREATE TRIGGER ledger_delete BEFORE DELETE ON experiment_tags
+WHEN old.key GLOB 'assize.ledger.*'
+BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never deleted'); END;
 ";
 
 #[cfg(test)]

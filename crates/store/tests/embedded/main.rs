@@ -11,6 +11,7 @@ mod files;
 mod foreign_runs;
 mod import;
 mod judging;
+mod ledger;
 mod promotions;
 mod stored_runs;
 mod unusual_values;

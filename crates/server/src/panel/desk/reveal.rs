@@ -21,6 +21,7 @@ struct RevealPage {
     frame: Frame,
     experiment: String,
     done: usize,
+    sealed: usize,
     quarantined: Option<String>,
     shift: Option<String>,
     rows: Vec<(String, usize, String)>,
@@ -42,21 +43,21 @@ pub(crate) async fn page(
 ) -> PageResult {
     let sitting = fields.owned("sitting").unwrap_or_default();
     let visitor = visit.clone();
-    let (record, rows) = blocking(&app, move |app| {
+    let (record, revealed) = blocking(&app, move |app| {
         let judge = visitor.session_judge();
         if app.judging.has_open_sitting(&judge)? {
             let message = "Judges cannot see results while one of their sittings is open. Finish yours first.";
             return Err(PageError::new(ErrorKind::Forbidden, message));
         }
         let record = app.store.sitting_record_get(&sitting)?;
-        let (_, rows) = reveal(app.store.as_ref(), &sitting)?;
+        let revealed = reveal(app.store.as_ref(), &sitting)?;
         let own = record.filter(|it| {
             let name = it.judge.as_ref().map(|it| it.name.as_str());
             visitor.may_read || name == Some(visitor.name.as_str())
         });
         let message = "This sitting belongs to another judge.";
         let record = own.ok_or_else(|| PageError::new(ErrorKind::Forbidden, message))?;
-        Ok((record, rows))
+        Ok((record, revealed))
     })
     .await?;
     let status = Boards::status(&app, &experiment).await?;
@@ -68,7 +69,8 @@ pub(crate) async fn page(
     let is_quarantined = record.state == SittingState::Quarantined;
     show(&RevealPage {
         frame: Frame::new("desk", &visit),
-        done: rows.iter().map(|it| it.cases).sum(),
+        done: revealed.pairs.iter().map(|it| it.cases).sum(),
+        sealed: revealed.sealed_cases,
         quarantined: is_quarantined.then(|| {
             let shift = drift.map_or(0.0, |it| it.mean_shift);
             format!(
@@ -78,7 +80,7 @@ pub(crate) async fn page(
             )
         }),
         shift: drift.map(|it| figure::signed(it.mean_shift)),
-        rows: rows.iter().map(row).collect(),
+        rows: revealed.pairs.iter().map(row).collect(),
         agreements: status
             .agreement
             .iter()

@@ -7,9 +7,10 @@ use assize_report::columns::{self, Column};
 use assize_report::{axis, figure, sentences, svg};
 use axum::extract::State;
 
+use super::sealed::instead_of_board;
 use super::{Top, board_of, runs_of};
 use crate::App;
-use crate::panel::fields::{Path, Query};
+use crate::panel::fields::{Fields, Path, Query};
 use crate::panel::page::{Frame, PageResult, Visit, show};
 
 #[derive(Template)]
@@ -29,6 +30,8 @@ struct BoardPage {
     sources: Option<String>,
     scatter: Option<String>,
     rubric: Option<String>,
+    /// How often the confirmation split was used.
+    used: Option<String>,
 }
 
 /// Non-empty columns, and rows.
@@ -56,10 +59,24 @@ pub(crate) async fn page(
     Query(fields): Query,
     visit: Visit,
 ) -> PageResult {
-    let (cached, top, split) = board_of(&app, &experiment, &fields, "board").await?;
+    match instead_of_board(&app, &experiment, &fields, &visit, "board").await? {
+        Some(sealed) => Ok(sealed),
+        None => render(&app, &experiment, &fields, &visit).await,
+    }
+}
+
+/// The board, whether it is sealed or not.
+pub(crate) async fn render(
+    app: &App,
+    experiment: &str,
+    fields: &Fields,
+    visit: &Visit,
+) -> PageResult {
+    let (cached, top, split) = board_of(app, experiment, fields, "board").await?;
     let board = &cached.board;
     show(&BoardPage {
-        frame: Frame::new("experiments", &visit),
+        frame: Frame::new("experiments", visit),
+        used: sentences::confirmation_use(board),
         split: split.as_str(),
         tier: board.tier.as_str(),
         splits: [Split::Selection, Split::Feedback, Split::Confirmation].map(Split::as_str),
@@ -81,7 +98,7 @@ fn table(board: &Leaderboard, columns: &[Column<'_>]) -> Table {
         rank: row.rank,
         model: row.model.clone(),
         prompt: row.prompt.clone(),
-        link: runs_of(&board.experiment, &row.model, &row.prompt),
+        link: runs_of(&board.experiment, &board.split, &row.model, &row.prompt),
         is_winner: sentences::is_winner(board, row),
         mean: figure::plain(row.composite.mean),
         half: axis::interval(row).map(figure::half).unwrap_or_default(),

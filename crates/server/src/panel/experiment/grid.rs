@@ -6,9 +6,10 @@ use assize_pipeline::compare::Cells;
 use assize_report::{figure, svg};
 use axum::extract::State;
 
+use super::sealed::instead_of_board;
 use super::{Top, board_of};
 use crate::App;
-use crate::panel::fields::{Path, Query};
+use crate::panel::fields::{Fields, Path, Query};
 use crate::panel::page::{Frame, PageResult, Visit, show};
 
 /// Scenarios per page.
@@ -47,7 +48,20 @@ pub(crate) async fn page(
     Query(fields): Query,
     visit: Visit,
 ) -> PageResult {
-    let (cached, top, _) = board_of(&app, &experiment, &fields, "grid").await?;
+    match instead_of_board(&app, &experiment, &fields, &visit, "grid").await? {
+        Some(sealed) => Ok(sealed),
+        None => render(&app, &experiment, &fields, &visit).await,
+    }
+}
+
+/// The grid, whether it is sealed or not.
+pub(crate) async fn render(
+    app: &App,
+    experiment: &str,
+    fields: &Fields,
+    visit: &Visit,
+) -> PageResult {
+    let (cached, top, _) = board_of(app, experiment, fields, "grid").await?;
     let cells = &cached.cells;
     let pages = cells.scenarios.len().div_ceil(SHOWN).max(1);
     let page = fields.read::<usize>("page")?.unwrap_or(1).clamp(1, pages);
@@ -59,7 +73,7 @@ pub(crate) async fn page(
         .map(|scenario| multiple(cells, scenario, &models, &prompts))
         .collect();
     show(&GridPage {
-        frame: Frame::new("experiments", &visit),
+        frame: Frame::new("experiments", visit),
         heat_map: svg::heat_map(&cached.board),
         multiples,
         prompts: prompts.into_iter().map(str::to_owned).collect(),

@@ -1,11 +1,12 @@
-//! The history tab: sittings and promotions of an experiment, latest first.
+//! The history tab: sittings, promotions and the ledger of an experiment, latest first.
 
 use askama::Template;
+use assize_domain::ledger::{Entry, Kind};
 use assize_domain::run::param;
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::drift::Drift;
 use assize_store::queue::SittingRecord;
-use assize_store::{Promotions as _, RunQuery, Runs as _, Sittings as _};
+use assize_store::{Ledger as _, Promotions as _, RunQuery, Runs as _, Sittings as _};
 use axum::extract::State;
 
 use super::Top;
@@ -76,6 +77,10 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
             add(at, closed(&record), who, &sitting.id);
         }
     }
+    for it in app.store.ledger_list(experiment)? {
+        let note = format!("ledger entry {} ({})", it.number, it.via.as_str());
+        add(&it.at, in_ledger(&it), &it.by, &note);
+    }
     let first = RunQuery {
         max_results: 1,
         ..RunQuery::default()
@@ -89,6 +94,27 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
         }
     }
     Ok(events)
+}
+
+fn in_ledger(it: &Entry) -> String {
+    let pair = |pair: &Option<_>| match pair {
+        Some(pair) => format!("{pair}"),
+        None => String::new(),
+    };
+    let outcome = it.outcome.map_or("", |it| it.as_words());
+    match it.kind {
+        Kind::Look => "looked at the sealed confirmation split".to_owned(),
+        Kind::Attempt if it.has_seen_confirmation() => format!(
+            "tried {} against {} on the confirmation split: {outcome}",
+            pair(&it.candidate),
+            pair(&it.incumbent)
+        ),
+        Kind::Attempt => format!(
+            "tried to promote {} against {}: {outcome}",
+            pair(&it.candidate),
+            pair(&it.incumbent)
+        ),
+    }
 }
 
 fn closed(record: &SittingRecord) -> String {

@@ -27,6 +27,8 @@ struct JudgesPage {
     top: Top,
     sentence: String,
     auto_pending: u64,
+    /// Judged candidates of the sealed confirmation split.
+    sealed: usize,
     /// Ids of quarantined sittings, which do not count.
     quarantined: Vec<String>,
     judges: Vec<JudgeLine>,
@@ -96,6 +98,7 @@ pub(crate) async fn page(
         top,
         sentence: sentence(&status),
         auto_pending: status.auto.pending,
+        sealed: status.sealed,
         quarantined: quarantined(&status),
         judges: judges(&status),
         pairs: status.agreement.iter().map(pair).collect(),

@@ -2,6 +2,8 @@
 
 use askama::Template;
 use assize_domain::run::{RunStatus, metric, param, tag};
+use assize_domain::scenario::Split;
+use assize_pipeline::seal::{self, RunSeal};
 use assize_report::figure;
 use assize_store::{Run, RunQuery, Runs as _};
 use axum::extract::State;
@@ -31,23 +33,33 @@ struct RunsPage {
     first: Option<String>,
     /// The sortable columns: composite, latency, age.
     heads: [Head; 3],
+    splits: [&'static str; 3],
+    is_sealed: bool,
 }
 
-/// The user's filter, as it was typed.
-#[derive(Default)]
+/// The user's filter, as it was typed. A list never mixes splits.
 struct Filter {
     model: String,
     prompt: String,
     scenario: String,
+    split: Split,
     state: String,
     order: String,
 }
 
 impl Filter {
     fn is_on(&self) -> bool {
-        [&self.model, &self.prompt, &self.scenario, &self.state]
+        let has_text = [&self.model, &self.prompt, &self.scenario, &self.state]
             .iter()
-            .any(|it| !it.is_empty())
+            .any(|it| !it.is_empty());
+        has_text || self.split != Split::Selection
+    }
+
+    /// The split for an address; the default needs none.
+    fn split_field(&self) -> &'static str {
+        Some(self.split)
+            .filter(|it| *it != Split::Selection)
+            .map_or("", Split::as_str)
     }
 }
 
@@ -94,6 +106,16 @@ impl Order {
                 "“{text}” is not a valid order: choose one of {known}"
             ))
         })
+    }
+
+    /// The order of a list whose scores may be sealed: an order by score would show them.
+    fn shown(self, is_sealed: bool) -> Self {
+        let is_by_score = self.metric().is_some_and(|(it, _)| it == metric::COMPOSITE);
+        if is_sealed && is_by_score {
+            Self::Newest
+        } else {
+            self
+        }
     }
 
     /// The metric, and whether the order is descending; `None` for age, which is not a metric.
@@ -165,17 +187,25 @@ pub(crate) async fn page(
     visit: Visit,
 ) -> PageResult {
     let top = Top::from_cache(&app, &experiment, "runs").await?;
-    let filter = read(&fields);
+    let filter = read(&fields)?;
     let run_query = run_query(&filter, fields.owned("page_token"))?;
     let name = experiment.clone();
-    let by = Order::read(&filter.order)?;
-    // Failed runs have no metrics to sort by.
-    let metric = by.metric().filter(|_| filter.state != "failed");
-    let found = blocking(&app, move |app| {
-        Ok(match metric {
+    let is_confirmation = filter.split == Split::Confirmation;
+    let wanted = Order::read(&filter.order)?;
+    let is_failed = filter.state == "failed";
+    let (found, by, is_sealed) = blocking(&app, move |app| {
+        let is_sealed = is_confirmation && !seal::is_open(app.store.as_ref(), &name)?;
+        let by = wanted.shown(is_sealed);
+        // Failed runs have no metrics to sort by.
+        let mut found = match by.metric().filter(|_| !is_failed) {
             Some(by) => app.store.mlflow().run_list_by(&name, &run_query, by)?,
             None => app.store.run_list(&name, &run_query)?,
-        })
+        };
+        let mut seal = RunSeal::new(app.store.as_ref(), None);
+        for run in &mut found.runs {
+            seal.apply(run)?;
+        }
+        Ok((found, by, is_sealed))
     })
     .await?;
     let address = |order: &str, token: Option<&str>| {
@@ -183,6 +213,7 @@ pub(crate) async fn page(
             ("model", Some(filter.model.as_str())),
             ("prompt", Some(filter.prompt.as_str())),
             ("scenario", Some(filter.scenario.as_str())),
+            ("split", Some(filter.split_field())),
             ("state", Some(filter.state.as_str())),
             ("order", Some(order)),
             ("page_token", token),
@@ -200,21 +231,28 @@ pub(crate) async fn page(
             .get("page_token")
             .map(|_| address(&filter.order, None)),
         heads: HEADS.map(|it| it.head(by, &address)),
-        runs: found.runs.iter().map(|it| line(it, &visit)).collect(),
+        runs: found
+            .runs
+            .iter()
+            .map(|it| line(it, is_sealed, &visit))
+            .collect(),
+        splits: Split::ALL.map(Split::as_str),
+        is_sealed,
         filter,
         top,
     })
 }
 
-fn read(fields: &Fields) -> Filter {
+fn read(fields: &Fields) -> Result<Filter, PageError> {
     let text = |name| fields.owned(name).unwrap_or_default();
-    Filter {
+    Ok(Filter {
+        split: fields.read("split")?.unwrap_or(Split::Selection),
         model: text("model"),
         prompt: text("prompt"),
         scenario: text("scenario"),
         state: text("state"),
         order: text("order"),
-    }
+    })
 }
 
 fn run_query(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, PageError> {
@@ -234,6 +272,7 @@ fn run_query(filter: &Filter, page_token: Option<String>) -> Result<RunQuery, Pa
         model: text(&filter.model),
         prompt: text(&filter.prompt),
         scenario: text(&filter.scenario),
+        split: Some(filter.split),
         pending,
         status,
         newest_first: filter.order != "oldest",
@@ -264,7 +303,7 @@ fn suggestions(app: &App, experiment: &str) -> [(&'static str, Vec<String>); 3] 
     lists
 }
 
-fn line(run: &Run, visit: &Visit) -> RunRow {
+fn line(run: &Run, is_sealed: bool, visit: &Visit) -> RunRow {
     let number = |key: &str| {
         let found = run.metrics.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| *value)
@@ -282,11 +321,21 @@ fn line(run: &Run, visit: &Visit) -> RunRow {
         prompt: value(&run.params, param::PROMPT).to_owned(),
         scenario: value(&run.params, param::SCENARIO).to_owned(),
         state: state(run),
-        composite: figure::optional(number(metric::COMPOSITE), figure::plain),
+        composite: composite(run, is_sealed),
         latency: figure::optional(number(metric::LATENCY_MS), figure::latency),
         judged_by: judged_by.to_owned(),
         started: RelativeTime::of_ms(run.start_time_ms, visit.now_ms),
     }
+}
+
+/// The composite of a run, or that it is sealed.
+pub(crate) fn composite(run: &Run, is_sealed: bool) -> String {
+    if is_sealed {
+        return seal::SEALED.to_owned();
+    }
+    let mut metrics = run.metrics.iter();
+    let found = metrics.find(|(name, _)| name == metric::COMPOSITE);
+    figure::optional(found.map(|(_, value)| *value), figure::plain)
 }
 
 /// The value of a param or tag; empty if there is none.

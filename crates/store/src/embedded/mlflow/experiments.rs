@@ -3,6 +3,7 @@
 //! Deleting an experiment also deletes its active runs. They are marked as `buried` (which clients
 //! see as `deleted`), so that restoring the experiment restores exactly these runs.
 
+use assize_domain::ledger;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
@@ -156,6 +157,9 @@ pub(in crate::embedded) fn tag_set(
     experiment: i64,
     tag: &Entry,
 ) -> Attempt<()> {
+    if ledger::is_entry_key(&tag.key) {
+        ledger_check(session, experiment, tag)?;
+    }
     session
         .conn
         .prepare_cached(
@@ -166,10 +170,42 @@ pub(in crate::embedded) fn tag_set(
     Ok(())
 }
 
+/// Rejects a tag that is not a valid entry of the ledger, or that would change one.
+fn ledger_check(session: &WriteSession, experiment: i64, tag: &Entry) -> Attempt<()> {
+    if let Err(error) = ledger::parse_tag(&tag.key, &tag.value) {
+        return Err(StoreError::Invalid(format!(
+            "the tag '{}' must hold an entry of the ledger ({}): choose another name",
+            shown(&tag.key),
+            error.reason
+        ))
+        .into());
+    }
+    let existing: Option<String> = session
+        .conn
+        .prepare_cached("SELECT value FROM experiment_tags WHERE experiment = ?1 AND key = ?2")?
+        .query_row((experiment, &tag.key), |row| row.get(0))
+        .optional()?;
+    match existing {
+        Some(existing) if existing != tag.value => Err(ledger_is_permanent(&tag.key)),
+        _ => Ok(()),
+    }
+}
+
+fn ledger_is_permanent(key: &str) -> crate::sqlite::Fault {
+    let key = shown(key);
+    StoreError::Invalid(format!(
+        "the tag '{key}' is an entry of the ledger, which is never changed or deleted"
+    ))
+    .into()
+}
+
 pub(super) fn tag(session: &WriteSession, id: &str, tag: &Entry, is_kept: bool) -> Attempt<()> {
     let experiment = living(&session.conn, id)?;
     if is_kept {
         return tag_set(session, experiment, tag);
+    }
+    if ledger::is_entry_key(&tag.key) {
+        return Err(ledger_is_permanent(&tag.key));
     }
     let deleted = session
         .conn

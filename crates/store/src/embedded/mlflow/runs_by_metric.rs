@@ -6,6 +6,7 @@
 //! fifty would be slow. Runs without the metric come last in both directions.
 
 use assize_domain::run::{RunStatus, param, tag};
+use assize_domain::scenario::Split;
 
 use super::orders::Ties;
 use super::{Mlflow, search};
@@ -13,7 +14,7 @@ use crate::embedded::experiments::experiment_need;
 use crate::embedded::rows::run_read;
 use crate::mlflow::RunSearch;
 use crate::sqlite::Attempt;
-use crate::{Result, RunPage, RunQuery, StoreError};
+use crate::{Result, Run, RunPage, RunQuery, StoreError};
 
 impl Mlflow<'_> {
     /// The runs of [`crate::Runs::run_list`], sorted by a metric. A page token is valid for the
@@ -26,7 +27,7 @@ impl Mlflow<'_> {
     ) -> Result<RunPage> {
         let direction = if descending { "DESC" } else { "ASC" };
         let number = self.store.read(|conn| experiment_need(conn, experiment))?;
-        let wanted = RunSearch {
+        let mut wanted = RunSearch {
             experiment_ids: vec![number.to_string()],
             filter: filter(query)?,
             order_by: vec![format!("metrics.`{metric}` {direction}")],
@@ -36,14 +37,35 @@ impl Mlflow<'_> {
         };
         self.make_indexes(&wanted)?;
         self.store.read(|conn| {
-            let page = search::runs(conn, &wanted, Ties::Number)?;
-            let runs = page.ids.iter().map(|id| run_read(conn, *id));
-            Ok(RunPage {
-                runs: runs.collect::<Attempt<_>>()?,
-                next_page_token: page.next,
-            })
+            let mut runs: Vec<Run> = Vec::new();
+            loop {
+                let page = search::runs(conn, &wanted, Ties::Number)?;
+                let found = page.ids.iter().map(|id| run_read(conn, *id));
+                let found: Vec<Run> = found.collect::<Attempt<_>>()?;
+                runs.extend(found.into_iter().filter(|run| is_of(run, query.split)));
+                let missing = query.max_results.saturating_sub(len(&runs));
+                if missing == 0 || page.next.is_none() {
+                    return Ok(RunPage {
+                        runs,
+                        next_page_token: page.next,
+                    });
+                }
+                wanted.max_results = missing;
+                wanted.after = page.next;
+            }
         })
     }
+}
+
+/// Whether a run is in a split. The grammar cannot ask for runs that do not name theirs.
+fn is_of(run: &Run, split: Option<Split>) -> bool {
+    let named = run.params.iter().find(|(key, _)| key == param::SPLIT);
+    let named = named.map_or(Split::Selection.as_str(), |(_, name)| name);
+    split.is_none_or(|split| named == split.as_str())
+}
+
+fn len(runs: &[Run]) -> u32 {
+    u32::try_from(runs.len()).unwrap_or(u32::MAX)
 }
 
 /// The conditions in MLflow's grammar.
@@ -58,6 +80,9 @@ fn filter(query: &RunQuery) -> Result<String> {
         if let Some(value) = value {
             conditions.push(format!("params.{key} = {}", quoted(value)?));
         }
+    }
+    if let Some(split) = query.split.filter(|it| *it != Split::Selection) {
+        conditions.push(format!("params.{} = '{split}'", param::SPLIT));
     }
     if let Some(pending) = query.pending {
         conditions.push(format!("tags.{} = '{pending}'", tag::JUDGE_PENDING));
