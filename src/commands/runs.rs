@@ -260,9 +260,9 @@ const CSV_HEADINGS: [&str; 11] = [
     "text",
     "error",
     "judge_pending",
-    "composite",
     "split",
     "sealed",
+    "composite",
 ];
 
 /// Where exported candidates go.
@@ -311,9 +311,9 @@ impl Sink {
                         candidate.text.as_deref().unwrap_or_default(),
                         candidate.error.as_deref().unwrap_or_default(),
                         value(&run.tags, tag::JUDGE_PENDING),
-                        composite.as_deref().unwrap_or_default(),
                         split_of(run),
                         if sealed { "true" } else { "false" },
+                        composite.as_deref().unwrap_or_default(),
                     ])?;
                 }
             }

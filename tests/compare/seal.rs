@@ -190,7 +190,7 @@ fn lists_of_runs_leave_sealed_scores_out() {
     };
     let lines = sealed_lines(&scratch.read("runs.csv"));
     assert_eq!(lines.len(), 24, "{lines:?}");
-    assert!(lines.iter().all(|it| it.ends_with(",,confirmation,true")));
+    assert!(lines.iter().all(|it| it.ends_with(",confirmation,true,")));
     let exported = scratch.ok("runs export --experiment e --split confirmation");
     for line in exported.json_lines() {
         assert_eq!(line["verdicts"], Value::Null, "{line}");
@@ -207,7 +207,11 @@ fn lists_of_runs_leave_sealed_scores_out() {
     assert!(show("--json --unseal").json()["verdicts"].is_array());
     scratch.ok("runs export --experiment e -o runs.csv --unseal");
     let lines = sealed_lines(&scratch.read("runs.csv"));
-    assert!(lines.iter().all(|it| !it.contains(",,confirmation")));
+    assert!(
+        lines
+            .iter()
+            .all(|it| it.contains(",confirmation,false,") && !it.ends_with(','))
+    );
     assert_eq!(ledger(&scratch).len(), 3);
     // Nothing sealed was shown here.
     runs(&scratch, "--split selection --unseal");

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use assize_domain::ledger::{Entry, Kind, Via};
 use assize_domain::scenario::Split;
-use assize_store::mlflow::Entry as Tag;
 use assize_store::{Cells as _, Ledger as _, StoreError};
 use rusqlite::Connection;
 
@@ -77,29 +76,21 @@ fn an_entry_cannot_be_changed_or_deleted() {
     }
     // Nor by clients of the MLflow API, which may write the very same entry again.
     let id = store.mlflow().experiment_get_by_name("e").unwrap();
-    let tag = |key: &str, value: &str| Tag {
-        key: key.to_owned(),
-        value: value.to_owned(),
-    };
-    let set = |it: &Tag| store.mlflow().experiment_tag_set(&id.experiment_id, it);
+    let id = id.experiment_id;
+    let set = |key: &str, value: &str| store.mlflow().experiment_tag(&id, key, Some(value));
     let (key, value) = entry("a").tag();
-    set(&tag(&key, &value)).unwrap();
-    set(&tag("plain", "1")).unwrap();
-    set(&tag("plain", "2")).unwrap();
+    set(&key, &value).unwrap();
+    set("plain", "1").unwrap();
+    set("plain", "2").unwrap();
     let (key_b, value_b) = entry("b").tag();
-    for wrong in [
-        tag(&key, &value_b),
-        tag(&key, &value.replace("look", "attempt")),
-        tag(&key_b, "text"),
-    ] {
-        let error = set(&wrong).unwrap_err();
+    let changed = value.replace("look", "attempt");
+    for (key, value) in [(&key, &*value_b), (&key, &*changed), (&key_b, "text")] {
+        let error = set(key, value).unwrap_err();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
     }
-    let deleted = store
-        .mlflow()
-        .experiment_tag_delete(&id.experiment_id, &key);
+    let deleted = store.mlflow().experiment_tag(&id, &key, None);
     assert!(matches!(deleted, Err(StoreError::Invalid(_))));
-    set(&tag(&key_b, &value_b)).unwrap();
+    set(&key_b, &value_b).unwrap();
     drop(store);
     let expected: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
     assert_eq!(ids(&path), expected);
