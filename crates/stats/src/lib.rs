@@ -10,7 +10,9 @@
 //! | [`table`], [`score`] | what is each treatment's score, and how uncertain is it? |
 //! | [`paired`] | by how much does a treatment differ from another on the blocks that both have? |
 //! | [`max_t`], [`min_p`], [`multiplicity`] | is any of many treatments better, with the error rate held over all? |
+//! | [`e_process`] | is a treatment better, with a test that may be looked at after every block? |
 //! | [`block_effects`], [`shrinkage`] | in which blocks or groups of blocks does a treatment lose? |
+//! | [`selection`], [`covariate`] | how large is a difference, after a choice or at equal length? |
 //! | [`best`], [`bootstrap`] | how likely is each treatment to be the best? (for display) |
 //! | [`variance`], [`power`] | what are the sources of variance, and how many blocks are needed? |
 //! | [`ranks`] | rank tests, for comparison |
@@ -31,9 +33,11 @@ pub mod agreement;
 pub mod best;
 pub mod block_effects;
 pub mod bootstrap;
+pub mod covariate;
 pub mod describe;
 pub mod dist;
 pub mod drift;
+pub mod e_process;
 mod error;
 mod flips;
 pub mod max_t;
@@ -44,6 +48,7 @@ pub mod power;
 pub mod ranks;
 pub mod rng;
 pub mod score;
+pub mod selection;
 pub mod shrinkage;
 pub mod simulate;
 pub mod spot_check;

@@ -110,7 +110,7 @@ fn between_variance(estimates: &[f64], variances: &[f64]) -> f64 {
     } else {
         largest.powi(2) * 1e-24
     };
-    if largest == 0.0 || excess(start) <= 0.0 {
+    if estimates.len() < 2 || largest == 0.0 || excess(start) <= 0.0 {
         return 0.0;
     }
     let (mut low, mut high) = (start, 4.0 * largest.powi(2) * estimates.len() as f64);
