@@ -16,7 +16,7 @@ mod alpha;
 mod kappa;
 mod reliability;
 
-pub use alpha::{Alpha, Metric, alpha};
+pub use alpha::{Alpha, AlphaInterval, Metric, alpha, alpha_interval};
 pub use kappa::{Crosstab, Weights};
 
 use crate::StatsError;

@@ -13,8 +13,18 @@
 //! independent draws, for the mean of exactly these M items. Hájek's version divides by Σ1/π
 //! instead of M: slightly biased, often steadier.
 //!
+//! **Differences of treatments** ([`paired_two_tier`], [`paired_two_tier_table`]) by block, and the cheap
+//! scorer's bias for one treatment minus that for another ([`differential_bias`]) are in the submodule.
+//!
 //! References: Angelopoulos, Duchi and Zrnic (2023), "PPI++: Efficient prediction-powered
 //! inference"; Särndal, Swensson and Wretman (1992), "Model Assisted Survey Sampling".
+
+mod paired;
+
+pub use paired::{
+    Both, DifferentialBias, Scored, TierCell, Trusted, TwoTierDiff, TwoTierTable,
+    differential_bias, paired_two_tier, paired_two_tier_table,
+};
 
 use crate::describe::{covariance, mean, sum, variance};
 use crate::dist::{normal_quantile, t_quantile};

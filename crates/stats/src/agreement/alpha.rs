@@ -7,10 +7,17 @@
 //! number of scores that lie between two levels. Items with one score say nothing about agreement;
 //! the jackknife still leaves them out in turn, as part of the sample.
 //!
+//! Items of one cluster (a block) resemble each other. The interval ([`alpha_interval`]) is therefore
+//! jackknifed over clusters: α ± t(1 − α/2, G − 1)·SE with G clusters, each left out in turn; α is at
+//! most 1, and so is the interval.
+//!
 //! Reference: Krippendorff (2011), "Computing Krippendorff's alpha-reliability".
 
 use super::jackknife_se;
-use crate::StatsError;
+use crate::dist::t_quantile;
+use crate::score::check_confidence;
+use crate::{Interval, StatsError};
+use std::collections::BTreeMap;
 
 /// How far apart two levels are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +38,70 @@ pub struct Alpha {
     pub items: usize,
 }
 
+/// α with an interval over clusters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AlphaInterval {
+    pub alpha: f64,
+    /// Items with at least two scores.
+    pub items: usize,
+    /// Clusters with at least one score.
+    pub clusters: usize,
+    /// Jackknifed over clusters; `None` with one cluster, or where leaving one out leaves no
+    /// variation.
+    pub se: Option<f64>,
+    pub interval: Option<Interval>,
+}
+
 /// α of `raters[rater][item]`; `None` where no item has two scores or all scores are the same.
 pub fn alpha(raters: &[Vec<Option<i32>>], metric: Metric) -> Result<Option<Alpha>, StatsError> {
+    let items = items_of(raters)?;
+    let groups: Vec<Vec<&[i32]>> = items.iter().map(|(_, scores)| vec![&scores[..]]).collect();
+    Ok(jackknifed(&groups, metric).map(|(alpha, se)| Alpha {
+        alpha,
+        se,
+        items: scored_twice(&items),
+    }))
+}
+
+/// The same with an interval; `clusters` says to which cluster each item belongs.
+pub fn alpha_interval(
+    raters: &[Vec<Option<i32>>],
+    clusters: &[usize],
+    metric: Metric,
+    confidence: f64,
+) -> Result<Option<AlphaInterval>, StatsError> {
+    check_confidence(confidence)?;
+    let length = raters.first().map_or(0, Vec::len);
+    if clusters.len() != length {
+        return Err(StatsError::LengthMismatch {
+            left: length,
+            right: clusters.len(),
+        });
+    }
+    let items = items_of(raters)?;
+    let mut groups: BTreeMap<usize, Vec<&[i32]>> = BTreeMap::new();
+    for (item, scores) in &items {
+        groups.entry(clusters[*item]).or_default().push(scores);
+    }
+    let groups: Vec<Vec<&[i32]>> = groups.into_values().collect();
+    let level = f64::midpoint(1.0, confidence);
+    Ok(jackknifed(&groups, metric).map(|(alpha, se)| {
+        let half = t_quantile(level, groups.len() as f64 - 1.0).zip(se);
+        AlphaInterval {
+            alpha,
+            items: scored_twice(&items),
+            clusters: groups.len(),
+            se,
+            interval: half.map(|(t, se)| Interval {
+                low: alpha - t * se,
+                high: (alpha + t * se).min(1.0),
+            }),
+        }
+    }))
+}
+
+/// The items with a score, by their index.
+fn items_of(raters: &[Vec<Option<i32>>]) -> Result<Vec<(usize, Vec<i32>)>, StatsError> {
     let length = raters.first().map_or(0, Vec::len);
     if let Some(other) = raters.iter().find(|rater| rater.len() != length) {
         return Err(StatsError::LengthMismatch {
@@ -40,34 +109,43 @@ pub fn alpha(raters: &[Vec<Option<i32>>], metric: Metric) -> Result<Option<Alpha
             right: other.len(),
         });
     }
-    let items: Vec<Vec<i32>> = (0..length)
-        .map(|item| raters.iter().filter_map(|rater| rater[item]).collect())
-        .filter(|scores: &Vec<i32>| !scores.is_empty())
+    let scores = |item| raters.iter().filter_map(|rater| rater[item]).collect();
+    Ok((0..length)
+        .map(|item| (item, scores(item)))
+        .filter(|(_, scores): &(usize, Vec<i32>)| !scores.is_empty())
+        .collect())
+}
+
+fn scored_twice(items: &[(usize, Vec<i32>)]) -> usize {
+    items.iter().filter(|(_, scores)| scores.len() > 1).count()
+}
+
+/// α, and its standard error with one group of items left out at a time.
+fn jackknifed(groups: &[Vec<&[i32]>], metric: Metric) -> Option<(f64, Option<f64>)> {
+    let mut levels: Vec<i32> = groups
+        .iter()
+        .flatten()
+        .copied()
+        .flatten()
+        .copied()
         .collect();
-    let mut levels: Vec<i32> = items.iter().flatten().copied().collect();
     levels.sort_unstable();
     levels.dedup();
     let mut coincidences = Coincidences {
         counts: vec![0.0; levels.len() * levels.len()],
         levels,
     };
-    for item in &items {
+    for item in groups.iter().flatten() {
         coincidences.add(item, 1.0);
     }
-    let Some(alpha) = coincidences.alpha(metric) else {
-        return Ok(None);
-    };
-    let se = jackknife_se(items.iter().map(|item| {
-        coincidences.add(item, -1.0);
+    let alpha = coincidences.alpha(metric)?;
+    let se = jackknife_se(groups.iter().map(|group| {
+        group.iter().for_each(|item| coincidences.add(item, -1.0));
         let left_out = coincidences.alpha(metric);
-        coincidences.add(item, 1.0);
+        group.iter().for_each(|item| coincidences.add(item, 1.0));
         left_out
     }));
-    Ok(Some(Alpha {
-        alpha,
-        se,
-        items: items.iter().filter(|scores| scores.len() > 1).count(),
-    }))
+    Some((alpha, se))
 }
 
 struct Coincidences {
