@@ -11,8 +11,17 @@
 //! An alarm says that the sitting's scores are not on the scale of the others. It does not say by
 //! how much each score is off: re-score, do not correct.
 //!
+//! A mean shift is not all: [`scale_use`] charts shift, slope and spread, and also for raters who are
+//! compared with their own earlier sittings.
+//!
 //! References: Roberts (1959), Technometrics 1; Lucas and Saccucci (1990), Technometrics 32;
 //! Page (1954), Biometrika 41.
+
+mod scale_use;
+
+pub use scale_use::{
+    AnchorNoise, Baseline, EwmaPoint, ScaleUsePoint, ScaleUseSettings, SpreadPoint, scale_use,
+};
 
 use crate::StatsError;
 use crate::describe::{finite, mean};
