@@ -214,8 +214,8 @@ pub struct Compare {
     #[arg(long, value_name = "NAME")]
     pub experiment: String,
     /// The tier whose verdicts count [default: expert where it has judged anything, else auto]
-    #[arg(long, value_name = "expert|auto")]
-    pub tier: Option<assize_domain::judge::Tier>,
+    #[arg(long, value_name = "expert|auto|combined")]
+    pub tier: Option<assize_domain::leaderboard::BoardTier>,
     /// What the others are compared with [default: the champion, else the first model and prompt]
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub incumbent: Option<String>,

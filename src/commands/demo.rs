@@ -1,7 +1,7 @@
 //! `assize demo`: the main job on embedded defaults.
 
 use assize_domain::anchor::Anchors;
-use assize_domain::judge::Tier;
+use assize_domain::leaderboard::BoardTier;
 use assize_pipeline::compare::{CompareOptions, compare};
 
 use crate::Exit;
@@ -64,7 +64,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
     let board = compare(
         store.as_ref(),
         &CompareOptions {
-            tier: (!args.no_judge).then_some(Tier::Auto),
+            tier: (!args.no_judge).then_some(BoardTier::Auto),
             ..CompareOptions::usual(&args.experiment)
         },
         settings.gate.decision_rule(),

@@ -36,16 +36,16 @@ fn warned(board: &Value, words: &str) -> bool {
         .any(|it| it.as_str().is_some_and(|it| it.contains(words)))
 }
 
+fn edit_scenarios(scratch: &Scratch, from: &str, to: &str) {
+    let text = scratch.read("task/scenarios.jsonl").replace(from, to);
+    scratch.write("task/scenarios.jsonl", &text);
+}
+
 #[test]
 fn nothing_is_paired_across_an_edited_scenario() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", "");
-    scratch.write(
-        "task/scenarios.jsonl",
-        &scratch
-            .read("task/scenarios.jsonl")
-            .replace("topic ", "subject "),
-    );
+    edit_scenarios(&scratch, "topic ", "subject ");
     collect(&scratch, "scripted:b", "");
     judge(&scratch, "judge.json");
     let board = scratch.board("e");
@@ -56,10 +56,42 @@ fn nothing_is_paired_across_an_edited_scenario() {
         board["decision"]
     );
     assert!(
-        warned(&board, "scenarios were edited"),
+        warned(
+            &board,
+            "6 runs of earlier versions of 6 scenarios are not counted"
+        ),
         "{}",
         board["warnings"]
     );
+}
+
+#[test]
+fn an_edited_scenario_counts_once_and_its_earlier_verdicts_are_listed() {
+    let scratch = scratch();
+    let p_of = |board: &Value| board["rows"][0]["vs_incumbent"]["p"].clone();
+    let mut first = Value::Null;
+    for edit in ["", "!", "!!"] {
+        if !edit.is_empty() {
+            edit_scenarios(&scratch, "\"}", "!\"}");
+        }
+        collect(&scratch, "scripted:a,scripted:b", "");
+        judge(&scratch, "judge.json");
+        let board = scratch.board("e");
+        if first.is_null() {
+            first = p_of(&board);
+            assert_eq!(first, json!(1.0 / 64.0));
+        }
+        assert_eq!(p_of(&board), first, "after the edit '{edit}'");
+        let row = &board["rows"][0];
+        assert_eq!(
+            (&row["scenarios"], &row["candidates"]),
+            (&json!(6), &json!(6))
+        );
+        assert_eq!(board["coverage"]["cells"], 12);
+        let older = board["older_versions"].as_array().expect("a list");
+        assert_eq!(older.len(), 6 * edit.len());
+        assert!(older.iter().all(|it| it["runs"] == 2 && it["judged"] == 2));
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub type Scores = IndexMap<String, f64>;
 pub struct Leaderboard {
     pub experiment: String,
     pub rubric: Option<RubricRef>,
-    pub tier: Tier,
+    pub tier: BoardTier,
     pub split: String,
     pub incumbent: Option<Pair>,
     pub rows: Vec<Row>,
@@ -41,6 +41,86 @@ pub struct Leaderboard {
     pub confirmation: Option<ConfirmationUse>,
     /// What a reader should know before believing the rows.
     pub warnings: Vec<String>,
+    /// For the combined tier.
+    #[serde(default)]
+    pub combination: Option<Combination>,
+    /// How `p_adjusted` is adjusted: `maxT`, or `minP` where pairs have different numbers of
+    /// scenarios.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// Pairs that were collected here and have too few verdicts of this tier to be tested.
+    #[serde(default)]
+    pub unjudged_pairs: Vec<Pair>,
+    /// Where the leading challenger loses.
+    #[serde(default)]
+    pub harm: Option<Harm>,
+    /// Verdicts on earlier versions of scenarios, which are kept and do not count.
+    #[serde(default)]
+    pub older_versions: Vec<OlderVersion>,
+}
+
+/// Whose scores a board shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BoardTier {
+    Expert,
+    Auto,
+    /// The automatic scores of all candidates, corrected by the experts' scores of some.
+    Combined,
+}
+
+impl BoardTier {
+    pub const ALL: [Self; 3] = [Self::Expert, Self::Auto, Self::Combined];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expert => "expert",
+            Self::Auto => "auto",
+            Self::Combined => "combined",
+        }
+    }
+}
+
+impl From<Tier> for BoardTier {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Expert => Self::Expert,
+            Tier::Auto => Self::Auto,
+        }
+    }
+}
+
+impl std::fmt::Display for BoardTier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for BoardTier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|tier| tier.as_str() == text);
+        known.ok_or_else(|| format!("'{text}' is not a tier: use expert, auto or combined"))
+    }
+}
+
+/// How much the combined board trusts the automatic scores.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Combination {
+    /// From 0 (the experts' scores alone) to 1.
+    pub lambda: f64,
+    /// By challenger: candidates with expert scores, and how many of them would be as precise
+    /// without the automatic scores.
+    pub samples: Vec<CombinedSample>,
+}
+
+/// The experts' sample behind one difference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct CombinedSample {
+    pub pair: Pair,
+    pub expert_scores: u64,
+    pub effective_scores: f64,
 }
 
 /// What is ranked, shipped and promoted.
@@ -78,6 +158,9 @@ pub struct Row {
     pub flags: Scores,
     pub vs_incumbent: Option<Versus>,
     pub p_best: Option<f64>,
+    /// Candidates that were requested and never came.
+    #[serde(default)]
+    pub n_failed: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
 }
@@ -116,6 +199,9 @@ pub struct Versus {
     pub p: Option<f64>,
     /// The same, over all challengers at once.
     pub p_adjusted: Option<f64>,
+    /// The share of verdicts on the two pairs that come from different raters.
+    #[serde(default)]
+    pub judged_apart: Option<f64>,
 }
 
 impl Versus {
@@ -132,6 +218,9 @@ pub struct Decision {
     pub winner: Option<Pair>,
     pub reason: String,
     pub scenarios_needed: Option<u32>,
+    /// The winner's difference to the incumbent, corrected for having been selected.
+    #[serde(default)]
+    pub corrected_diff: Option<f64>,
 }
 
 /// Shares of the total sum of squares; they add up to 1. With one candidate per cell noise
@@ -144,6 +233,49 @@ pub struct Variance {
     pub scenario: f64,
     pub by_scenario: f64,
     pub noise: Option<f64>,
+}
+
+/// Where a pair is better or worse than the incumbent, the worst first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Harm {
+    pub pair: Pair,
+    pub scenarios: Vec<ScenarioEffect>,
+    pub segments: Vec<SegmentEffect>,
+    /// The estimates of scenarios are upper bounds, because with one candidate per cell noise
+    /// cannot be told from effects.
+    pub upper_bounds: bool,
+}
+
+/// A pair's difference to the incumbent in one scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ScenarioEffect {
+    pub scenario: String,
+    /// As observed.
+    pub diff: f64,
+    /// Without the noise of few candidates: shrunk towards the mean over scenarios.
+    pub estimate: f64,
+}
+
+/// A pair's difference to the incumbent in the scenarios with one value of a field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SegmentEffect {
+    pub field: String,
+    pub value: String,
+    pub scenarios: u32,
+    /// As observed.
+    pub diff: f64,
+    /// Shrunk towards the mean over the field's values.
+    pub estimate: Option<f64>,
+}
+
+/// An earlier version of a scenario, which is kept and does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct OlderVersion {
+    pub scenario: String,
+    pub sha256: String,
+    pub runs: u64,
+    /// Candidates that are judged, by the tier that judged more of them.
+    pub judged: u64,
 }
 
 /// How much of the grid is judged.
@@ -178,6 +310,7 @@ mod tests {
             flags: Scores::new(),
             vs_incumbent: None,
             p_best: None,
+            n_failed: 0,
             latency_ms: None,
             tokens_per_s: None,
         }
@@ -187,7 +320,7 @@ mod tests {
         Leaderboard {
             experiment: "e".to_owned(),
             rubric: None,
-            tier: Tier::Expert,
+            tier: BoardTier::Expert,
             split: "selection".to_owned(),
             incumbent: None,
             rows,
@@ -199,6 +332,11 @@ mod tests {
             composite_range: None,
             confirmation: None,
             warnings: Vec::new(),
+            combination: None,
+            method: None,
+            unjudged_pairs: Vec::new(),
+            harm: None,
+            older_versions: Vec::new(),
         }
     }
 

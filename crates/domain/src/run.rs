@@ -56,10 +56,12 @@ pub mod metric {
     pub const TOKENS_PER_S: &str = "tokens_per_s";
     pub const DIVERSITY: &str = "diversity";
     pub const COST_USD: &str = "cost_usd";
+    /// The cost of generating, which judging does not replace.
+    pub const GENERATION_COST_USD: &str = "generation_cost_usd";
     pub const COMPOSITE: &str = "composite";
 
     /// What no score of a rubric may be called, because scores become metrics too.
-    pub const TAKEN: [&str; 10] = [
+    pub const TAKEN: [&str; 11] = [
         N_CANDIDATES,
         N_FAILED,
         LATENCY_MS,
@@ -69,6 +71,7 @@ pub mod metric {
         TOKENS_PER_S,
         DIVERSITY,
         COST_USD,
+        GENERATION_COST_USD,
         COMPOSITE,
     ];
 }

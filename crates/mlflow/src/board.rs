@@ -57,6 +57,10 @@ impl MlflowStore {
     }
 }
 
+fn count(metric: Option<f64>) -> u32 {
+    u32::try_from(whole(metric)).unwrap_or(u32::MAX)
+}
+
 fn belongs(run: &Tracked, split: Split) -> bool {
     let named = [param::MODEL, param::PROMPT, param::SCENARIO];
     let selection = Split::Selection.as_str();
@@ -92,8 +96,11 @@ fn show(
             sha256: tag(tag::RUBRIC_SHA256),
         },
         n_candidates: read.n_candidates,
+        n_failed: count(run.metric(metric::N_FAILED)),
         latency_ms: run.metric(metric::LATENCY_MS),
         tokens_per_s: run.metric(metric::TOKENS_PER_S),
+        completion_tokens: run.metric(metric::COMPLETION_TOKENS),
+        cost_usd: run.metric(metric::GENERATION_COST_USD),
         files,
     })
 }

@@ -4,8 +4,7 @@
 //! rows, tests and a decision. The unit is the scenario: candidates of one cell are correlated,
 //! so every interval and test works on cell means.
 
-use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Leaderboard, Pair};
+use assize_domain::leaderboard::{BoardTier, Leaderboard, Pair};
 use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::Promotion;
 use assize_domain::scenario::Split;
@@ -13,14 +12,19 @@ use assize_store::Tracking;
 
 use crate::{PipelineError, Result};
 
+pub(crate) mod comparability;
 pub(crate) mod decision;
 pub(crate) mod family;
+pub(crate) mod harm;
 pub(crate) mod rank;
 pub(crate) mod read;
 mod sentence;
+pub(crate) mod two_tier;
+mod view;
 mod warnings;
 
 pub use decision::{DecisionRule, Rule};
+pub use read::CurrentScenarios;
 
 /// Seeds what is drawn where exact enumeration is out of reach. One seed for all callers, so that
 /// command, server and gate agree to the last digit.
@@ -30,12 +34,14 @@ pub const SEED: u64 = 42;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CompareOptions {
     pub experiment: String,
-    /// The tier whose verdicts count; expert where it has judged anything, else auto.
-    pub tier: Option<Tier>,
+    /// Whose scores count; expert where it has judged anything, else auto.
+    pub tier: Option<BoardTier>,
     /// `MODEL/PROMPT`; by default the champion, else the first model × first prompt.
     pub incumbent: Option<String>,
     pub split: Split,
     pub seed: u64,
+    /// The task as its files have it now, where these are at hand.
+    pub current: Option<CurrentScenarios>,
 }
 
 impl CompareOptions {
@@ -47,6 +53,7 @@ impl CompareOptions {
             incumbent: None,
             split: Split::Selection,
             seed: SEED,
+            current: None,
         }
     }
 }
@@ -62,7 +69,7 @@ pub struct Compared {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cells {
     pub pairs: Vec<Pair>,
-    /// Ids; a scenario whose content was edited appears once for each content.
+    /// Ids of the scenarios that count.
     pub scenarios: Vec<String>,
     /// By pair, then by scenario; `None` where nothing is judged.
     pub means: Vec<Vec<Option<f64>>>,
@@ -83,8 +90,13 @@ pub fn compare_cells(
     options: &CompareOptions,
     rule: DecisionRule,
 ) -> Result<Compared> {
-    let scores = read::read(store, &options.experiment, options.split)?;
-    let tier = options.tier.unwrap_or_else(|| scores.default_tier());
+    let scores = read::read(
+        store,
+        &options.experiment,
+        options.split,
+        options.current.as_ref(),
+    )?;
+    let tier = options.tier.unwrap_or_else(|| scores.default_tier().into());
     let mut warning = None;
     let incumbent = match &options.incumbent {
         Some(wanted) => Some(named(&scores, "incumbent", wanted)?),
@@ -100,24 +112,18 @@ pub fn compare_cells(
             None => scores.first_pair(),
         },
     };
-    let mut board = rank::rank(&scores, tier, incumbent, options, rule)?;
+    let view = view::View::of(store, &scores, tier, incumbent, options)?;
+    let mut board = rank::rank(&scores, &view, incumbent, options, rule)?;
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));
     board.confirmation = ConfirmationUse::of(&store.ledger_list(&options.experiment)?);
-    let cells = cells(&scores, tier)?;
-    Ok(Compared { board, cells })
-}
-
-fn cells(scores: &read::Scores, tier: Tier) -> Result<Cells> {
-    let nothing = read::TierScores::default();
-    let judged = scores.tier(tier).unwrap_or(&nothing);
-    let table = rank::table(scores, judged)?;
-    Ok(Cells {
-        means: table.means(),
+    let cells = Cells {
+        means: view.means,
         scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
         pairs: scores.pairs(),
-    })
+    };
+    Ok(Compared { board, cells })
 }
 
 /// The pair that the user wrote as `MODEL/PROMPT`.

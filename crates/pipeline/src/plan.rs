@@ -20,7 +20,7 @@ use assize_stats::{MIN_TEST_BLOCKS, StatsError};
 use assize_store::Tracking;
 
 use self::history::{History, Pace};
-use self::power::{Enough, Simulation, double_scored};
+use self::power::{Enough, Simulation};
 use crate::promote::Thresholds;
 use crate::promote::calibrate::{Design, FlagRate};
 use crate::{PipelineError, Result, count};
@@ -193,8 +193,6 @@ fn simulation<'a>(
             pair_by_scenario_sd: spreads.pair_by_scenario_sd,
             candidate_sd: spreads.candidate_sd,
             judge_sd: usual.judge_sd * (high - low) / (usual_high - usual_low),
-            double_scored: double_scored(pairs, scenarios, candidates),
-            disagreement: 0.0,
             composite_range: (low, high),
             whole_numbers: false,
             flags: flags
@@ -333,12 +331,12 @@ fn notes(
             count(confirmation, "scenario")
         ));
     }
-    let cells = u64::from(grid.pairs) * u64::from(grid.scenarios) * u64::from(grid.candidates);
+    let both = 2 * u64::from(grid.scenarios) * u64::from(grid.candidates);
     let double = u64::from(options.thresholds.double_scored);
-    if options.thresholds.require.contains(&Tier::Auto) && cells < double {
+    if options.thresholds.require.contains(&Tier::Auto) && both < double {
         notes.push(format!(
-            "the gate asks for {double} candidates that both tiers have judged (double_scored in \
-             [gate]), and this grid has {cells}: it never promotes"
+            "the gate asks for {double} candidates of two pairs that both tiers have judged \
+             (double_scored in [gate]), and this grid has {both}: it never promotes"
         ));
     }
     if effect <= gate.margin {

@@ -19,14 +19,13 @@ use crate::{PipelineError, Result};
 
 mod attempt;
 pub mod calibrate;
-mod double_scored;
 mod evidence;
 pub mod gate;
 mod next_steps;
 mod thresholds;
 
 pub use next_steps::Step;
-pub use thresholds::{Tentative, Thresholds};
+pub use thresholds::Thresholds;
 
 /// The longest note on a promotion, in characters.
 pub const LONGEST_NOTE: usize = 2000;

@@ -1,7 +1,6 @@
 //! The sentences that every format shares.
 
-use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Leaderboard, Row, Scores};
+use assize_domain::leaderboard::{BoardTier, Leaderboard, Row, Scores};
 
 use crate::figure;
 use crate::shell::shell_word;
@@ -46,9 +45,10 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
         return Some(clean(&decision.reason).into_owned());
     };
     let lead = match board.tier {
-        Tier::Expert if board.adaptive => format!("{winner} is nominated"),
-        Tier::Expert => format!("Ship {winner}"),
-        Tier::Auto => format!("{winner} leads by automatic scores"),
+        BoardTier::Expert if board.adaptive => format!("{winner} is nominated"),
+        BoardTier::Expert => format!("Ship {winner}"),
+        BoardTier::Auto => format!("{winner} leads by automatic scores"),
+        BoardTier::Combined => format!("{winner} leads by both tiers together"),
     };
     let sentence = match decision.reason.strip_prefix(&winner.to_string()) {
         Some(rest) => format!("{lead}: it{rest}"),
@@ -59,7 +59,7 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
 
 /// The caveat for a board of automatic scores.
 pub fn tier_note(board: &Leaderboard) -> Option<&'static str> {
-    (board.tier == Tier::Auto && !board.rows.is_empty())
+    (board.tier == BoardTier::Auto && !board.rows.is_empty())
         .then_some("These scores are automatic: a hint, not yet a reason to ship.")
 }
 
@@ -104,8 +104,9 @@ pub fn nothing_to_rank(board: &Leaderboard) -> Option<String> {
         )
     } else {
         let judge = match board.tier {
-            Tier::Expert => "an expert",
-            Tier::Auto => "an automatic judge",
+            BoardTier::Expert => "an expert",
+            BoardTier::Auto => "an automatic judge",
+            BoardTier::Combined => "both tiers",
         };
         let collected = it.cells - it.failed.min(it.cells);
         let are = if collected == 1 {
@@ -141,7 +142,7 @@ pub fn next(board: &Leaderboard) -> Next {
         .is_some_and(|it| it.winner.is_some());
     if it.cells == 0 {
         with_split("assize collect", &[])
-    } else if it.pending > 0 || (board.tier == Tier::Auto && it.judged > 0) {
+    } else if it.pending > 0 || (board.tier == BoardTier::Auto && it.judged > 0) {
         command("assize judge export", &["--out judge.json"])
     } else if winner {
         command("assize promote", &[])

@@ -22,8 +22,14 @@ pub struct BoardRun<'a> {
     pub status: RunStatus,
     pub rubric: RubricRef<&'a str>,
     pub n_candidates: u32,
+    /// Candidates that were requested and could not be generated.
+    pub n_failed: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
+    /// Tokens of all its candidates.
+    pub completion_tokens: Option<f64>,
+    /// The cost of generating.
+    pub cost_usd: Option<f64>,
     /// The verdict files of the run, of any tier and rubric, except those that are set aside.
     pub files: Vec<LeanFile<'a>>,
 }

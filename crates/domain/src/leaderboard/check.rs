@@ -142,6 +142,7 @@ mod tests {
             scenarios: 8,
             p: Some(1.0),
             p_adjusted: Some(1.0),
+            judged_apart: None,
         });
         let mut it = board(vec![row("good", 12.0), row("old", 10.0), bad]);
         it.incumbent = Some(pair("old"));
@@ -149,6 +150,7 @@ mod tests {
             winner: winner.map(pair),
             reason: String::new(),
             scenarios_needed: None,
+            corrected_diff: None,
         });
         it
     }

@@ -307,7 +307,9 @@ impl<'a> CellGenerator<'a> {
             ));
         }
         if done.iter().any(|it| it.cost_usd.is_some()) {
-            metrics.push((metric::COST_USD, sum(|it| it.cost_usd.unwrap_or(0.0))));
+            let cost = sum(|it| it.cost_usd.unwrap_or(0.0));
+            metrics.push((metric::COST_USD, cost));
+            metrics.push((metric::GENERATION_COST_USD, cost));
         }
         if self.options.values.diversity {
             let texts = candidates.iter().filter_map(|it| it.text.as_deref());

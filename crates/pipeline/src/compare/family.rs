@@ -3,7 +3,7 @@
 //! The board shows these figures, and [`super::decision`] decides on them.
 
 use assize_domain::leaderboard::Versus;
-use assize_stats::{Alternative, Draws, Interval, describe, max_t, paired};
+use assize_stats::{Alternative, Draws, Interval, describe, min_p, paired};
 
 /// Random draws where there are too many scenarios to enumerate.
 const DRAWS: usize = 10_000;
@@ -14,6 +14,8 @@ pub struct Family {
     /// The pair that all others are compared with; `None` where it has no judged scenario.
     pub incumbent: Option<usize>,
     pub members: Vec<Member>,
+    /// How p is adjusted; `None` where nothing was tested.
+    pub method: Option<min_p::Method>,
 }
 
 /// One pair of a family.
@@ -40,10 +42,12 @@ impl Family {
                 ..Member::default()
             })
             .collect();
-        if let Some(incumbent) = incumbent {
-            test(means, incumbent, seed, &mut members);
+        let method = incumbent.and_then(|it| test(means, it, seed, &mut members));
+        Self {
+            incumbent,
+            members,
+            method,
         }
-        Self { incumbent, members }
     }
 
     /// The pairs that are compared with the incumbent.
@@ -64,16 +68,20 @@ impl Family {
     }
 }
 
-fn test(means: &[Vec<Option<f64>>], incumbent: usize, seed: u64, members: &mut [Member]) {
+fn test(
+    means: &[Vec<Option<f64>>],
+    incumbent: usize,
+    seed: u64,
+    members: &mut [Member],
+) -> Option<min_p::Method> {
     let challengers: Vec<usize> = (0..means.len()).filter(|pair| *pair != incumbent).collect();
     let differences: Vec<Vec<Option<f64>>> = challengers
         .iter()
         .map(|pair| paired::differences(&means[*pair], &means[incumbent]))
         .collect();
     let draws = Draws { count: DRAWS, seed };
-    let tests = max_t::max_t(&differences, Alternative::Greater, draws)
-        .map(|family| family.tests)
-        .unwrap_or_default();
+    let family = min_p::family_tests(&differences, Alternative::Greater, draws).ok();
+    let tests = family.as_ref().map_or(&[][..], |it| &it.tests);
     for (position, pair) in challengers.into_iter().enumerate() {
         let shared: Vec<f64> = differences[position].iter().flatten().copied().collect();
         let Some(mean) = describe::mean(&shared) else {
@@ -89,8 +97,11 @@ fn test(means: &[Vec<Option<f64>>], incumbent: usize, seed: u64, members: &mut [
             scenarios: u32::try_from(shared.len()).unwrap_or(u32::MAX),
             p: test.map(|it| it.p),
             p_adjusted: test.map(|it| it.p_adjusted),
+            judged_apart: None,
         });
     }
+    let is_tested = tests.iter().any(Option::is_some);
+    family.filter(|_| is_tested).map(|it| it.method)
 }
 
 pub fn ends(interval: Interval) -> [f64; 2] {

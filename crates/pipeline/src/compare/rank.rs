@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
-    Estimate, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
+    Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance, Versus,
 };
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
 
+use super::comparability::RatersOfPairs;
 use super::decision::{self, DecisionRule};
 use super::family::{Family, ends};
+use super::harm::Effects;
 use super::read::{Scores, TierScores};
+use super::view::View;
 use super::{CompareOptions, sentence, warnings};
 use crate::{PipelineError, Result};
 
@@ -21,34 +23,40 @@ const DISPLAY_DRAWS: usize = 2_000;
 /// Ranks the pairs by composite and tests each against the incumbent.
 pub fn rank(
     scores: &Scores,
-    tier: Tier,
+    view: &View<'_>,
     incumbent: Option<usize>,
     options: &CompareOptions,
     rule: DecisionRule,
 ) -> Result<Leaderboard> {
     let pairs = scores.pairs();
-    let empty = TierScores::default();
-    let judged = scores.tier(tier).unwrap_or(&empty);
+    let judged = view.judged.as_ref();
     let blocks = scores.scenarios.len();
-    let table = table(scores, judged)?;
-    let means = table.means();
-    let family = Family::new(&means, incumbent, options.seed);
+    let means = &view.means;
+    let family = Family::new(means, incumbent, options.seed);
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|pair| family.members[*pair].scenarios > 0)
         .collect();
     let p_best = chances(
-        &means,
+        means,
         &ranked,
         Draws {
             count: DISPLAY_DRAWS,
             seed: options.seed,
         },
     );
+    let raters = RatersOfPairs::of(judged);
     let mut rows: Vec<Row> = ranked
         .iter()
         .filter_map(|&index| {
             let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
-            row.vs_incumbent = family.versus(index).cloned();
+            row.vs_incumbent = family.versus(index).cloned().map(|versus| {
+                let incumbent = family.incumbent;
+                let judged_apart = incumbent.and_then(|it| raters.judged_apart(index, it));
+                Versus {
+                    judged_apart,
+                    ..versus
+                }
+            });
             row.p_best = p_best.get(&index).copied();
             Some(row)
         })
@@ -63,11 +71,12 @@ pub fn rank(
     number(&mut rows);
     let rule = rule.under(scores.full_rubric.as_ref());
     let decision = decision::decide(&family, &pairs, rule);
-    let coverage = scores.coverage(tier);
+    let harm = harm_of(scores, &view.table, &family, &decision, options, rule.level);
+    let coverage = scores.coverage(view.coverage);
     Ok(Leaderboard {
         experiment: options.experiment.clone(),
         rubric: scores.rubric.clone(),
-        tier,
+        tier: view.tier,
         split: options.split.to_string(),
         incumbent: family.incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
@@ -81,8 +90,45 @@ pub fn rank(
             .as_ref()
             .map(|rubric| rubric.composite_range().into()),
         confirmation: None,
-        warnings: warnings::warnings(scores, judged, &table, coverage),
+        warnings: warnings::warnings(scores, judged, &view.table, coverage),
+        combination: view.combination.clone(),
+        method: family.method.map(|it| it.name().to_owned()),
+        unjudged_pairs: unjudged(scores, &family)
+            .map(|index| pairs[index].clone())
+            .collect(),
+        harm,
+        older_versions: scores.older.clone(),
     })
+}
+
+/// The collected pairs that the tier has not judged enough to be tested: somebody chose which pairs
+/// are judged, and the family of tests does not contain that choice.
+pub fn unjudged<'a>(scores: &'a Scores, family: &'a Family) -> impl Iterator<Item = usize> + 'a {
+    (0..scores.pair_count()).filter(move |pair| {
+        let is_tested = family.versus(*pair).is_some_and(|it| it.p.is_some());
+        Some(*pair) != family.incumbent && !scores.runs_of(*pair).is_empty() && !is_tested
+    })
+}
+
+/// Where the leading challenger loses.
+fn harm_of(
+    scores: &Scores,
+    table: &Table,
+    family: &Family,
+    decision: &decision::Decision,
+    options: &CompareOptions,
+    level: f64,
+) -> Option<Harm> {
+    let (leader, incumbent) = (decision.leader()?, family.incumbent?);
+    let current = options.current.as_ref();
+    let segments = current.map_or_else(Vec::new, |it| it.segments(&scores.scenarios));
+    let effects = Effects::of(
+        table.treatment_cells(leader),
+        table.treatment_cells(incumbent),
+        &segments,
+        level,
+    );
+    effects.listed(scores.pairs()[leader].clone(), &scores.scenarios)
 }
 
 /// The scores of all pairs × scenarios.
@@ -130,8 +176,9 @@ fn row(
         flags: named(flags, offset),
         vs_incumbent: None,
         p_best: None,
-        latency_ms: scores.latency_ms(index),
-        tokens_per_s: scores.tokens_per_s(index),
+        n_failed: scores.lost(index).failed,
+        latency_ms: scores.mean_of(index, |it| it.latency_ms),
+        tokens_per_s: scores.mean_of(index, |it| it.tokens_per_s),
     })
 }
 

@@ -3,17 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Coverage, Pair};
+use assize_domain::leaderboard::{Coverage, OlderVersion, Pair};
 use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{ADAPTIVE_SETTING, RunStatus, param};
 use assize_domain::scenario::Split;
-use assize_domain::verdict::{RubricRef, effective};
+use assize_domain::verdict::{RubricRef, in_order};
 use assize_stats::table::Row;
 use assize_store::{BoardRun, Boards, Runs};
 
 use crate::judge::rubric_of;
 use crate::{PipelineError, Result};
+
+mod tier_scores;
+mod versions;
+
+pub use tier_scores::{RaterShare, TierScores};
+pub use versions::CurrentScenarios;
 
 /// A pair with the exact contents of its model and prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,8 +36,12 @@ pub struct Scores {
     pairs: Vec<PairKey>,
     pair_index: HashMap<PairKey, usize>,
     last_pair: usize,
-    /// Id and content: an edited scenario is another one, and nothing is paired across the edit.
+    /// Id and content of the scenarios that count: one version of each.
     pub scenarios: Vec<(String, String)>,
+    /// The versions of scenarios that do not count.
+    pub older: Vec<OlderVersion>,
+    /// By scenario: the number of its latest run, while runs are read.
+    last_seen: Vec<u32>,
     /// By id: contents and their places in `scenarios`.
     scenario_index: HashMap<String, Vec<(String, usize)>>,
     pub rubric: Option<RubricRef>,
@@ -39,15 +49,14 @@ pub struct Scores {
     names: Vec<String>,
     first_run: String,
     tiers: BTreeMap<Tier, TierScores>,
-    speeds: Vec<Speed>,
-    /// By pair: the scenario of each of its runs, failed ones too.
-    runs: Vec<Vec<usize>>,
+    /// By pair: its runs, failed ones too.
+    runs: Vec<Vec<RunFigures>>,
     /// In how many ways the runs were collected, in words.
-    pub settings: BTreeSet<String>,
+    settings: Vec<String>,
     /// Whether any run was collected by halving.
     pub adaptive: bool,
-    cells: u32,
-    failed: u32,
+    /// Runs that were read, of any version of a scenario.
+    read: u32,
     /// Runs under other rubrics, which are not in here.
     pub other_rubric_runs: u32,
     first_pair: Option<usize>,
@@ -57,90 +66,49 @@ pub struct Scores {
     pub params: Vec<(String, String)>,
 }
 
-/// One tier's verdicts, in few long vectors: a server computes boards of a hundred thousand runs
-/// again and again, and many small allocations would fragment its memory.
-#[derive(Debug, Default)]
-pub struct TierScores {
-    /// The composites, one a candidate.
-    pub rows: Vec<Row>,
-    /// By pair, then by scenario; without candidates where nothing is judged.
-    cells: Vec<Vec<CellSums>>,
-    /// By pair: the sums of every score in its first cell, then in its second.
-    sums: Vec<Vec<f64>>,
-    /// The number of scores.
-    width: usize,
-    /// Runs of which every candidate is judged.
-    pub judged: u32,
-    /// Runs of which some candidates are judged and some are not.
-    pub partly: u32,
-    pub candidates: u64,
+/// What boards and gate need of one run besides its verdicts.
+#[derive(Debug, Clone, Copy)]
+pub struct RunFigures {
+    /// The place of its scenario.
+    pub scenario: usize,
+    /// The place of its settings.
+    pub settings: usize,
+    pub is_failed: bool,
+    pub n_candidates: u32,
+    /// Candidates that were requested and never came.
+    pub n_failed: u32,
+    pub latency_ms: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    pub completion_tokens: Option<f64>,
+    pub cost_usd: Option<f64>,
 }
 
-impl TierScores {
-    fn new(width: usize) -> Self {
-        Self {
-            width,
-            ..Self::default()
-        }
-    }
-
-    /// The cell of a pair in a scenario, if anything in it is judged.
-    pub fn cell(&self, pair: usize, scenario: usize) -> Option<&CellSums> {
-        let cell = self.cells.get(pair)?.get(scenario)?;
-        (cell.candidates > 0).then_some(cell)
-    }
-
-    /// The judged candidates of a pair.
-    pub fn candidates_of(&self, pair: usize) -> u32 {
-        let cells = self.cells.get(pair).into_iter().flatten();
-        cells.map(|cell| cell.candidates).sum()
-    }
-
-    /// The means of one score in the judged cells of a pair, in the order of the scenarios.
-    pub fn means_of(&self, pair: usize, score: usize) -> impl Iterator<Item = f64> {
-        let cells = self.cells.get(pair).into_iter().flatten();
-        let sums = self.sums.get(pair).into_iter().flatten();
-        cells
-            .zip(sums.skip(score).step_by(self.width.max(1)))
-            .filter(|(cell, _)| cell.candidates > 0)
-            .map(|(cell, sum)| sum / f64::from(cell.candidates))
-    }
-
-    /// A cell and the sums of its scores, to be added to.
-    fn cell_mut(&mut self, pair: usize, scenario: usize) -> (&mut CellSums, &mut [f64]) {
-        if self.cells.len() <= pair {
-            self.cells.resize_with(pair + 1, Vec::new);
-            self.sums.resize_with(pair + 1, Vec::new);
-        }
-        let (cells, sums) = (&mut self.cells[pair], &mut self.sums[pair]);
-        if cells.len() <= scenario {
-            cells.resize(scenario + 1, CellSums::default());
-            sums.resize((scenario + 1) * self.width, 0.0);
-        }
-        let first = scenario * self.width;
-        (&mut cells[scenario], &mut sums[first..first + self.width])
-    }
+/// Candidates that were requested, and those that never came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lost {
+    pub requested: u32,
+    pub failed: u32,
 }
 
-/// Sums over the judged candidates of one cell.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct CellSums {
-    /// Runs of which every candidate is judged.
-    pub complete: u32,
-    pub candidates: u32,
-    pub composite: f64,
-}
-
-/// Latency and speed of a pair, summed over its runs.
-#[derive(Debug, Default, Clone)]
-struct Speed {
-    latency_ms: (f64, u32),
-    tokens_per_s: (f64, u32),
+impl Lost {
+    /// The share of candidates that never came.
+    pub fn share(self) -> f64 {
+        if self.requested == 0 {
+            return 0.0;
+        }
+        f64::from(self.failed) / f64::from(self.requested)
+    }
 }
 
 /// Reads the runs of one split. Scores under different rubrics are never put side by side: the
 /// newest rubric that has verdicts is taken, and the runs under others are counted.
-pub fn read(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores> {
+/// `current` is the task as its files have it now, where these are at hand.
+pub fn read(
+    store: &dyn Boards,
+    experiment: &str,
+    split: Split,
+    current: Option<&CurrentScenarios>,
+) -> Result<Scores> {
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(experiment, split, &mut |run| {
@@ -163,7 +131,7 @@ pub fn read(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores
     if let Some(error) = error {
         return Err(error);
     }
-    let all: u32 = by_rubric.iter().map(|scores| scores.cells).sum();
+    let all: u32 = by_rubric.iter().map(|scores| scores.read).sum();
     let newest = by_rubric
         .iter()
         .rposition(|scores| !scores.tiers.is_empty());
@@ -171,10 +139,11 @@ pub fn read(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores
     let Some(mut scores) = chosen.map(|place| by_rubric.swap_remove(place)) else {
         return Ok(Scores::default());
     };
-    scores.other_rubric_runs = all - scores.cells;
+    scores.other_rubric_runs = all - scores.read;
     scores.params = store.run_get(&scores.first_run)?.params;
     scores.task = scores.param(param::TASK).to_owned();
     scores.first_pair = scores.first_of_grid();
+    scores.keep_current(current, split);
     Ok(scores)
 }
 
@@ -198,31 +167,37 @@ impl Scores {
     fn add(&mut self, run: &BoardRun<'_>) {
         let pair = self.pair_of(run);
         let scenario = self.scenario_of(run);
-        self.cells += 1;
-        self.runs[pair].push(scenario);
-        if run.status == RunStatus::Failed {
-            self.failed += 1;
-            return;
-        }
+        self.last_seen[scenario] = self.read;
+        self.read += 1;
+        let is_failed = run.status == RunStatus::Failed;
         let halved = run.settings.strip_suffix(ADAPTIVE_SETTING);
-        self.adaptive |= halved.is_some();
-        let settings = halved.unwrap_or(run.settings);
-        if !self.settings.contains(settings) {
-            self.settings.insert(settings.to_owned());
-        }
-        let speed = &mut self.speeds[pair];
-        for (sum, value) in [
-            (&mut speed.latency_ms, run.latency_ms),
-            (&mut speed.tokens_per_s, run.tokens_per_s),
-        ] {
-            if let Some(value) = value.filter(|value| value.is_finite()) {
-                sum.0 += value;
-                sum.1 += 1;
-            }
+        self.adaptive |= halved.is_some() && !is_failed;
+        let figures = RunFigures {
+            scenario,
+            settings: self.settings_of(halved.unwrap_or(run.settings)),
+            is_failed,
+            n_candidates: run.n_candidates,
+            n_failed: run.n_failed,
+            latency_ms: run.latency_ms.filter(|it| it.is_finite()),
+            tokens_per_s: run.tokens_per_s.filter(|it| it.is_finite()),
+            completion_tokens: run.completion_tokens.filter(|it| it.is_finite()),
+            cost_usd: run.cost_usd.filter(|it| it.is_finite()),
+        };
+        self.runs[pair].push(figures);
+        if is_failed {
+            return;
         }
         for tier in Tier::ALL {
             self.add_tier(run, tier, pair, scenario);
         }
+    }
+
+    fn settings_of(&mut self, settings: &str) -> usize {
+        let known = self.settings.iter().position(|it| it == settings);
+        known.unwrap_or_else(|| {
+            self.settings.push(settings.to_owned());
+            self.settings.len() - 1
+        })
     }
 
     fn scenario_of(&mut self, run: &BoardRun<'_>) -> usize {
@@ -239,7 +214,22 @@ impl Scores {
             .or_default()
             .push((content.1.clone(), place));
         self.scenarios.push(content);
+        self.last_seen.push(0);
         place
+    }
+
+    /// The places of a run's pair and scenario; `None` where the run does not count.
+    pub fn locate(&self, run: &BoardRun<'_>) -> Option<(usize, usize)> {
+        let versions = self.scenario_index.get(run.scenario)?;
+        let version = versions.iter().find(|it| it.0 == run.scenario_sha256)?;
+        let is_of = |key: &PairKey| {
+            key.model == run.model
+                && key.prompt == run.prompt
+                && key.model_digest == run.model_digest
+                && key.prompt_sha256 == run.prompt_sha256
+        };
+        let pair = self.pairs.iter().position(is_of)?;
+        (run.status != RunStatus::Failed).then_some((pair, version.1))
     }
 
     fn pair_of(&mut self, run: &BoardRun<'_>) -> usize {
@@ -266,7 +256,6 @@ impl Scores {
             return *known;
         }
         self.pairs.push(key.clone());
-        self.speeds.push(Speed::default());
         self.runs.push(Vec::new());
         self.pair_index.insert(key, self.pairs.len() - 1);
         self.pairs.len() - 1
@@ -277,7 +266,12 @@ impl Scores {
             return;
         }
         let names = &self.names;
-        let verdicts = effective(&run.files, tier, run.rubric.sha256);
+        // The latest verdict of a candidate counts, and the rater who gave it.
+        let mut verdicts = BTreeMap::new();
+        for file in in_order(&run.files, tier, run.rubric.sha256) {
+            let of_file = file.verdicts.iter();
+            verdicts.extend(of_file.map(|verdict| (verdict.candidate, (file, verdict))));
+        }
         if verdicts.is_empty() {
             return;
         }
@@ -285,19 +279,23 @@ impl Scores {
             .tiers
             .entry(tier)
             .or_insert_with(|| TierScores::new(names.len()));
-        let complete = verdicts.len() >= run.n_candidates as usize;
-        scores.judged += u32::from(complete);
-        scores.partly += u32::from(!complete);
-        scores.candidates += verdicts.len() as u64;
-        let composites = verdicts.values().map(|verdict| Row {
+        let is_complete = verdicts.len() >= run.n_candidates as usize;
+        let composites = verdicts.values().map(|(_, verdict)| Row {
             treatment: pair,
             block: scenario,
             value: verdict.composite,
         });
         scores.rows.extend(composites);
+        scores.count_raters(
+            verdicts.values().map(|(file, _)| *file),
+            tier,
+            pair,
+            scenario,
+        );
         let (cell, sums) = scores.cell_mut(pair, scenario);
-        cell.complete += u32::from(complete);
-        for verdict in verdicts.values() {
+        cell.complete += u32::from(is_complete);
+        cell.partly += u32::from(!is_complete);
+        for (_, verdict) in verdicts.values() {
             cell.candidates += 1;
             cell.composite += verdict.composite;
             for (name, value) in &verdict.scores.0 {
@@ -338,9 +336,31 @@ impl Scores {
         self.pair_index.get(key).copied()
     }
 
-    /// The scenarios in which a pair has runs, once for each run.
-    pub fn runs_of(&self, pair: usize) -> &[usize] {
+    /// The runs of a pair.
+    pub fn runs_of(&self, pair: usize) -> &[RunFigures] {
         self.runs.get(pair).map_or(&[], Vec::as_slice)
+    }
+
+    /// Candidates of a pair that were requested, and those of them that never came.
+    pub fn lost(&self, pair: usize) -> Lost {
+        let mut lost = Lost::default();
+        for run in self.runs_of(pair) {
+            lost.failed += run.n_failed;
+            lost.requested += run.n_failed + run.n_candidates;
+        }
+        lost
+    }
+
+    /// The settings of a pair's runs, in words.
+    pub fn settings_of_pair(&self, pair: usize) -> BTreeSet<&str> {
+        let runs = self.runs_of(pair).iter().filter(|it| !it.is_failed);
+        runs.map(|it| self.settings[it.settings].as_str()).collect()
+    }
+
+    /// The settings of all runs, in words.
+    pub fn all_settings(&self) -> BTreeSet<&str> {
+        let pairs = 0..self.pairs.len();
+        pairs.flat_map(|pair| self.settings_of_pair(pair)).collect()
     }
 
     /// Expert where it has judged anything, else auto.
@@ -398,29 +418,32 @@ impl Scores {
         self.pairs().iter().position(|pair| pair.id() == text)
     }
 
-    pub fn latency_ms(&self, pair: usize) -> Option<f64> {
-        mean(self.speeds.get(pair)?.latency_ms)
-    }
-
-    pub fn tokens_per_s(&self, pair: usize) -> Option<f64> {
-        mean(self.speeds.get(pair)?.tokens_per_s)
+    /// The mean over a pair's runs of what they report.
+    pub fn mean_of(&self, pair: usize, figure: fn(&RunFigures) -> Option<f64>) -> Option<f64> {
+        let runs = self.runs_of(pair).iter().filter(|it| !it.is_failed);
+        let (mut sum, mut count) = (0.0, 0_u32);
+        for value in runs.filter_map(figure) {
+            sum += value;
+            count += 1;
+        }
+        (count > 0).then(|| sum / f64::from(count))
     }
 
     pub fn coverage(&self, tier: Tier) -> Coverage {
-        let judged = self.tier(tier).map_or(0, |scores| scores.judged);
+        let judged = self.tier(tier).map_or(0, TierScores::judged);
+        let runs = || self.runs.iter().flatten();
+        let count = |runs: usize| u32::try_from(runs).unwrap_or(u32::MAX);
+        let cells = count(runs().count());
+        let failed = count(runs().filter(|it| it.is_failed).count());
         Coverage {
-            cells: self.cells,
+            cells,
             judged,
-            pending: self.cells - self.failed - judged,
-            failed: self.failed,
+            pending: cells - failed - judged,
+            failed,
         }
     }
 }
 
 fn is_same(rubric: &RubricRef, of_run: &RubricRef<&str>) -> bool {
     rubric.sha256 == of_run.sha256 && rubric.id == of_run.id
-}
-
-fn mean((sum, count): (f64, u32)) -> Option<f64> {
-    (count > 0).then(|| sum / f64::from(count))
 }

@@ -65,6 +65,7 @@ fn winner(pair: usize, family: &Family, pairs: &[Pair]) -> Sentence {
         winner,
         reason,
         scenarios_needed: None,
+        corrected_diff: None,
     }
 }
 
@@ -73,6 +74,7 @@ fn no_winner(why: &str, scenarios_needed: Option<usize>) -> Sentence {
         winner: None,
         reason: format!("No winner yet: {why}"),
         scenarios_needed: scenarios_needed.and_then(|needed| u32::try_from(needed).ok()),
+        corrected_diff: None,
     }
 }
 

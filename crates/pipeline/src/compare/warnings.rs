@@ -23,10 +23,11 @@ pub fn warnings(
             if coverage.failed == 1 { "is" } else { "are" },
         ));
     }
-    if judged.partly > 0 {
+    let partly = judged.partly();
+    if partly > 0 {
         warnings.push(format!(
             "{} judged in part: their means are over the candidates that have a verdict",
-            count(judged.partly as usize, "cell") + if judged.partly == 1 { " is" } else { " are" },
+            count(partly as usize, "cell") + if partly == 1 { " is" } else { " are" },
         ));
     }
     let used: Vec<usize> = (0..table.treatments())
@@ -48,16 +49,20 @@ pub fn warnings(
             "cells have {least} to {most} judged candidates: each cell counts the same"
         ));
     }
-    let ids: BTreeSet<&str> = scores.scenarios.iter().map(|(id, _)| id.as_str()).collect();
-    if ids.len() < scores.scenarios.len() {
-        warnings.push(
-            "scenarios were edited between runs: an edited scenario counts as another one, and \
-             nothing is paired across the edit"
-                .to_owned(),
-        );
+    if !scores.older.is_empty() {
+        let runs: u64 = scores.older.iter().map(|it| it.runs).sum();
+        let ids: BTreeSet<&str> = scores.older.iter().map(|it| it.scenario.as_str()).collect();
+        warnings.push(format!(
+            "{} of earlier versions of {} {} not counted ({}): collect the current version where a pair lacks it",
+            count(usize::try_from(runs).unwrap_or(usize::MAX), "run"),
+            count(ids.len(), "scenario"),
+            if runs == 1 { "is" } else { "are" },
+            listed(&ids),
+        ));
     }
-    if scores.settings.len() > 1 {
-        let ways: Vec<&str> = scores.settings.iter().map(String::as_str).collect();
+    let settings = scores.all_settings();
+    if settings.len() > 1 {
+        let ways: Vec<&str> = settings.into_iter().collect();
         warnings.push(format!(
             "runs were collected with different settings ({}): a difference may come from these; \
              use one experiment for each",
@@ -78,4 +83,15 @@ pub fn warnings(
         ));
     }
     warnings
+}
+
+/// The first few names.
+fn listed(names: &BTreeSet<&str>) -> String {
+    const SHOWN: usize = 3;
+    let first: Vec<&str> = names.iter().take(SHOWN).copied().collect();
+    let rest = names.len().saturating_sub(SHOWN);
+    match rest {
+        0 => first.join(", "),
+        _ => format!("{} and {rest} more", first.join(", ")),
+    }
 }

@@ -58,7 +58,7 @@ impl<'a> History<'a> {
         let mut pooled = Pooled::default();
         let mut experiments = Vec::new();
         for name in &self.experiments {
-            let scores = read::read(self.store, name, Split::Selection)?;
+            let scores = read::read(self.store, name, Split::Selection, None)?;
             let is_same = scores
                 .rubric
                 .as_ref()

@@ -128,13 +128,11 @@ impl Simulation<'_> {
 
     /// The same simulation of a design of another size.
     fn sized(&self, scenarios: usize, confirmation: usize, candidates: usize) -> Self {
-        let pairs = self.challengers + 1;
         Self {
             design: Design {
                 scenarios,
                 confirmation,
                 candidates,
-                double_scored: double_scored(pairs, scenarios, candidates),
                 ..self.design.clone()
             },
             ..self.clone()
@@ -194,9 +192,4 @@ impl Simulation<'_> {
             point.without_confirmation
         }
     }
-}
-
-/// Candidates that both tiers judge, as far as their number matters to the gate.
-pub fn double_scored(pairs: usize, scenarios: usize, candidates: usize) -> usize {
-    (pairs * scenarios * candidates).min(60)
 }

@@ -13,17 +13,18 @@
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::Outcome;
-use assize_stats::agreement::Scale;
 use assize_stats::power::{self, Goal};
 use assize_stats::rng::SplitMix64;
 use assize_stats::simulate::seed_of;
+use assize_stats::table::Cell;
+use assize_stats::two_tier::{Both, TierCell};
 use assize_stats::{Alternative, StatsError, bootstrap, paired};
 
-use super::gate::{Confirmation, DoubleScored, Evidence, FlagShares, TierEvidence, gate};
+use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
-use draw::in_threads;
+use draw::{Drawn, in_threads, means};
 
 mod draw;
 
@@ -43,10 +44,6 @@ pub struct Design {
     pub candidate_sd: f64,
     /// How far the automatic tier's composite is off the expert's.
     pub judge_sd: f64,
-    /// Candidates that both tiers score.
-    pub double_scored: usize,
-    /// The share of the automatic tier's criterion scores that are off by one.
-    pub disagreement: f64,
     pub composite_range: (f64, f64),
     /// Whether composites are whole numbers within their range, as most rubrics make them.
     /// Otherwise they are as drawn, so that the spreads and effects are exactly those given.
@@ -82,8 +79,6 @@ impl Default for Design {
             pair_by_scenario_sd: 0.53,
             candidate_sd: 1.67,
             judge_sd: 1.0,
-            double_scored: 60,
-            disagreement: 0.1,
             composite_range: (2.0, 17.0),
             whole_numbers: true,
             flags: vec![flag("format_ok", 2.0, 0.95), flag("overlong", -1.0, 0.1)],
@@ -205,7 +200,7 @@ impl Design {
                     continue;
                 }
                 found.gate += 1;
-                evidence.confirmation = Some(self.confirmation(effect, seed)?);
+                evidence.confirmation = Some(self.confirmation(&evidence, effect, seed)?);
                 found.confirmed += usize::from(gate(&evidence, thresholds).passed);
             }
             Ok(found)
@@ -247,7 +242,8 @@ impl Design {
         found.bootstrap += usize::from(interval.low > 0.0);
         if ruling.passed {
             let effect = effects.get(evidence.candidate - 1).copied();
-            evidence.confirmation = Some(self.confirmation(effect.unwrap_or(0.0), seed)?);
+            evidence.confirmation =
+                Some(self.confirmation(&evidence, effect.unwrap_or(0.0), seed)?);
             found.confirmed += usize::from(gate(&evidence, thresholds).passed);
         }
         Ok(())
@@ -261,7 +257,7 @@ impl Design {
             ..Coverage::default()
         };
         for index in 0..experiments {
-            let means = self.draw(&[0.0], seed_of(seed, index as u64))?.expert;
+            let means = means(&self.draw(&[0.0], seed_of(seed, index as u64))?.expert);
             let family = Family::new(&means, Some(0), 42);
             let ci95 = family.versus(1).and_then(|it| it.ci95);
             let differences = paired::differences(&means[1], &means[0]);
@@ -275,17 +271,24 @@ impl Design {
     }
 
     /// A candidate with this effect and the incumbent on the confirmation split.
-    fn confirmation(&self, effect: f64, seed: u64) -> Result<Confirmation, StatsError> {
+    fn confirmation(
+        &self,
+        evidence: &Evidence,
+        effect: f64,
+        seed: u64,
+    ) -> Result<Confirmation, StatsError> {
         let there = Self {
             scenarios: self.confirmation,
             ..self.clone()
         };
-        let means = there.draw(&[effect], seed_of(seed, 3))?.expert;
+        let means = means(&there.draw(&[effect], seed_of(seed, 3))?.expert);
         let differences = paired::differences(&means[1], &means[0]);
         Ok(Confirmation {
             scenarios: differences.len(),
             differences: differences.into_iter().flatten().collect(),
             missing_cells: 0,
+            scale: spread(evidence).unwrap_or(1.0),
+            flags: Vec::new(),
         })
     }
 
@@ -298,7 +301,8 @@ impl Design {
     ) -> Result<Evidence, StatsError> {
         let drawn = self.draw(effects, seed)?;
         let mut rng = SplitMix64::new(seed_of(seed, 4));
-        let family = Family::new(&drawn.expert, Some(0), 42);
+        let expert = means(&drawn.expert);
+        let family = Family::new(&expert, Some(0), 42);
         let rule = thresholds.decision_rule().within(self.composite_range);
         let decision = decide(&family, &[], rule);
         let candidate = decision.leader().unwrap_or(1);
@@ -317,12 +321,11 @@ impl Design {
                 incumbent: share(&mut rng, flag.share),
             })
             .collect();
-        let criteria = ["relevance", "actionability", "tone"]
-            .map(|name| self.double_scored(name, &mut rng))
-            .to_vec();
-        let tier = |tier, means| TierEvidence {
+        let tier = |tier, means: Vec<Vec<Option<f64>>>, cells: &[Vec<Option<Cell>>]| TierEvidence {
             tier,
             means,
+            cells: [candidate, 0].map(|pair| cells[pair].clone()),
+            judged_apart: Some(0.0),
             flags: flags.clone(),
             missing_cells: 0,
         };
@@ -330,42 +333,39 @@ impl Design {
             candidate,
             incumbent: 0,
             tiers: vec![
-                tier(Tier::Expert, drawn.expert),
-                tier(Tier::Auto, drawn.auto),
+                tier(Tier::Expert, expert, &drawn.expert),
+                tier(Tier::Auto, means(&drawn.auto), &drawn.auto),
             ],
-            criteria,
+            two_tiers: [candidate, 0].map(|pair| double_scored(&drawn, pair)),
             composite_range: self.composite_range,
             seed: 42,
             ..Evidence::default()
         })
     }
-
-    /// Judges that mostly agree.
-    fn double_scored(&self, criterion: &str, rng: &mut SplitMix64) -> DoubleScored {
-        let mut draw = || {
-            let expert = level(3.4 + 1.1 * rng.next_normal());
-            let chance = rng.next_f64();
-            let off = if chance < self.disagreement / 2.0 {
-                -1
-            } else {
-                i32::from(chance < self.disagreement)
-            };
-            (Some(expert), Some((expert + off).clamp(1, 5)))
-        };
-        let (expert, auto) = (0..self.double_scored).map(|_| draw()).unzip();
-        DoubleScored {
-            criterion: criterion.to_owned(),
-            scale: Scale { low: 1, high: 5 },
-            expert,
-            auto,
-        }
-    }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a level between 1 and 5 after clamping"
-)]
-fn level(latent: f64) -> i32 {
-    latent.round().clamp(1.0, 5.0) as i32
+/// The cells of a pair of which both tiers judged every candidate.
+fn double_scored(drawn: &Drawn, pair: usize) -> Vec<Option<TierCell>> {
+    let cells = drawn.expert[pair].iter().zip(&drawn.auto[pair]);
+    let cell = |(expert, auto): (&Option<Cell>, &Option<Cell>)| {
+        let (expert, auto) = ((*expert)?, (*auto)?);
+        Some(TierCell {
+            cheap: auto.mean,
+            both: Some(Both {
+                items: expert.rows,
+                trusted: expert.mean,
+                cheap: auto.mean,
+            }),
+        })
+    };
+    cells.map(cell).collect()
+}
+
+/// The spread of the two pairs' differences over scenarios.
+fn spread(evidence: &Evidence) -> Option<f64> {
+    let deciding = evidence.tiers.first()?;
+    let of = |pair: usize| deciding.means.get(pair);
+    let differences = paired::differences(of(evidence.candidate)?, of(evidence.incumbent)?);
+    let shared: Vec<f64> = differences.into_iter().flatten().collect();
+    assize_stats::describe::sd(&shared).filter(|it| *it > 0.0)
 }

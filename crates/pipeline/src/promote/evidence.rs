@@ -10,12 +10,13 @@ use assize_domain::scenario::Split;
 use assize_stats::paired;
 use assize_store::{Boards, Tracking};
 
+use super::PromoteOptions;
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence};
-use super::{PromoteOptions, double_scored};
+use crate::compare::comparability::{Comparability, RatersOfPairs};
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
-use crate::compare::read::{self, PairKey, Scores, TierScores};
-use crate::compare::{self, rank};
+use crate::compare::read::{self, CurrentScenarios, PairKey, Scores, TierScores};
+use crate::compare::{self, rank, two_tier};
 use crate::{PipelineError, Result};
 
 /// The candidate, the incumbent and the evidence about both.
@@ -36,7 +37,8 @@ pub struct Proposal {
 
 /// Reads the experiment and finds the candidate and the incumbent.
 pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Proposal> {
-    let scores = read::read(store, options.experiment, Split::Selection)?;
+    let current = CurrentScenarios::from(options.task);
+    let scores = read::read(store, options.experiment, Split::Selection, Some(&current))?;
     check_task(&scores, options)?;
     let champion = store.champion_get(&options.task.name)?;
     let pairs = scores.pairs();
@@ -45,15 +47,19 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
     let mut tiers = tiers(&scores)?;
     let candidate = candidate(&scores, &tiers, incumbent, options)?;
     check_candidate(&scores, candidate, incumbent, champion.as_ref())?;
-    let mut criteria = Vec::new();
+    let both = two_tier::read(store, options.experiment, Split::Selection, &scores)?;
+    let of_pair = |pair: usize| both.cells.get(pair).cloned().unwrap_or_default();
+    let two_tiers = [candidate, incumbent].map(of_pair);
     if let Some(rubric) = &scores.full_rubric {
-        criteria = double_scored::read(store, options.experiment, Split::Selection, rubric)?;
         for it in &mut tiers {
             let Some(judged) = scores.tier(it.tier) else {
                 continue;
             };
             it.flags = flags(judged, rubric, candidate, incumbent);
             it.missing_cells = missing(&scores, judged, candidate, incumbent);
+            it.judged_apart = RatersOfPairs::of(judged).judged_apart(candidate, incumbent);
+            let table = rank::table(&scores, judged)?;
+            it.cells = [candidate, incumbent].map(|pair| table.treatment_cells(pair).to_vec());
         }
     }
     let tier = options.thresholds.deciding_tier();
@@ -64,8 +70,20 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             crate::count(pending as usize, "cell")
         ));
     }
+    let family_tier = tiers.iter().find(|it| it.tier == tier);
+    let unjudged_pairs = family_tier.map_or(0, |it| {
+        let family = Family::new(&it.means, Some(incumbent), options.seed);
+        rank::unjudged(&scores, &family).count()
+    });
     let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
+    let scale = tiers
+        .iter()
+        .find(|it| it.tier == tier)
+        .and_then(|it| spread(&it.means[candidate], &it.means[incumbent]));
     let mut confirmation = confirmation(store, options, &scores, candidate_key, incumbent_key)?;
+    if let (Some(found), Some(scale)) = (&mut confirmation, scale) {
+        found.scale = scale;
+    }
     if scores.adaptive {
         warnings.push(
             "collected adaptively: the candidate was chosen on these scores, so only the \
@@ -84,8 +102,13 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             candidate,
             incumbent,
             scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
+            segments: current.segments(&scores.scenarios),
+            comparability: Comparability::between(&scores, candidate, incumbent),
+            unjudged_pairs,
             tiers,
-            criteria,
+            criteria: both.criteria,
+            criteria_scenarios: both.scenarios,
+            two_tiers,
             confirmation,
             composite_range: scores
                 .full_rubric
@@ -109,6 +132,8 @@ fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
             Ok(TierEvidence {
                 tier,
                 means: rank::table(scores, judged)?.means(),
+                cells: [Vec::new(), Vec::new()],
+                judged_apart: None,
                 flags: Vec::new(),
                 missing_cells: 0,
             })
@@ -250,10 +275,11 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
     let both = [candidate, incumbent];
     let scenarios: BTreeSet<usize> = both
         .iter()
-        .flat_map(|pair| scores.runs_of(*pair).iter().copied())
+        .flat_map(|pair| scores.runs_of(*pair).iter().map(|it| it.scenario))
         .collect();
     let lacking = |pair: usize, scenario: usize| {
-        let runs = scores.runs_of(pair).iter().filter(|it| **it == scenario);
+        let runs = scores.runs_of(pair).iter();
+        let runs = runs.filter(|it| it.scenario == scenario);
         let complete = judged
             .cell(pair, scenario)
             .map_or(0, |it| it.complete as usize);
@@ -284,7 +310,13 @@ fn confirmation(
     if wanted.is_empty() {
         return Ok(None);
     }
-    let scores = read::read(store, options.experiment, Split::Confirmation)?;
+    let current = CurrentScenarios::from(options.task);
+    let scores = read::read(
+        store,
+        options.experiment,
+        Split::Confirmation,
+        Some(&current),
+    )?;
     let tier = options.thresholds.deciding_tier();
     let judged = scores
         .tier(tier)
@@ -307,5 +339,23 @@ fn confirmation(
             .collect(),
         scenarios: wanted.len(),
         missing_cells,
+        scale: 1.0,
+        flags: match (judged, &scores.full_rubric) {
+            (Some(judged), Some(rubric)) => {
+                let places = (scores.find_key(candidate), scores.find_key(incumbent));
+                let both = places.0.zip(places.1);
+                both.map_or_else(Vec::new, |(ours, theirs)| {
+                    flags(judged, rubric, ours, theirs)
+                })
+            }
+            _ => Vec::new(),
+        },
     }))
+}
+
+/// The standard deviation of the differences of two pairs over scenarios, if they have any.
+fn spread(candidate: &[Option<f64>], incumbent: &[Option<f64>]) -> Option<f64> {
+    let differences = paired::differences(candidate, incumbent);
+    let shared: Vec<f64> = differences.into_iter().flatten().collect();
+    assize_stats::describe::sd(&shared).filter(|sd| *sd > 0.0)
 }

@@ -13,17 +13,26 @@
 //!
 //! It deliberately has no overall score: a large win never compensates for a failed check.
 
+use std::borrow::Cow;
+
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
-use assize_stats::agreement::Scale;
 use assize_stats::paired::{self, PairedDiff};
-use assize_stats::{MIN_TEST_BLOCKS, StatsError};
+use assize_stats::table::Cell;
+use assize_stats::two_tier::TierCell;
+use assize_stats::{MIN_TEST_BLOCKS, StatsError, describe};
 
 use self::open_check::OpenCheck;
 use super::thresholds::Thresholds;
+use crate::compare::comparability::Comparability;
 use crate::compare::family::Family;
+use crate::compare::harm::Segments;
+use crate::compare::two_tier::DoubleScored;
 use crate::error::count;
 
+mod comparable;
+mod confirmation;
+mod harm;
 mod judging;
 mod open_check;
 #[cfg(test)]
@@ -38,8 +47,17 @@ pub struct Evidence {
     /// Names of the scenarios, in the order of the means.
     pub scenarios: Vec<String>,
     pub tiers: Vec<TierEvidence>,
+    /// How the scenarios are grouped.
+    pub segments: Vec<Segments>,
+    pub comparability: Comparability,
+    /// Collected pairs that the deciding tier has not judged enough to be tested.
+    pub unjudged_pairs: usize,
     /// What both tiers have scored, by criterion of the composite.
     pub criteria: Vec<DoubleScored>,
+    /// By item of the criteria: the place of its scenario.
+    pub criteria_scenarios: Vec<usize>,
+    /// The cells of the candidate and of the incumbent, with the scores of both tiers.
+    pub two_tiers: [Vec<Option<TierCell>>; 2],
     /// `None` where the task has no confirmation split.
     pub confirmation: Option<Confirmation>,
     /// The smallest and the largest composite that the rubric allows.
@@ -54,6 +72,10 @@ pub struct TierEvidence {
     pub tier: Tier,
     /// Mean composite by pair and scenario, of all pairs: the family that p is adjusted over.
     pub means: Vec<Vec<Option<f64>>>,
+    /// The cells of the candidate and of the incumbent by scenario.
+    pub cells: [Vec<Option<Cell>>; 2],
+    /// The share of the two pairs' verdicts that come from different raters.
+    pub judged_apart: Option<f64>,
     pub flags: Vec<FlagShares>,
     /// Cells of the two pairs that are failed, missing or not wholly judged.
     pub missing_cells: usize,
@@ -69,15 +91,6 @@ pub struct FlagShares {
     pub incumbent: Option<f64>,
 }
 
-/// One criterion's scores of the same candidates by both tiers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DoubleScored {
-    pub criterion: String,
-    pub scale: Scale,
-    pub expert: Vec<Option<i32>>,
-    pub auto: Vec<Option<i32>>,
-}
-
 /// The deciding tier's scores on the confirmation split.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Confirmation {
@@ -87,6 +100,10 @@ pub struct Confirmation {
     pub scenarios: usize,
     /// Cells of the two pairs that are failed, missing or not wholly judged.
     pub missing_cells: usize,
+    /// The spread of differences between scenarios that the test expects, fixed before this split
+    /// was looked at: that of the selection split.
+    pub scale: f64,
+    pub flags: Vec<FlagShares>,
 }
 
 /// What the gate found.
@@ -107,13 +124,15 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
     let mut checks = vec![significance(evidence, deciding, thresholds)];
     let margin = thresholds.margin_within(evidence.composite_range);
     checks.extend(difference(&paired, thresholds.level, margin));
-    checks.push(worst_scenario(evidence, &differences, thresholds));
+    checks.push(comparable::family(evidence, tier));
+    checks.extend(comparable::comparable(evidence, deciding, thresholds));
+    checks.extend(harm::harm(evidence, deciding, thresholds));
     checks.extend(deciding.iter().flat_map(|it| flags(it, thresholds)));
     checks.extend(ranks(evidence, thresholds));
     checks.extend(judging::judges(evidence, thresholds));
     checks.push(coverage(tier, deciding, thresholds));
     let is_clear = checks.iter().all(|it| it.outcome != Outcome::Failed);
-    checks.push(confirmation(evidence, thresholds, is_clear));
+    checks.extend(confirmation::confirmation(evidence, thresholds, is_clear));
     let stands = |it: &Check| !matches!(it.outcome, Outcome::Failed | Outcome::Sealed);
     Ruling {
         tier,
@@ -125,8 +144,31 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
 impl Evidence {
     /// Candidate minus incumbent by scenario.
     fn differences(&self, tier: &TierEvidence) -> Vec<Option<f64>> {
-        let of = |pair: usize| tier.means.get(pair).map_or(&[][..], Vec::as_slice);
+        let means = self.penalised(tier);
+        let of = |pair: usize| means.get(pair).map_or(&[][..], Vec::as_slice);
         paired::differences(of(self.candidate), of(self.incumbent))
+    }
+
+    /// The means with the candidate's lost ones counted against it: of its requests, the share that
+    /// failed beyond the incumbent's share counts as the lowest composite. Otherwise a pair whose worst
+    /// outputs fail would look better for it.
+    fn penalised<'a>(&self, tier: &'a TierEvidence) -> Cow<'a, [Vec<Option<f64>>]> {
+        let [ours, theirs] = self.comparability.lost;
+        let excess = ours - theirs;
+        let row = tier.means.get(self.candidate);
+        let judged: Vec<f64> = row.into_iter().flatten().flatten().copied().collect();
+        let Some(mean) = describe::mean(&judged) else {
+            return Cow::Borrowed(&tier.means);
+        };
+        let penalty = excess * (mean - self.composite_range.0);
+        if excess <= 0.0 || penalty <= 0.0 {
+            return Cow::Borrowed(&tier.means);
+        }
+        let mut means = tier.means.clone();
+        for cell in means[self.candidate].iter_mut().flatten() {
+            *cell -= penalty;
+        }
+        Cow::Owned(means)
     }
 }
 
@@ -141,7 +183,11 @@ fn significance(
     thresholds: &Thresholds,
 ) -> Check {
     let family = deciding.map_or_else(Family::default, |it| {
-        Family::new(&it.means, Some(evidence.incumbent), evidence.seed)
+        Family::new(
+            &evidence.penalised(it),
+            Some(evidence.incumbent),
+            evidence.seed,
+        )
     });
     let versus = family.versus(evidence.candidate);
     let p = versus.and_then(|it| it.p_adjusted);
@@ -187,65 +233,43 @@ fn difference(paired: &Result<PairedDiff, StatsError>, level: f64, margin: f64) 
     ]
 }
 
-fn worst_scenario(
-    evidence: &Evidence,
-    differences: &[Option<f64>],
-    thresholds: &Thresholds,
-) -> Check {
-    let worst = differences
-        .iter()
-        .enumerate()
-        .filter_map(|(place, difference)| Some((place, (*difference)?)))
-        .min_by(|a, b| a.1.total_cmp(&b.1));
-    let why = match worst {
-        Some((place, _)) => evidence
-            .scenarios
-            .get(place)
-            .map(|name| format!("That is {name}.")),
-        None => Some("No scenario is judged for both pairs.".to_owned()),
-    };
-    OpenCheck::new(
-        "worst_scenario",
-        "worst scenario",
-        Quantity::Points,
-        Relation::AtLeast,
-        thresholds.scenario_floor_within(evidence.composite_range),
-    )
-    .against(worst.map(|(_, difference)| difference), why)
-}
-
 fn flags<'a>(
     deciding: &'a TierEvidence,
     thresholds: &'a Thresholds,
 ) -> impl Iterator<Item = Check> + use<'a> {
-    deciding.flags.iter().map(|flag| {
-        let is_good = flag.weight > 0.0;
-        let (direction, relation, threshold) = if is_good {
-            (
-                "should not fall",
-                Relation::AtLeast,
-                -thresholds.flag_margin,
-            )
-        } else {
-            ("should not rise", Relation::AtMost, thresholds.flag_margin)
-        };
-        let check = OpenCheck::new(
-            &format!("flag.{}", flag.name),
-            &format!("{}: {direction}", flag.name),
-            Quantity::Share,
-            relation,
-            threshold,
-        );
-        let change = flag.candidate.zip(flag.incumbent).map(|(a, b)| a - b);
-        if flag.weight == 0.0 {
-            let why = "The composite does not use it, so neither direction is good.";
-            return check.finish(Outcome::NotApplicable, change, Some(why.to_owned()));
-        }
-        let why = change
-            .is_none()
-            .then(|| "One of the pairs has no judged candidates.".to_owned());
-        check.against(change, why)
-    })
+    deciding
+        .flags
+        .iter()
+        .map(|flag| flag_check(&format!("flag.{}", flag.name), flag, thresholds))
+}
+
+fn flag_check(name: &str, flag: &FlagShares, thresholds: &Thresholds) -> Check {
+    let is_good = flag.weight > 0.0;
+    let (direction, relation, threshold) = if is_good {
+        (
+            "should not fall",
+            Relation::AtLeast,
+            -thresholds.flag_margin,
+        )
+    } else {
+        ("should not rise", Relation::AtMost, thresholds.flag_margin)
+    };
+    let check = OpenCheck::new(
+        name,
+        &format!("{}: {direction}", flag.name),
+        Quantity::Share,
+        relation,
+        threshold,
+    );
+    let change = flag.candidate.zip(flag.incumbent).map(|(a, b)| a - b);
+    if flag.weight == 0.0 {
+        let why = "The composite does not use it, so neither direction is good.";
+        return check.finish(Outcome::NotApplicable, change, Some(why.to_owned()));
+    }
+    let why = change
+        .is_none()
+        .then(|| "One of the pairs has no judged candidates.".to_owned());
+    check.against(change, why)
 }
 
 /// Each required tier must put the candidate above the incumbent.
@@ -257,7 +281,7 @@ fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
         let found = evidence.tiers.iter().find(|it| it.tier == *tier);
         let differences = found.map_or_else(Vec::new, |it| evidence.differences(it));
         let shared: Vec<f64> = differences.into_iter().flatten().collect();
-        let mean = assize_stats::describe::mean(&shared);
+        let mean = describe::mean(&shared);
         let why = mean.is_none().then(|| {
             format!(
                 "This tier has judged no scenario of both pairs; require in [gate] asks for {tier}."
@@ -288,48 +312,4 @@ fn coverage(tier: Tier, deciding: Option<&TierEvidence>, thresholds: &Thresholds
         f64::from(thresholds.missing_cells),
     )
     .against(missing.map(|it| it as f64), why)
-}
-
-fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool) -> Check {
-    let check = OpenCheck::new(
-        "confirmation",
-        "confirmed on unseen scenarios: p",
-        Quantity::P,
-        Relation::AtMost,
-        thresholds.level,
-    );
-    let Some(found) = &evidence.confirmation else {
-        let why = "The task has no confirmation split.";
-        return check.finish(Outcome::NotApplicable, None, Some(why.to_owned()));
-    };
-    if !is_clear {
-        let why = "Sealed until every other check passes.";
-        return check.finish(Outcome::Sealed, None, Some(why.to_owned()));
-    }
-    let failed = |check: OpenCheck, why: String| check.finish(Outcome::Failed, None, Some(why));
-    if found.scenarios < MIN_TEST_BLOCKS {
-        let have = count(found.scenarios, "scenario");
-        let why = format!(
-            "The confirmation split has {have}; {MIN_TEST_BLOCKS} are needed for a test: add some to the task."
-        );
-        return failed(check, why);
-    }
-    if found.missing_cells > thresholds.missing_cells as usize
-        || found.differences.len() < MIN_TEST_BLOCKS
-    {
-        let why = format!(
-            "{} of {} cells of the two pairs are not collected and judged there yet.",
-            found.missing_cells,
-            2 * found.scenarios
-        );
-        return failed(check, why);
-    }
-    let p = paired::paired_diff(&found.differences, 1.0 - thresholds.level)
-        .ok()
-        .map(|it| {
-            // Without any spread there is no t; then the sign decides.
-            let without_spread = if it.mean > 0.0 { 0.0 } else { 1.0 };
-            it.p_greater.unwrap_or(without_spread)
-        });
-    check.against(p, None)
 }

@@ -5,7 +5,6 @@
 //! 0 to 1 as well as one from 2 to 17.
 
 use assize_domain::judge::Tier;
-use assize_stats::agreement::Scale;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::DecisionRule;
@@ -29,30 +28,23 @@ pub struct Thresholds {
     /// default a share of the composite's range ([`Thresholds::scenario_floor_within`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario_floor: Option<f64>,
+    /// No segment of the scenarios may lose more than this, as a difference in points; by default a
+    /// share of the composite's range ([`Thresholds::segment_floor_within`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_floor: Option<f64>,
+    /// The share of the two pairs' verdicts that may come from different judges or sittings.
+    pub judged_apart: f64,
+    /// How far the shares of failed requests of the two pairs may be apart.
+    pub failed_margin: f64,
     /// Cells of the two pairs that may be failed, missing or unjudged.
     pub missing_cells: u32,
     /// Candidates that both tiers must have judged before their agreement counts.
     pub double_scored: u32,
-    /// Krippendorff's α from which judges can rank.
-    pub agreement: f64,
-    /// α from which their agreement is at least tentative.
-    pub agreement_tentative: f64,
-    /// What tentative agreement does.
-    pub tentative: Tentative,
-    /// How far the automatic tier may be off the experts on average, in points of a criterion;
-    /// by default a share of its scale ([`Thresholds::bias_on`]).
+    /// By how much the automatic tier may favour one of the two pairs over the other, compared with
+    /// the experts, in points of the composite; by default a share of its range
+    /// ([`Thresholds::bias_within`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<f64>,
-}
-
-/// What agreement between the two bounds does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tentative {
-    /// It passes and is marked where the tests use the expert tier; it blocks where they use the
-    /// automatic tier, because then the decision would depend on it.
-    Warn,
-    Block,
 }
 
 impl Default for Thresholds {
@@ -63,11 +55,11 @@ impl Default for Thresholds {
             margin: None,
             flag_margin: 0.1,
             scenario_floor: None,
+            segment_floor: None,
+            judged_apart: 0.1,
+            failed_margin: 0.05,
             missing_cells: 0,
             double_scored: 30,
-            agreement: 0.8,
-            agreement_tentative: 0.667,
-            tentative: Tentative::Warn,
             bias: None,
         }
     }
@@ -95,10 +87,17 @@ impl Thresholds {
         self.scenario_floor.unwrap_or_else(default)
     }
 
-    /// The largest bias in points of a criterion: what is set, else a sixteenth of its scale.
-    pub fn bias_on(&self, scale: Scale) -> f64 {
-        let default = || f64::from(scale.high - scale.low) / 16.0;
-        self.bias.unwrap_or_else(default)
+    /// The floor of segments in points of a composite with this range: what is set, else a fifteenth
+    /// of it below zero.
+    pub fn segment_floor_within(&self, range: (f64, f64)) -> f64 {
+        let default = || -(range.1 - range.0) / 15.0;
+        self.segment_floor.unwrap_or_else(default)
+    }
+
+    /// The largest bias in points of a composite with this range: what is set, else a thirtieth of
+    /// it.
+    pub fn bias_within(&self, range: (f64, f64)) -> f64 {
+        self.bias.unwrap_or_else(|| (range.1 - range.0) / 30.0)
     }
 
     /// What the board and the gate hold a lead against.
@@ -142,17 +141,20 @@ impl Thresholds {
                 format!("is {}: use 2 or more", self.double_scored),
             ),
             (
-                "agreement",
-                (-1.0..=1.0).contains(&self.agreement),
-                format!("is {}: use a coefficient up to 1", self.agreement),
+                "segment_floor",
+                self.segment_floor
+                    .is_none_or(|it| it <= 0.0 && it.is_finite()),
+                format!("is {}: use 0 or fewer points", shown(self.segment_floor)),
             ),
             (
-                "agreement_tentative",
-                (-1.0..=self.agreement).contains(&self.agreement_tentative),
-                format!(
-                    "is {}: use a coefficient up to agreement ({})",
-                    self.agreement_tentative, self.agreement
-                ),
+                "judged_apart",
+                (0.0..=1.0).contains(&self.judged_apart),
+                format!("is {}: use a share from 0 to 1", self.judged_apart),
+            ),
+            (
+                "failed_margin",
+                (0.0..=1.0).contains(&self.failed_margin),
+                format!("is {}: use a share from 0 to 1", self.failed_margin),
             ),
             (
                 "bias",
@@ -188,8 +190,8 @@ mod tests {
         assert_eq!(figures((2.0, 17.0)), (0.5, -2.0));
         let (margin, floor) = figures((0.0, 1.0));
         assert!((margin - 1.0 / 30.0).abs() < 1e-12 && (floor + 2.0 / 15.0).abs() < 1e-12);
-        assert!((thresholds.bias_on(Scale { low: 1, high: 5 }) - 0.25).abs() < 1e-12);
-        assert!((thresholds.bias_on(Scale { low: 0, high: 100 }) - 6.25).abs() < 1e-12);
+        assert!((thresholds.bias_within((2.0, 17.0)) - 0.5).abs() < 1e-12);
+        assert!((thresholds.segment_floor_within((2.0, 17.0)) + 1.0).abs() < 1e-12);
     }
 
     #[test]
@@ -204,7 +206,7 @@ mod tests {
             assert!((thresholds.margin_within(range) - 0.7).abs() < 1e-12);
             assert!((thresholds.scenario_floor_within(range) + 3.0).abs() < 1e-12);
         }
-        assert!((thresholds.bias_on(Scale { low: 0, high: 1 }) - 0.1).abs() < 1e-12);
+        assert!((thresholds.bias_within((0.0, 1.0)) - 0.1).abs() < 1e-12);
         assert_eq!(thresholds.problems(), []);
         let wrong = Thresholds {
             margin: Some(-1.0),

@@ -1,8 +1,8 @@
 //! Boards as `compare` makes them, and some that it should never make.
 
-use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
-    Coverage, Decision, Estimate, Leaderboard, Pair, Pareto, Row, Scores, Variance, Versus,
+    BoardTier, Coverage, Decision, Estimate, Leaderboard, Pair, Pareto, Row, Scores, Variance,
+    Versus,
 };
 use assize_domain::verdict::RubricRef;
 
@@ -36,6 +36,7 @@ fn row(rank: u32, (model, prompt): (&str, &str), mean: f64, latency_ms: f64) -> 
         flags: Scores::from([("format_ok".to_owned(), 0.95), ("overlong".to_owned(), 0.1)]),
         vs_incumbent: None,
         p_best: None,
+        n_failed: 0,
         latency_ms: Some(latency_ms),
         tokens_per_s: Some(36_000.0 / latency_ms),
     }
@@ -55,6 +56,7 @@ fn against_last(rows: &mut [Row], p_adjusted: &[f64]) -> Option<Pair> {
             scenarios: 8,
             p: Some(p / 2.0),
             p_adjusted: Some(p),
+            judged_apart: None,
         });
         row.p_best = Some(if position == 0 {
             0.91
@@ -78,7 +80,7 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
             id: "tip-v1".to_owned(),
             sha256: "5f0c9a".repeat(10) + "abcd",
         }),
-        tier: Tier::Expert,
+        tier: BoardTier::Expert,
         split: "selection".to_owned(),
         incumbent,
         pareto: Pareto::of(&rows),
@@ -95,6 +97,11 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
         composite_range: Some([2.0, 17.0]),
         confirmation: None,
         warnings: Vec::new(),
+        combination: None,
+        method: None,
+        unjudged_pairs: Vec::new(),
+        harm: None,
+        older_versions: Vec::new(),
     }
 }
 
@@ -147,6 +154,7 @@ pub fn winner() -> Leaderboard {
             ),
             winner: Some(best),
             scenarios_needed: None,
+            corrected_diff: None,
         }),
         variance: Some(shares()),
         ..board(rows, incumbent)
@@ -170,6 +178,7 @@ pub fn no_winner() -> Leaderboard {
                  About 14 more scenarios would show a difference of 0.5 with 80 % power."
                 .to_owned(),
         scenarios_needed: Some(22),
+        corrected_diff: None,
     });
     it.variance = Some(Variance {
         model: 0.02,
@@ -205,6 +214,7 @@ pub fn nothing_judged() -> Leaderboard {
         winner: None,
         reason: "No winner yet: nothing is judged.".to_owned(),
         scenarios_needed: None,
+        corrected_diff: None,
     });
     it
 }
@@ -229,6 +239,7 @@ pub fn one_pair() -> Leaderboard {
         reason: "No winner yet: qwen2.5:0.5b × v1 is alone; collect another pair to compare."
             .to_owned(),
         scenarios_needed: None,
+        corrected_diff: None,
     });
     it
 }
@@ -269,6 +280,7 @@ pub fn long_names() -> Leaderboard {
             ),
             winner: Some(winner),
             scenarios_needed: None,
+            corrected_diff: None,
         }),
         variance: Some(shares()),
         ..board(rows, incumbent)
@@ -285,7 +297,7 @@ pub fn one_scenario() -> Leaderboard {
             (versus.ci95, versus.p, versus.p_adjusted) = (None, None, None);
         }
     }
-    it.tier = Tier::Auto;
+    it.tier = BoardTier::Auto;
     it.variance = None;
     it.warnings.clear();
     it.coverage = Coverage {
@@ -300,6 +312,7 @@ pub fn one_scenario() -> Leaderboard {
                  5 are needed."
             .to_owned(),
         scenarios_needed: Some(5),
+        corrected_diff: None,
     });
     it
 }
@@ -320,6 +333,7 @@ pub fn not_numbers() -> Leaderboard {
             scenarios: 8,
             p: Some(f64::NAN),
             p_adjusted: Some(f64::NAN),
+            judged_apart: None,
         });
         row.criteria.values_mut().for_each(|it| *it = f64::NAN);
         row.flags.values_mut().for_each(|it| *it = f64::NAN);
@@ -374,6 +388,7 @@ pub fn hostile() -> Leaderboard {
         reason: format!("{winner} beats {}", ATTACKS.join(" ")),
         winner: Some(winner),
         scenarios_needed: None,
+        corrected_diff: None,
     });
     it
 }

@@ -123,7 +123,7 @@ fn the_next_step_depends_on_what_is_there() {
 #[test]
 fn automatic_scores_say_so_and_never_say_ship() {
     let mut board = boards::winner();
-    board.tier = assize_domain::judge::Tier::Auto;
+    board.tier = assize_domain::leaderboard::BoardTier::Auto;
     let text = table(&board, style(80));
     assert!(text.starts_with(" These scores are automatic"), "{text}");
     assert!(

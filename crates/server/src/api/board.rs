@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use assize_domain::judge::Tier;
+use assize_domain::leaderboard::BoardTier;
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::CompareOptions;
 use assize_pipeline::seal;
@@ -22,7 +22,7 @@ use crate::{App, unsealing};
 pub(crate) struct BoardRequest {
     /// The experiment's name
     experiment: String,
-    /// expert or auto
+    /// expert, auto or combined
     #[serde(default)]
     tier: Option<String>,
     /// MODEL/PROMPT
@@ -39,7 +39,7 @@ pub(crate) struct BoardRequest {
 impl BoardRequest {
     fn options(self) -> ApiResult<CompareOptions> {
         let tier = self.tier.filter(|it| !it.is_empty());
-        let tier = tier.map(|it| it.parse::<Tier>()).transpose();
+        let tier = tier.map(|it| it.parse::<BoardTier>()).transpose();
         let split = self.split.filter(|it| !it.is_empty());
         let split = split.map(|it| it.parse::<Split>()).transpose();
         let usual = CompareOptions::usual(&self.experiment);

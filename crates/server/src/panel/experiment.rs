@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use assize_domain::error_kind::ErrorKind;
-use assize_domain::judge::Tier;
-use assize_domain::leaderboard::Leaderboard;
+use assize_domain::leaderboard::{BoardTier, Leaderboard};
 use assize_domain::scenario::Split;
 use assize_pipeline::compare::CompareOptions;
 use assize_report::sentences;
@@ -56,7 +55,7 @@ pub(crate) async fn board_of(
 fn requested_options(experiment: &str, fields: &Fields) -> Result<CompareOptions, PageError> {
     let split: Option<Split> = fields.read("split")?;
     Ok(CompareOptions {
-        tier: fields.read::<Tier>("tier")?,
+        tier: fields.read::<BoardTier>("tier")?,
         incumbent: fields.owned("incumbent"),
         split: split.unwrap_or(Split::Selection),
         ..CompareOptions::usual(experiment)
@@ -67,7 +66,7 @@ fn requested_options(experiment: &str, fields: &Fields) -> Result<CompareOptions
 fn kept(options: &CompareOptions) -> String {
     let split = Some(options.split.as_str()).filter(|_| options.split != Split::Selection);
     query(&[
-        ("tier", options.tier.map(Tier::as_str)),
+        ("tier", options.tier.map(BoardTier::as_str)),
         ("split", split),
         ("incumbent", options.incumbent.as_deref()),
     ])

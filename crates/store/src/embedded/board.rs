@@ -89,8 +89,11 @@ fn shown<'a>(
             sha256: text(tags.rubric_sha256),
         },
         n_candidates: run.n_candidates,
+        n_failed: run.n_failed,
         latency_ms: run.latency_ms,
         tokens_per_s: run.tokens_per_s,
+        completion_tokens: run.completion_tokens,
+        cost_usd: run.cost_usd,
         files: decode(run, batch, run_id)?,
         run_id,
     })

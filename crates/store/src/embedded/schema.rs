@@ -28,7 +28,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8],
+    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8, V9],
 };
 
 /// Ids of texts that every database holds.
@@ -334,6 +334,20 @@ BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never changed'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON experiment_tags
 WHEN old.key GLOB 'assize.ledger.*'
 BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never deleted'); END;
+";
+
+/// Board rows also repeat metrics whose keys have no fixed ids.
+const V9: &str = "
+INSERT OR IGNORE INTO texts (text) VALUES
+    ('n_failed'), ('completion_tokens'), ('generation_cost_usd');
+CREATE TRIGGER board_named_metrics_update AFTER UPDATE ON latest_metrics
+WHEN old.key IN (SELECT id FROM texts
+                 WHERE text IN ('n_failed', 'completion_tokens', 'generation_cost_usd'))
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_named_metrics_delete AFTER DELETE ON latest_metrics
+WHEN old.key IN (SELECT id FROM texts
+                 WHERE text IN ('n_failed', 'completion_tokens', 'generation_cost_usd'))
+BEGIN DELETE FROM board WHERE run = old.run; END;
 ";
 
 #[cfg(test)]

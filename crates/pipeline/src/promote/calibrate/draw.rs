@@ -3,17 +3,26 @@
 use assize_stats::StatsError;
 use assize_stats::rng::SplitMix64;
 use assize_stats::simulate::{BlockModel, seed_of};
-use assize_stats::table::{Row, Table};
+use assize_stats::table::{Cell, Row, Table};
 
 use super::Design;
 
 /// Mean composites by pair, then by scenario.
-pub(super) type Means = Vec<Vec<Option<f64>>>;
+type Means = Vec<Vec<Option<f64>>>;
 
-/// What both tiers would report of one drawn experiment.
+/// What both tiers would report of one drawn experiment, by pair, then by scenario.
 pub(super) struct Drawn {
-    pub expert: Means,
-    pub auto: Means,
+    pub expert: Vec<Vec<Option<Cell>>>,
+    pub auto: Vec<Vec<Option<Cell>>>,
+}
+
+/// The means of cells.
+pub(super) fn means(cells: &[Vec<Option<Cell>>]) -> Means {
+    let of_pair = |cells: &Vec<Option<Cell>>| {
+        let means = cells.iter().map(|cell| Some((*cell)?.mean));
+        means.collect()
+    };
+    cells.iter().map(of_pair).collect()
 }
 
 impl Design {
@@ -32,14 +41,19 @@ impl Design {
                 ..*row
             })
             .collect();
-        let means = |rows: &[Row]| Ok(Table::from_rows(pairs, self.scenarios, rows)?.means());
+        let cells = |rows: &[Row]| {
+            let table = Table::from_rows(pairs, self.scenarios, rows)?;
+            let of_pair = |pair: usize| table.treatment_cells(pair).to_vec();
+            Ok((0..pairs).map(of_pair).collect())
+        };
         Ok(Drawn {
-            expert: means(&rows)?,
-            auto: means(&judged)?,
+            expert: cells(&rows)?,
+            auto: cells(&judged)?,
         })
     }
 
-    /// Cell means without their candidates: the mean of K normal draws is a normal draw.
+    /// Cell means without their candidates: the mean of K normal draws is a normal draw. The spread
+    /// within a cell is given its expected value.
     fn draw_means(&self, effects: &[f64], seed: u64) -> Drawn {
         let mut rng = SplitMix64::new(seed_of(seed, 0));
         let pairs = effects.len() + 1;
@@ -60,9 +74,16 @@ impl Design {
                     + self.pair_by_scenario_sd * rng.next_normal()
                     + self.candidate_sd / root * rng.next_normal();
                 let expert = shared + effect + own;
-                drawn.expert[pair].push(Some(expert));
                 let judge = self.judge_sd / root * rng.next_normal();
-                drawn.auto[pair].push(Some(expert + judge));
+                let spread = self.candidate_sd.powi(2);
+                let cell = |mean: f64, variance: f64| Cell {
+                    rows: self.candidates,
+                    mean,
+                    squared_deviations: variance * self.candidates.saturating_sub(1) as f64,
+                };
+                drawn.expert[pair].push(Some(cell(expert, spread)));
+                let auto = cell(expert + judge, spread + self.judge_sd.powi(2));
+                drawn.auto[pair].push(Some(auto));
             }
         }
         drawn

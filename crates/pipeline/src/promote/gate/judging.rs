@@ -1,16 +1,19 @@
-//! Whether the judges are reliable: the automatic tier against the experts.
+//! Whether the automatic tier can be believed about these two pairs.
 //!
-//! A high agreement does not mean unbiased, so both are checked.
+//! A bias that is the same for both pairs cancels in their difference. What matters is how far the
+//! automatic tier is off for the candidate minus how far it is off for the incumbent. Agreement (α) is
+//! given beside it, because it says how noisy the automatic scores are, not whom they favour.
 
 use assize_domain::judge::Tier;
 use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
-use assize_stats::agreement::{self, Metric};
+use assize_stats::agreement::{Metric, alpha_interval};
+use assize_stats::two_tier::{DifferentialBias, differential_bias};
 
+use super::Evidence;
 use super::open_check::OpenCheck;
-use super::{DoubleScored, Evidence};
-use crate::promote::thresholds::{Tentative, Thresholds};
+use crate::promote::thresholds::Thresholds;
 
-/// Enough candidates that both tiers judged, and on them agreement without bias, by criterion.
+/// Enough candidates that both tiers judged, and on them no bias towards one of the pairs.
 pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
     let check = OpenCheck::new(
         "double_scored",
@@ -20,86 +23,74 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
         f64::from(thresholds.double_scored),
     );
     if !thresholds.require.contains(&Tier::Auto) {
-        let why = "Only experts are required, so agreement is not checked.";
+        let why = "Only experts are required, so the automatic tier is not checked.";
         return vec![check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))];
     }
-    let both = |it: &DoubleScored| {
-        let scores = it.expert.iter().zip(&it.auto);
-        scores.filter(|(e, a)| e.is_some() && a.is_some()).count()
-    };
-    let items = evidence.criteria.iter().map(both).min().unwrap_or(0);
+    let [candidate, incumbent] = &evidence.two_tiers;
+    let found = differential_bias(candidate, incumbent, 1.0 - thresholds.level).ok();
+    let items = found.as_ref().map_or(0, |it| it.items);
     let is_enough = items >= thresholds.double_scored as usize;
-    let why = (!is_enough).then(|| "Agreement is not computed below that.".to_owned());
+    let why = (!is_enough).then(|| {
+        "Candidates of these two pairs count, in scenarios where both have some; bias is not computed below \
+         that."
+            .to_owned()
+    });
     let mut checks = vec![check.against(Some(items as f64), why)];
-    if is_enough {
-        for criterion in &evidence.criteria {
-            checks.extend(criterion_checks(criterion, thresholds));
-        }
+    if let Some(found) = found.filter(|_| is_enough) {
+        checks.push(judge_bias(&found, evidence, thresholds));
     }
     checks
 }
 
-fn criterion_checks(scores: &DoubleScored, thresholds: &Thresholds) -> [Check; 2] {
-    let name = &scores.criterion;
-    let alpha = agreement::alpha(
-        &[scores.expert.clone(), scores.auto.clone()],
-        Metric::Ordinal,
-    );
-    let alpha = alpha.ok().flatten().map(|it| it.alpha);
-    let check = OpenCheck::new(
-        &format!("agreement.{name}"),
-        &format!("{name}: judges agree (α)"),
-        Quantity::Coefficient,
-        Relation::AtLeast,
-        thresholds.agreement,
-    );
-    let agreement = match alpha {
-        None => {
-            let why = "Both tiers gave every candidate the same score, so it does not separate candidates.";
-            check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))
-        }
-        Some(alpha)
-            if !Relation::AtLeast.holds(alpha, thresholds.agreement)
-                && Relation::AtLeast.holds(alpha, thresholds.agreement_tentative) =>
-        {
-            tentative(check, alpha, thresholds)
-        }
-        alpha => check.against(alpha, None),
+/// Where experts decide, the automatic tier must not favour a pair by more than the threshold. Where
+/// it decides alone, the whole interval must be within it.
+fn judge_bias(found: &DifferentialBias, evidence: &Evidence, thresholds: &Thresholds) -> Check {
+    let it = &found.difference;
+    let threshold = thresholds.bias_within(evidence.composite_range);
+    let interval = it.interval;
+    let figure = match thresholds.deciding_tier() {
+        Tier::Expert => it.mean.abs(),
+        Tier::Auto => interval.low.abs().max(interval.high.abs()),
     };
-    let bias = agreement::compare(&scores.expert, &scores.auto, scores.scale)
-        .ok()
-        .map(|it| it.bias);
-    let why = bias.map(|bias| {
-        let direction = if bias > 0.0 { "higher" } else { "lower" };
-        format!("The automatic tier scores {direction} than the experts.")
-    });
-    let bias = OpenCheck::new(
-        &format!("bias.{name}"),
-        &format!("{name}: bias of auto"),
+    let favoured = if it.mean > 0.0 {
+        "candidate"
+    } else {
+        "incumbent"
+    };
+    let agreement = agreement(evidence, 1.0 - thresholds.level);
+    let why = format!(
+        "The automatic tier favours the {favoured}: {:+.2} [{:+.2}, {:+.2}] over {} scenarios{agreement}.",
+        it.mean, interval.low, interval.high, it.blocks
+    );
+    let check = OpenCheck::new(
+        "judge_bias",
+        "auto favours one of the pairs by",
         Quantity::Points,
         Relation::AtMost,
-        thresholds.bias_on(scores.scale),
-    )
-    .against(bias.map(f64::abs), why);
-    [agreement, bias]
+        threshold,
+    );
+    let outcome = if Relation::AtMost.holds(figure, threshold) {
+        Outcome::Passed
+    } else {
+        Outcome::Failed
+    };
+    check.finish(outcome, Some(figure), Some(why))
 }
 
-fn tentative(check: OpenCheck, alpha: f64, thresholds: &Thresholds) -> Check {
-    let experts_decide = thresholds.deciding_tier() == Tier::Expert;
-    let between = format!(
-        "From {} to {} agreement is tentative",
-        thresholds.agreement_tentative, thresholds.agreement
-    );
-    let (outcome, why) = match thresholds.tentative {
-        Tentative::Warn if experts_decide => (
-            Outcome::Tentative,
-            "accepted, because the tests use the experts' scores",
-        ),
-        Tentative::Warn => (
-            Outcome::Failed,
-            "not enough where the tests use automatic scores alone",
-        ),
-        Tentative::Block => (Outcome::Failed, "and tentative = \"block\" in [gate]"),
-    };
-    check.finish(outcome, Some(alpha), Some(format!("{between}: {why}.")))
+/// α of every criterion with its interval, clustered by scenario.
+fn agreement(evidence: &Evidence, confidence: f64) -> String {
+    let criteria = evidence.criteria.iter().filter_map(|it| {
+        let raters = [it.expert.clone(), it.auto.clone()];
+        let clusters = &evidence.criteria_scenarios;
+        let found = alpha_interval(&raters, clusters, Metric::Ordinal, confidence).ok()??;
+        let interval = found.interval.map_or_else(String::new, |it| {
+            format!(" [{:.2}, {:.2}]", it.low, it.high)
+        });
+        Some(format!("{} {:.2}{interval}", it.criterion, found.alpha))
+    });
+    let criteria: Vec<String> = criteria.collect();
+    match criteria.len() {
+        0 => String::new(),
+        _ => format!("; agreement (α): {}", criteria.join(", ")),
+    }
 }

@@ -1,10 +1,10 @@
 //! The gate on evidence made by hand: it passes, and each check fails alone.
 
 use assize_stats::bootstrap::bootstrap_mean_exact;
+use assize_stats::two_tier::Both;
 use serde_json::Value;
 
 use super::*;
-use crate::promote::Tentative;
 
 /// Four challengers, of which the first is two points ahead; judges who agree.
 fn sound() -> Evidence {
@@ -23,6 +23,8 @@ fn sound() -> Evidence {
             rolled(&incumbent, 3),
             rolled(&incumbent, 4),
         ],
+        cells: [Vec::new(), Vec::new()],
+        judged_apart: Some(0.0),
         flags: vec![
             flag("format_ok", 2.0, 0.9, 0.9),
             flag("overlong", -1.0, 0.1, 0.1),
@@ -37,18 +39,65 @@ fn sound() -> Evidence {
         tiers: vec![tier(Tier::Expert), tier(Tier::Auto)],
         criteria: vec![DoubleScored {
             criterion: "tone".to_owned(),
-            scale: Scale { low: 1, high: 5 },
             expert: levels(),
             auto: levels(),
         }],
+        criteria_scenarios: (0..40).map(|item| item / 5).collect(),
+        two_tiers: [Vec::new(), Vec::new()],
         confirmation: Some(Confirmation {
             differences: ahead.to_vec(),
             scenarios: 8,
             missing_cells: 0,
+            scale: 1.0,
+            flags: vec![flag("overlong", -1.0, 0.1, 0.1)],
         }),
         composite_range: (2.0, 17.0),
+        segments: vec![Segments {
+            field: "slot".to_owned(),
+            values: vec!["day".to_owned(), "night".to_owned()],
+            value_of: (0..8).map(|place| Some(place % 2)).collect(),
+        }],
+        comparability: Comparability::default(),
+        unjudged_pairs: 0,
         seed: 42,
     }
+}
+
+/// Fills in the cells from the means: five candidates with a spread of one point.
+fn with_cells(evidence: &Evidence) -> Evidence {
+    let mut evidence = evidence.clone();
+    let pairs = [evidence.candidate, evidence.incumbent];
+    let cell = |mean: &Option<f64>| {
+        mean.filter(|mean| mean.is_finite()).map(|mean| Cell {
+            rows: 5,
+            mean,
+            squared_deviations: 4.0,
+        })
+    };
+    for tier in &mut evidence.tiers {
+        tier.cells = pairs.map(|pair| tier.means[pair].iter().map(cell).collect());
+    }
+    if evidence.two_tiers[0].is_empty() && evidence.tiers.len() == 2 {
+        evidence.two_tiers = pairs.map(|pair| double_scored(&evidence, pair, 5));
+    }
+    evidence
+}
+
+/// The cells of a pair with so many candidates that both tiers judged.
+fn double_scored(evidence: &Evidence, pair: usize, items: usize) -> Vec<Option<TierCell>> {
+    let [expert, auto] = [0, 1].map(|tier: usize| &evidence.tiers[tier].means[pair]);
+    let cell = |(trusted, cheap): (&Option<f64>, &Option<f64>)| {
+        let (trusted, cheap) = ((*trusted)?, (*cheap)?);
+        Some(TierCell {
+            cheap,
+            both: Some(Both {
+                items,
+                trusted,
+                cheap,
+            }),
+        })
+    };
+    expert.iter().zip(auto).map(cell).collect()
 }
 
 fn rolled(scores: &[f64; 8], by: usize) -> Vec<Option<f64>> {
@@ -67,7 +116,7 @@ fn flag(name: &str, weight: f64, candidate: f64, incumbent: f64) -> FlagShares {
 }
 
 fn failures(evidence: &Evidence, thresholds: &Thresholds) -> Vec<String> {
-    let ruling = gate(evidence, thresholds);
+    let ruling = gate(&with_cells(evidence), thresholds);
     let failed: Vec<String> = ruling
         .checks
         .iter()
@@ -79,7 +128,7 @@ fn failures(evidence: &Evidence, thresholds: &Thresholds) -> Vec<String> {
 }
 
 fn outcome(evidence: &Evidence, thresholds: &Thresholds, name: &str) -> Outcome {
-    let ruling = gate(evidence, thresholds);
+    let ruling = gate(&with_cells(evidence), thresholds);
     let found = ruling.checks.iter().find(|check| check.name == name);
     found.map(|check| check.outcome).expect("the check")
 }
@@ -104,7 +153,7 @@ fn set_differences(evidence: &mut Evidence, differences: [f64; 8]) {
 
 #[test]
 fn sound_evidence_passes_every_check() {
-    let ruling = gate(&sound(), &Thresholds::default());
+    let ruling = gate(&with_cells(&sound()), &Thresholds::default());
     assert!(ruling.passed, "{:#?}", ruling.checks);
     let names: Vec<&str> = ruling.checks.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(
@@ -113,16 +162,22 @@ fn sound_evidence_passes_every_check() {
             "p_adjusted",
             "lower_bound",
             "margin",
+            "family",
+            "judged_alike",
+            "same_settings",
+            "failed_candidates",
             "worst_scenario",
+            "worst_segment",
             "flag.format_ok",
             "flag.overlong",
             "rank.expert",
             "rank.auto",
             "double_scored",
-            "agreement.tone",
-            "bias.tone",
+            "judge_bias",
             "missing_cells",
-            "confirmation"
+            "confirmation",
+            "confirmation.margin",
+            "confirmation.flag.overlong"
         ]
     );
     assert!(ruling.checks.iter().all(|it| it.outcome == Outcome::Passed));
@@ -140,9 +195,43 @@ fn each_check_fails_alone() {
         &["margin"],
     );
     check(
-        |it| set_differences(it, [3.0, 3.5, 4.0, 3.0, 3.5, 4.0, 3.0, -2.1]),
+        |it| set_differences(it, [4.0, 4.5, 5.0, 4.0, 4.5, 5.0, 4.0, -3.1]),
         &["worst_scenario"],
     );
+    check(
+        |it| set_differences(it, [4.0, -1.3, 4.5, -1.2, 4.2, -1.4, 4.1, -1.2]),
+        &["p_adjusted", "lower_bound", "worst_segment"],
+    );
+    check(|it| it.tiers[0].judged_apart = Some(0.2), &["judged_alike"]);
+    check(
+        |it| it.comparability.settings = vec!["temperature 0.2".to_owned()],
+        &["same_settings"],
+    );
+    check(
+        |it| it.comparability.lost = [0.0, 0.2],
+        &["failed_candidates"],
+    );
+    // The candidate's lost candidates count against it, so its mean falls as well.
+    check(
+        |it| it.comparability.lost = [0.25, 0.0],
+        &[
+            "p_adjusted",
+            "lower_bound",
+            "margin",
+            "failed_candidates",
+            "rank.expert",
+            "rank.auto",
+        ],
+    );
+    // The candidate was chosen among pairs that this tier never saw.
+    check(
+        |it| {
+            it.unjudged_pairs = 10;
+            it.confirmation = None;
+        },
+        &["family"],
+    );
+    check(|it| it.unjudged_pairs = 10, &[]);
     check(
         |it| it.tiers[0].flags[0].candidate = Some(0.79),
         &["flag.format_ok"],
@@ -153,49 +242,53 @@ fn each_check_fails_alone() {
     );
     check(
         |it| it.tiers[1].means[1] = it.tiers[1].means[0].clone(),
-        &["rank.auto"],
+        &["rank.auto", "judge_bias"],
     );
     check(
-        |it| {
-            it.criteria[0].expert.truncate(29);
-            it.criteria[0].auto.truncate(29);
-        },
+        |it| it.two_tiers = [1, 0].map(|pair| double_scored(it, pair, 1)),
         &["double_scored"],
     );
-    check(
-        |it| it.criteria[0].auto.swap_with_slice(&mut scrambled()),
-        &["agreement.tone"],
-    );
-    check(
-        |it| {
-            let most = it.criteria[0].auto.iter_mut().step_by(3);
-            most.for_each(|score| *score = score.map(|it| (it + 1).min(6)));
-            it.criteria[0].scale.high = 6;
-        },
-        &["bias.tone"],
-    );
+    // A bias towards both pairs cancels; one towards the candidate does not.
+    let shifted = |it: &mut Evidence, pairs: &[usize]| {
+        for pair in pairs {
+            for mean in it.tiers[1].means[*pair].iter_mut().flatten() {
+                *mean += 0.6;
+            }
+        }
+    };
+    check(|it| shifted(it, &[0, 1]), &[]);
+    check(|it| shifted(it, &[1]), &["judge_bias"]);
     check(|it| it.tiers[0].missing_cells = 1, &["missing_cells"]);
     let confirmation = |differences: &[f64], scenarios, missing_cells| Confirmation {
         differences: differences.to_vec(),
         scenarios,
         missing_cells,
+        scale: 1.0,
+        flags: Vec::new(),
     };
     let flat = [1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.1];
     for found in [
-        confirmation(&flat, 8, 0),
         confirmation(&[2.0; 7], 8, 1),
         confirmation(&[], 8, 16),
         confirmation(&[2.0; 4], 4, 0),
     ] {
         check(|it| it.confirmation = Some(found), &["confirmation"]);
     }
-}
-
-/// The levels in another order, so that the mean stays and agreement goes.
-fn scrambled() -> Vec<Option<i32>> {
-    (0..40)
-        .map(|item| Some(1 + (item * 2 + item / 5) % 5))
-        .collect()
+    check(
+        |it| it.confirmation = Some(confirmation(&flat, 8, 0)),
+        &["confirmation", "confirmation.margin"],
+    );
+    check(
+        |it| it.confirmation = Some(confirmation(&[0.4; 8], 8, 0)),
+        &["confirmation.margin"],
+    );
+    check(
+        |it| {
+            let found = it.confirmation.as_mut().expect("a split");
+            found.flags[0].candidate = Some(0.5);
+        },
+        &["confirmation.flag.overlong"],
+    );
 }
 
 #[test]
@@ -215,23 +308,22 @@ fn the_confirmation_stays_sealed_until_the_rest_passes() {
 }
 
 #[test]
-fn tentative_agreement_passes_where_experts_carry_the_tests() {
+fn an_automatic_tier_that_decides_alone_must_be_unbiased_for_certain() {
     let mut evidence = sound();
-    for place in [0, 6, 12] {
-        evidence.criteria[0].auto.swap(place, place + 2);
+    let shifts = [0.9, -0.9, 0.8, -0.8, 0.9, -0.9, 0.7, -0.7];
+    for (mean, shift) in evidence.tiers[1].means[1].iter_mut().flatten().zip(shifts) {
+        *mean += shift;
     }
-    let mut thresholds = Thresholds {
-        agreement: 0.95,
-        ..Thresholds::default()
-    };
-    let tentative = |thresholds: &Thresholds| outcome(&evidence, thresholds, "agreement.tone");
-    assert_eq!(tentative(&thresholds), Outcome::Tentative);
-    assert!(gate(&evidence, &thresholds).passed);
-    thresholds.tentative = Tentative::Block;
-    assert_eq!(tentative(&thresholds), Outcome::Failed);
-    thresholds.tentative = Tentative::Warn;
+    let mut thresholds = Thresholds::default();
+    assert_eq!(
+        outcome(&evidence, &thresholds, "judge_bias"),
+        Outcome::Passed
+    );
     thresholds.require = vec![Tier::Auto];
-    assert_eq!(tentative(&thresholds), Outcome::Failed);
+    assert_eq!(
+        outcome(&evidence, &thresholds, "judge_bias"),
+        Outcome::Failed
+    );
 }
 
 #[test]
@@ -258,6 +350,8 @@ fn nothing_to_look_at_fails_and_never_panics() {
             tiers: vec![TierEvidence {
                 tier: Tier::Expert,
                 means: vec![vec![None, Some(f64::NAN)], vec![Some(1.0), Some(2.0)]],
+                cells: [Vec::new(), Vec::new()],
+                judged_apart: None,
                 flags: vec![flag("dull", 0.0, 0.0, 1.0)],
                 missing_cells: 0,
             }],
@@ -271,19 +365,6 @@ fn nothing_to_look_at_fails_and_never_panics() {
 }
 
 #[test]
-fn judges_who_never_vary_separate_nobody() {
-    let mut evidence = sound();
-    evidence.criteria[0].expert = vec![Some(4); 40];
-    evidence.criteria[0].auto = vec![Some(4); 40];
-    let thresholds = Thresholds::default();
-    assert_eq!(
-        outcome(&evidence, &thresholds, "agreement.tone"),
-        Outcome::NotApplicable
-    );
-    assert!(gate(&evidence, &thresholds).passed);
-}
-
-#[test]
 fn equal_differences_are_confirmed_by_their_sign() {
     let mut evidence = sound();
     let thresholds = Thresholds::default();
@@ -292,6 +373,8 @@ fn equal_differences_are_confirmed_by_their_sign() {
             differences: vec![difference; 8],
             scenarios: 8,
             missing_cells: 0,
+            scale: 1.0,
+            flags: Vec::new(),
         });
         assert_eq!(outcome(&evidence, &thresholds, "confirmation"), expected);
     }

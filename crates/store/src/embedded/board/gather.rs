@@ -46,8 +46,11 @@ pub(super) struct BatchRun {
     pub scenario: TextNumber,
     pub tags: BatchTags,
     pub n_candidates: u32,
+    pub n_failed: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
+    pub completion_tokens: Option<f64>,
+    pub cost_usd: Option<f64>,
     /// The range of its files in the batch.
     pub files: Range<usize>,
     /// The sittings that do not count, separated by spaces.
@@ -199,8 +202,11 @@ impl Reader<'_> {
                 Some(count) => whole(count),
                 None => candidates_count(self.conn, run, &row.run_id)?,
             },
+            n_failed: row.n_failed.map_or(0, whole),
             latency_ms: row.latency_ms,
             tokens_per_s: row.tokens_per_s,
+            completion_tokens: row.completion_tokens,
+            cost_usd: row.cost_usd,
             files: start..batch.files.len(),
             set_aside: self.set_aside.get(&run).cloned(),
             run_id: row.run_id,

@@ -35,7 +35,7 @@ use crate::sqlite::{Attempt, Fault};
 
 /// The format of rows. Increase it with every change to [`BoardRow`] or [`RowFile`]: a row of
 /// another format counts as missing.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// The data of a run that precedes its verdict files.
 #[derive(Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub(super) struct BoardRow<'a> {
     pub n_candidates: Option<f64>,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
+    pub n_failed: Option<f64>,
+    pub completion_tokens: Option<f64>,
+    pub cost_usd: Option<f64>,
 }
 
 /// In the order of [`keys::PARAMS`].
@@ -78,11 +81,20 @@ pub(super) struct RowTags<'a> {
 mod keys {
     use std::ops::RangeInclusive;
 
+    use assize_domain::run::metric;
+
     use crate::embedded::schema::known;
 
     pub const PARAMS: RangeInclusive<i64> = known::MODEL..=known::SPLIT;
     pub const TAGS: RangeInclusive<i64> = known::RUBRIC..=known::SETTINGS;
     pub const METRICS: RangeInclusive<i64> = known::N_CANDIDATES..=known::TOKENS_PER_S;
+    /// Metrics whose ids differ between databases, in the order of [`super::BoardRow`]. The
+    /// triggers of schema version 9 name them too.
+    pub const NAMED_METRICS: [&str; 3] = [
+        metric::N_FAILED,
+        metric::COMPLETION_TOKENS,
+        metric::GENERATION_COST_USD,
+    ];
 }
 
 /// A value of a param or tag, as stored in its column.
@@ -119,16 +131,18 @@ static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let value = |table: &str, key: i64| {
         format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
     };
-    let number = |key: i64| {
+    let number = |key: String| {
         format!(
             "(SELECT CASE WHEN is_nan THEN NULL ELSE value END
               FROM latest_metrics WHERE run = r.id AND key = {key})"
         )
     };
+    let named = |name: &&str| number(format!("(SELECT id FROM texts WHERE text = '{name}')"));
     let params = keys::PARAMS.map(|key| value("params", key));
     let tags = keys::TAGS.map(|key| value("tags", key));
-    let metrics = keys::METRICS.map(number);
-    let columns: Vec<String> = params.chain(tags).chain(metrics).collect();
+    let metrics = keys::METRICS.map(|key| number(key.to_string()));
+    let named = keys::NAMED_METRICS.iter().map(named);
+    let columns: Vec<String> = params.chain(tags).chain(metrics).chain(named).collect();
     format!(
         "SELECT r.run_id, r.status, {}, r.experiment FROM runs r
          WHERE r.id = ?1 AND EXISTS (SELECT 1 FROM params WHERE run = r.id AND key = {})",
@@ -180,6 +194,9 @@ impl<'a> Columns<'a> {
             n_candidates: self.get()?,
             latency_ms: self.get()?,
             tokens_per_s: self.get()?,
+            n_failed: self.get()?,
+            completion_tokens: self.get()?,
+            cost_usd: self.get()?,
         })
     }
 }
@@ -243,10 +260,16 @@ pub(crate) fn row_write(conn: &Connection, run: i64) -> Attempt<()> {
 /// Triggers do this for changes and deletions.
 pub(crate) fn row_outdate(conn: &Connection, run: i64, key: i64) -> Attempt<()> {
     let keys = [keys::PARAMS, keys::TAGS, keys::METRICS];
-    if keys.iter().any(|keys| keys.contains(&key)) {
+    if keys.iter().any(|keys| keys.contains(&key)) || is_named_metric(conn, key)? {
         row_delete(conn, run)?;
     }
     Ok(())
+}
+
+fn is_named_metric(conn: &Connection, key: i64) -> Attempt<bool> {
+    let mut find = conn.prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
+    let text: Option<String> = find.query_row([key], |row| row.get(0)).optional()?;
+    Ok(text.is_some_and(|text| keys::NAMED_METRICS.contains(&text.as_str())))
 }
 
 fn row_delete(conn: &Connection, run: i64) -> Attempt<()> {
@@ -408,10 +431,13 @@ mod tests {
             n_candidates: Some(5.0),
             latency_ms: None,
             tokens_per_s: None,
+            n_failed: Some(1.0),
+            completion_tokens: None,
+            cost_usd: None,
         };
         let written = hex(&postcard::to_allocvec(&row).unwrap());
         let expected = [
-            "01",
+            "02",
             &"07".repeat(16),
             "06",
             "01c801",
@@ -423,6 +449,8 @@ mod tests {
             "000000",
             "0104",
             "010000000000001440",
+            "0000",
+            "01000000000000f03f",
             "0000",
         ];
         assert_eq!(written, expected.concat());
