@@ -11,17 +11,20 @@
 //! Block s contributes ψ_s = λ(f_s − f̄)/|C| + [s ∈ L](h_s − h̄)/|L| with h = Y − λg, and
 //! SE² = |L|/(|L| − 1)·Σψ_s², with |L| − 1 degrees of freedom; for λ = 0 this is the paired t interval
 //! of the trusted scores. ψ_s = a_s + λb_s is linear in λ, so that λ̂ = −Σab/Σb², clipped to [0, 1], has
-//! the smallest SE.
+//! the smallest SE. That λ̂ was fitted to the same blocks makes ψ too small; each is therefore taken as if λ
+//! had been estimated without its block, ψ_s/(1 − b_s²/Σb²) (MacKinnon and White 1985, HC3). Where this SE
+//! is not below that of the trusted scores alone, λ is 0.
 //!
 //! **Tables** ([`paired_two_tier_table`]). One λ for all treatments, which minimises the sum of SE² of
 //! all differences to a reference treatment, keeps the family comparable. The pseudo-values by treatment
 //! and block put the result into the form of plain scores, so that every test of paired differences
 //! can use it: over the blocks of L the differences of a treatment's pseudo-values to the reference's have
-//! the mean θ̂ and the variance |L|·SE². They are θ̂ + κ(|L|ψ_s − mean), with κ chosen to match; κ is 1 where
-//! every block has trusted scores.
+//! the mean θ̂ and the variance |L|·SE². They are θ̂ + κ(|L|ψ_s − mean), with κ chosen to match. Here the
+//! correction for the fitted λ is ψ_js + b_js·Σ_k c_k·b_ks·ψ_ks/(D − D_s) over the treatments k, with
+//! c = |L|/(|L| − 1), D_s = Σ_k c_k·b_ks² and D = ΣD_s: for one treatment the same as above.
 //!
 //! References: Angelopoulos, Duchi and Zrnic (2023), "PPI++"; Liang and Zeger (1986), Biometrika 73;
-//! Särndal, Swensson and Wretman (1992), section 6 (the difference estimator).
+//! MacKinnon and White (1985), J. Econometrics 29; Bell and McCaffrey (2002), Survey Methodology 28; Särndal, Swensson and Wretman (1992), section 6 (the difference estimator).
 
 use super::Lambda;
 use crate::describe::{mean, sum, variance};
@@ -147,12 +150,8 @@ pub fn paired_two_tier(
 ) -> Result<TwoTierDiff, StatsError> {
     check_confidence(confidence)?;
     let parts = Parts::of_difference(left, right)?;
-    let lambda = match lambda {
-        Lambda::Fixed(lambda) if lambda.is_finite() => lambda,
-        Lambda::Fixed(_) => return Err(StatsError::NotFinite),
-        Lambda::Tuned => tuned(&[&parts]),
-    };
-    parts.estimate(lambda, confidence)
+    let trust = Trust::new(lambda, &[&parts], left.len())?;
+    parts.estimate(&trust, confidence)
 }
 
 /// All treatments of `cells[treatment][block]` against the treatment `reference`, with one λ.
@@ -176,11 +175,8 @@ pub fn paired_two_tier_table(
             found => Some(found?),
         });
     }
-    let lambda = match lambda {
-        Lambda::Fixed(lambda) if lambda.is_finite() => lambda,
-        Lambda::Fixed(_) => return Err(StatsError::NotFinite),
-        Lambda::Tuned => tuned(&parts.iter().flatten().collect::<Vec<_>>()),
-    };
+    let all: Vec<&Parts> = parts.iter().flatten().collect();
+    let trust = Trust::new(lambda, &all, own.len())?;
     let mut pseudo_values = vec![vec![None; own.len()]; cells.len()];
     let zero = |cell: &Option<TierCell>| {
         cell.map(|cell| TierCell {
@@ -194,20 +190,20 @@ pub fn paired_two_tier_table(
     };
     let nothing: Vec<Option<TierCell>> = own.iter().map(zero).collect();
     let alone = Parts::of_difference(own, &nothing)?;
-    for (block, value) in alone.pseudo_values(lambda) {
+    for (block, value) in alone.pseudo_values(&trust.fixed()) {
         pseudo_values[reference][block] = Some(value);
     }
     let mut differences = vec![None; cells.len()];
     for (treatment, parts) in parts.iter().enumerate() {
         let Some(parts) = parts else { continue };
-        differences[treatment] = Some(parts.estimate(lambda, confidence)?);
-        for (block, value) in parts.pseudo_values(lambda) {
+        differences[treatment] = Some(parts.estimate(&trust, confidence)?);
+        for (block, value) in parts.pseudo_values(&trust) {
             let base = pseudo_values[reference][block];
             pseudo_values[treatment][block] = base.map(|base| base + value);
         }
     }
     Ok(TwoTierTable {
-        lambda,
+        lambda: trust.lambda,
         differences,
         pseudo_values,
     })
@@ -321,13 +317,15 @@ impl Parts {
         trusted / (trusted - 1.0)
     }
 
-    fn contributions(&self, lambda: f64) -> Vec<f64> {
-        let pairs = self.a.iter().zip(&self.b);
-        pairs.map(|(a, b)| a + lambda * b).collect()
+    fn contributions(&self, trust: &Trust) -> Vec<f64> {
+        let blocks = self.blocks.iter().zip(&self.a).zip(&self.b);
+        blocks
+            .map(|(((block, _), a), b)| a + (trust.lambda + trust.correction(*block)) * b)
+            .collect()
     }
 
-    fn variance(&self, lambda: f64) -> f64 {
-        let contributions = self.contributions(lambda);
+    fn variance(&self, trust: &Trust) -> f64 {
+        let contributions = self.contributions(trust);
         self.factor() * dot(&contributions, &contributions)
     }
 
@@ -342,15 +340,15 @@ impl Parts {
         lambda * of(&self.cheap) + of(&rectified)
     }
 
-    fn estimate(&self, lambda: f64, confidence: f64) -> Result<TwoTierDiff, StatsError> {
+    fn estimate(&self, trust: &Trust, confidence: f64) -> Result<TwoTierDiff, StatsError> {
         let df = self.trusted.len() - 1;
         let too_few = StatsError::TooFewBlocks {
             needed: 2,
             found: df + 1,
         };
         let quantile = |level| t_quantile(level, df as f64).ok_or(too_few.clone());
-        let mean = self.mean(lambda);
-        let (combined, alone) = (self.variance(lambda), self.variance(0.0));
+        let mean = self.mean(trust.lambda);
+        let (combined, alone) = (self.variance(trust), self.variance(&Trust::NONE));
         let se = combined.sqrt();
         let half = quantile(f64::midpoint(1.0, confidence))? * se;
         let gain = if combined > 0.0 {
@@ -359,7 +357,7 @@ impl Parts {
             1.0
         };
         Ok(TwoTierDiff {
-            lambda,
+            lambda: trust.lambda,
             mean,
             se,
             df,
@@ -379,9 +377,9 @@ impl Parts {
 
     /// One value for each block of L, with mean θ̂ and variance |L|·SE². Nothing where the blocks of L
     /// show no spread although the others do.
-    fn pseudo_values(&self, lambda: f64) -> Vec<(usize, f64)> {
+    fn pseudo_values(&self, trust: &Trust) -> Vec<(usize, f64)> {
         let count = self.trusted.len() as f64;
-        let contributions = self.contributions(lambda);
+        let contributions = self.contributions(trust);
         let (mut places, mut own) = (Vec::new(), Vec::new());
         for ((block, place), contribution) in self.blocks.iter().zip(&contributions) {
             if place.is_some() {
@@ -391,7 +389,7 @@ impl Parts {
         }
         let centre = mean(&own).unwrap_or(0.0);
         let spread = variance(&own).unwrap_or(0.0);
-        let wanted = self.variance(lambda) * count;
+        let wanted = self.variance(trust) * count;
         if spread <= 0.0 && wanted > 0.0 {
             return Vec::new();
         }
@@ -400,23 +398,88 @@ impl Parts {
         } else {
             1.0
         };
-        let estimate = self.mean(lambda);
+        let estimate = self.mean(trust.lambda);
         let values = own.iter().map(|own| estimate + stretch * (own - centre));
         places.into_iter().zip(values).collect()
     }
 }
 
-/// The λ with the smallest sum of SE² over several differences; 0 where the cheap scores add nothing.
-fn tuned(differences: &[&Parts]) -> f64 {
-    let total = |term: &dyn Fn(&Parts) -> f64| -> f64 {
-        differences.iter().map(|it| it.factor() * term(it)).sum()
+/// λ, and by how much it would differ without each block.
+struct Trust {
+    lambda: f64,
+    /// By block of the table; empty where λ was not fitted.
+    corrections: Vec<f64>,
+}
+
+impl Trust {
+    const NONE: Self = Self {
+        lambda: 0.0,
+        corrections: Vec::new(),
     };
-    let squares = total(&|it| dot(&it.b, &it.b));
-    let size = total(&|it| dot(&it.a, &it.a)) + total(&|it| dot(&it.cheap, &it.cheap));
-    if squares <= size * crate::TIE_TOLERANCE.powi(2) {
-        return 0.0;
+
+    fn new(lambda: Lambda, differences: &[&Parts], blocks: usize) -> Result<Self, StatsError> {
+        match lambda {
+            Lambda::Fixed(lambda) if lambda.is_finite() => Ok(Self {
+                lambda,
+                corrections: Vec::new(),
+            }),
+            Lambda::Fixed(_) => Err(StatsError::NotFinite),
+            Lambda::Tuned => Ok(Self::tuned(differences, blocks)),
+        }
     }
-    (-total(&|it| dot(&it.a, &it.b)) / squares).clamp(0.0, 1.0)
+
+    fn fixed(&self) -> Self {
+        Self {
+            lambda: self.lambda,
+            corrections: Vec::new(),
+        }
+    }
+
+    fn correction(&self, block: usize) -> f64 {
+        self.corrections.get(block).copied().unwrap_or(0.0)
+    }
+
+    /// The λ with the smallest sum of SE² over several differences; 0 where the cheap scores add
+    /// nothing.
+    fn tuned(differences: &[&Parts], blocks: usize) -> Self {
+        let total = |term: &dyn Fn(&Parts) -> f64| -> f64 {
+            differences.iter().map(|it| it.factor() * term(it)).sum()
+        };
+        let squares = total(&|it| dot(&it.b, &it.b));
+        let size = total(&|it| dot(&it.a, &it.a)) + total(&|it| dot(&it.cheap, &it.cheap));
+        if squares <= size * crate::TIE_TOLERANCE.powi(2) {
+            return Self::NONE;
+        }
+        let lambda = (-total(&|it| dot(&it.a, &it.b)) / squares).clamp(0.0, 1.0);
+        // Σ_k c·b·ψ and Σ_k c·b² by block.
+        let mut by_block = vec![(0.0, 0.0); blocks];
+        for it in differences {
+            for (((block, _), a), b) in it.blocks.iter().zip(&it.a).zip(&it.b) {
+                by_block[*block].0 += it.factor() * b * (a + lambda * b);
+                by_block[*block].1 += it.factor() * b * b;
+            }
+        }
+        if by_block
+            .iter()
+            .any(|(_, own)| squares - own <= squares * 1e-9)
+        {
+            return Self::NONE;
+        }
+        let corrections = by_block.iter().map(|(sum, own)| sum / (squares - own));
+        let fitted = Self {
+            lambda,
+            corrections: corrections.collect(),
+        };
+        if total_variance(differences, &fitted) < total_variance(differences, &Self::NONE) {
+            fitted
+        } else {
+            Self::NONE
+        }
+    }
+}
+
+fn total_variance(differences: &[&Parts], trust: &Trust) -> f64 {
+    differences.iter().map(|it| it.variance(trust)).sum()
 }
 
 fn dot(left: &[f64], right: &[f64]) -> f64 {

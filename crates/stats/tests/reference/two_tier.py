@@ -31,13 +31,25 @@ def by_block(left, right):
     return np.array(f), np.array(y), np.array(g), np.array(labelled), items
 
 
+def contributions(parts):
+    """ψ = a + λb over the blocks of C."""
+    f, y, g, labelled, _ = parts
+    a, b = np.zeros(len(f)), (f - f.mean()) / len(f)
+    a[labelled] = (y - y.mean()) / len(y)
+    b[labelled] -= (g - g.mean()) / len(y)
+    return a, b
+
+
+def factor(parts):
+    return len(parts[1]) / (len(parts[1]) - 1)
+
+
 def variance(parts, lam):
     f, y, g, labelled, _ = parts
-    n = len(y)
     psi = lam * (f - f.mean()) / len(f)
     h = y - lam * g
-    psi[labelled] += (h - h.mean()) / n
-    return n / (n - 1) * (psi**2).sum()
+    psi[labelled] += (h - h.mean()) / len(y)
+    return factor(parts) * (psi**2).sum()
 
 
 def vertex(value):
@@ -46,10 +58,29 @@ def vertex(value):
     return float(np.clip(0.25 * (3 * v0 - 4 * v1 + v2) / (v0 - 2 * v1 + v2), 0, 1))
 
 
-def estimate(parts, lam):
+def corrected(all_parts, lam):
+    """Variances with the residuals of every block divided by I minus its part of the hat matrix."""
+    a, b = np.array([contributions(p)[0] for p in all_parts]), np.array([contributions(p)[1] for p in all_parts])
+    root = np.sqrt([factor(p) for p in all_parts])[:, None]
+    psi, b = root * (a + lam * b), root * b
+    total = (b**2).sum()
+    out = np.empty_like(psi)
+    for s in range(psi.shape[1]):
+        out[:, s] = np.linalg.solve(np.eye(len(b)) - np.outer(b[:, s], b[:, s]) / total, psi[:, s])
+    return (out**2).sum(axis=1)
+
+
+def tuned(all_parts):
+    """λ and the variances; λ = 0 where the corrected variances are not smaller."""
+    lam = vertex(lambda lam: sum(variance(p, lam) for p in all_parts))
+    found, alone = corrected(all_parts, lam), [variance(p, 0.0) for p in all_parts]
+    return (lam, found) if sum(found) < sum(alone) else (0.0, alone)
+
+
+def estimate(parts, lam, v):
     f, y, g, _, items = parts
     theta = lam * f.mean() + (y - lam * g).mean()
-    v, alone = variance(parts, lam), variance(parts, 0.0)
+    alone = variance(parts, 0.0)
     half = stats.t.ppf(0.975, len(y) - 1) * np.sqrt(v)
     return {
         "lambda": lam, "mean": theta, "se": np.sqrt(v), "interval": [theta - half, theta + half],
@@ -119,21 +150,21 @@ def alpha_interval(raters, clusters):
 
 def main():
     rng = np.random.default_rng(7)
-    pairs = [draw(rng, 2, 16, 5, 0.5, 0.0), draw(rng, 2, 9, 3, 1.0, 0.1), draw(rng, 2, 24, 4, 0.2, 0.1)]
+    pairs = [draw(rng, 2, 16, 5, 0.5, 0.0), draw(rng, 2, 9, 3, 1.0, 0.1), draw(rng, 2, 24, 4, 0.3, 0.1), draw(rng, 2, 20, 5, 0.4, 0.0)]
     found = []
     for left, right in pairs:
         parts = by_block(left, right)
-        lam = vertex(lambda lam: variance(parts, lam))
-        found.append({"cells": [left, right], "tuned": estimate(parts, lam), "bias": bias(left, right)})
-    table = draw(rng, 4, 14, 4, 0.5, 0.05)
+        lam, (v,) = tuned([parts])
+        found.append({"cells": [left, right], "tuned": estimate(parts, lam, v), "bias": bias(left, right)})
+    table = draw(rng, 4, 14, 4, 0.5, 0.0)
     all_parts = [by_block(table[j], table[0]) for j in range(1, 4)]
-    lam = vertex(lambda lam: sum(variance(p, lam) for p in all_parts))
+    lam, variances = tuned(all_parts)
     truth = rng.integers(1, 6, size=30)
     rate = lambda: [None if rng.uniform() < 0.1 else int(np.clip(t + rng.integers(-1, 2), 1, 5)) for t in truth]
     raters = [rate(), rate(), rate()]
     print(json.dumps({
         "pairs": found,
-        "table": {"cells": table, "lambda": lam, "differences": [estimate(p, lam) for p in all_parts]},
+        "table": {"cells": table, "lambda": lam, "differences": [estimate(p, lam, v) for p, v in zip(all_parts, variances)]},
         "alpha": alpha_interval(raters, [i // 4 for i in range(30)]),
     }))  # fmt: skip
 
