@@ -65,6 +65,7 @@ pub fn sit_at(experiment: &str, name: &str) -> SitOptions {
         judge: Judge {
             kind: "human".to_owned(),
             name: name.to_owned(),
+            version: None,
         },
         desk: None,
         seed: Some(1),

@@ -82,17 +82,44 @@ impl FromStr for Tier {
     }
 }
 
-/// A judge, as verdicts name it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A judge, as verdicts name it. Two versions of a judge are two judges: each has its own drift
+/// chart, and their scores are not assumed to be on one scale.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Judge<T = String> {
     pub kind: T,
     pub name: T,
+    /// The digest of a judging model, or an agent's program with its version. People have none,
+    /// and neither have verdicts of before versions were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<T>,
 }
 
 impl<T: AsRef<str>> Judge<T> {
     pub fn tier(&self) -> Tier {
         Tier::of_kind(self.kind.as_ref())
     }
+
+    /// Whether kind and name are the same, regardless of the version.
+    pub fn is_namesake<U: AsRef<str>>(&self, other: &Judge<U>) -> bool {
+        self.kind.as_ref() == other.kind.as_ref() && self.name.as_ref() == other.name.as_ref()
+    }
+}
+
+/// The longest version, in characters.
+const LONGEST_VERSION: usize = 100;
+
+/// What a program says about its version, made fit for tags and terminals: one line without
+/// control characters, of limited length. `None` where nothing remains.
+pub fn clean_version(text: &str) -> Option<String> {
+    let printable = |c: &char| !c.is_control();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let joined = words.join(" ");
+    let line: String = joined
+        .chars()
+        .filter(printable)
+        .take(LONGEST_VERSION)
+        .collect();
+    Some(line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
 /// Whether a text can be a judge's kind: it becomes a tag that people filter by.
@@ -119,5 +146,33 @@ mod tests {
         assert_eq!(Tier::of_kind("claude-code"), Tier::Expert);
         assert_eq!(Tier::of_kind("haiku"), Tier::Auto);
         assert_eq!(Tier::of_kind("embedded:smollm2-135m"), Tier::Auto);
+    }
+
+    #[test]
+    fn a_version_is_written_only_where_there_is_one() {
+        let mut judge = Judge {
+            kind: "codex".to_owned(),
+            name: "nightly".to_owned(),
+            version: None,
+        };
+        let text = serde_json::to_string(&judge).unwrap();
+        assert_eq!(text, r#"{"kind":"codex","name":"nightly"}"#);
+        assert_eq!(serde_json::from_str::<Judge>(&text).unwrap(), judge);
+        let older = judge.clone();
+        judge.version = Some("codex 0.46".to_owned());
+        let text = serde_json::to_string(&judge).unwrap();
+        assert_eq!(serde_json::from_str::<Judge>(&text).unwrap(), judge);
+        assert!(judge != older && judge.is_namesake(&older));
+    }
+
+    #[test]
+    fn a_version_is_one_short_line() {
+        assert_eq!(
+            clean_version(" codex\n 0.46\x1b[2J "),
+            Some("codex 0.46[2J".to_owned())
+        );
+        assert_eq!(clean_version(" \n\t"), None);
+        let long = clean_version(&"v".repeat(5000)).unwrap();
+        assert_eq!(long.len(), LONGEST_VERSION);
     }
 }

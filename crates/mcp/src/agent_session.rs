@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use assize_domain::anchor::Anchors;
-use assize_domain::judge::{EXPERT_KINDS, Judge};
+use assize_domain::judge::{EXPERT_KINDS, Judge, clean_version};
 use assize_domain::sitting::SittingState;
 use assize_domain::submission::Submission;
 use assize_pipeline::judge::Entropy;
@@ -58,6 +58,13 @@ impl fmt::Debug for SessionConfig {
     }
 }
 
+/// What the client says about itself when it connects; untrusted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Client {
+    pub name: String,
+    pub version: String,
+}
+
 /// An agent session, with its sitting where one is open.
 #[derive(Debug)]
 pub(crate) struct AgentSession {
@@ -107,7 +114,7 @@ impl AgentSession {
         })
     }
 
-    pub fn next_cases(&mut self, request: &NextCases, client: &str) -> Answer<CaseList> {
+    pub fn next_cases(&mut self, request: &NextCases, client: &Client) -> Answer<CaseList> {
         let now = (self.config.clock)();
         self.sit(&request.experiment, client, &now)?;
         let Some(held) = &mut self.held else {
@@ -134,7 +141,7 @@ impl AgentSession {
     }
 
     /// Opens or resumes a sitting over the experiment, where anything is pending there.
-    fn sit(&mut self, experiment: &str, client: &str, now: &Now) -> Answer<()> {
+    fn sit(&mut self, experiment: &str, client: &Client, now: &Now) -> Answer<()> {
         if let Some(held) = &self.held {
             let current = held.queue.experiment();
             if current == experiment {
@@ -214,13 +221,14 @@ impl AgentSession {
         })
     }
 
-    pub fn leaderboard(&mut self, experiment: &str, client: &str) -> Answer<BoardOut> {
+    pub fn leaderboard(&mut self, experiment: &str, client: &Client) -> Answer<BoardOut> {
         let store = self.store()?;
         let judge = self.judge(client);
         let records = store.sitting_list(experiment);
         let records = records.map_err(|error| error.to_string())?;
         let sits = |it: &assize_store::queue::SittingRecord| {
-            it.state == SittingState::Open && it.judge.as_ref() == Some(&judge)
+            let is_own = it.judge.as_ref().is_some_and(|it| it.is_namesake(&judge));
+            it.state == SittingState::Open && is_own
         };
         if self.held.is_some() || records.iter().any(sits) {
             return Err(
@@ -233,13 +241,14 @@ impl AgentSession {
         Ok(BoardOut { leaderboard })
     }
 
-    pub fn judge(&self, client: &str) -> Judge {
+    pub fn judge(&self, client: &Client) -> Judge {
         let kind = self.config.judge_kind.clone();
-        let kind = kind.unwrap_or_else(|| kind_of_client(client));
+        let kind = kind.unwrap_or_else(|| kind_of_client(&client.name));
         let name = self.config.judged_by.clone();
         Judge {
             name: name.unwrap_or_else(|| kind.clone()),
             kind,
+            version: clean_version(&format!("{} {}", client.name, client.version)),
         }
     }
 }

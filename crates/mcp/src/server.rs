@@ -12,7 +12,7 @@ use rmcp::{
     tool_handler, tool_router,
 };
 
-use crate::agent_session::{AgentSession, SessionConfig};
+use crate::agent_session::{AgentSession, Client, SessionConfig};
 use crate::wire::{
     AcceptedOut, BoardOut, CaseList, FinishedOut, JudgeArguments, NextCases, PendingList,
     ProgressOut, ReadBoard, SubmitVerdicts,
@@ -76,9 +76,12 @@ impl McpServer {
     }
 }
 
-fn client_name(context: &Context) -> String {
+fn client(context: &Context) -> Client {
     let info = context.peer.peer_info();
-    info.map_or_else(String::new, |info| info.client_info.name.clone())
+    info.map_or_else(Client::default, |info| Client {
+        name: info.client_info.name.clone(),
+        version: info.client_info.version.clone(),
+    })
 }
 
 #[tool_router]
@@ -100,7 +103,7 @@ impl McpServer {
         Parameters(request): Parameters<NextCases>,
         context: Context,
     ) -> Answer<CaseList> {
-        let client = client_name(&context);
+        let client = client(&context);
         self.ask(move |session| session.next_cases(&request, &client))
             .await
     }
@@ -146,7 +149,7 @@ impl McpServer {
         Parameters(request): Parameters<ReadBoard>,
         context: Context,
     ) -> Answer<BoardOut> {
-        let client = client_name(&context);
+        let client = client(&context);
         self.ask(move |session| session.leaderboard(&request.experiment, &client))
             .await
     }
@@ -163,7 +166,7 @@ impl McpServer {
         Parameters(arguments): Parameters<JudgeArguments>,
         context: Context,
     ) -> GetPromptResult {
-        let client = client_name(&context);
+        let client = client(&context);
         let kind = self
             .session
             .lock()

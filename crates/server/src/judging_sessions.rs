@@ -54,6 +54,7 @@ impl SessionJudge {
         Judge {
             kind: JUDGE_KIND.to_owned(),
             name: self.name.clone(),
+            version: None,
         }
     }
 }

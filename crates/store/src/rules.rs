@@ -146,7 +146,11 @@ pub fn pending_for(
         .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
     for file in of_tier {
         let (of_sitting, judge) = file.rater();
-        let is_own = of_sitting == sitting.id || sitting.judge.as_ref() == Some(judge);
+        let is_own = of_sitting == sitting.id
+            || sitting
+                .judge
+                .as_ref()
+                .is_some_and(|it| it.is_namesake(judge));
         for verdict in &file.verdicts {
             scored_by
                 .entry(verdict.candidate)

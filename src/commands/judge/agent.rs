@@ -3,6 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use assize_domain::hash::sha256_hex;
+use assize_domain::judge::Judge;
+use assize_domain::prompt::short_hash;
 use assize_pipeline::judge::agent::{self, AgentOptions, AgentSummary};
 use assize_pipeline::judge::held_sitting;
 use assize_pipeline::judge::queue::Finished;
@@ -32,6 +35,11 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
         return Err(PipelineError::Invalid(message.to_owned()).into());
     }
     let stop = session::stop_flag()?;
+    let stopped = || stop.load(Ordering::Relaxed);
+    let judge = Judge {
+        version: Some(version(&first, &args.cmd, &stopped)),
+        ..judge
+    };
     let store = session.store(true)?;
     let options = sit_options(session, &args.experiment, judge);
     let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;
@@ -49,7 +57,6 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     let timeout = Duration::from_secs(args.timeout.into());
     let progress = Counter::new(&session.output, "judging", "cases");
     let mut ask = |file: &str| {
-        let stopped = || stop.load(Ordering::Relaxed);
         process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped)
     };
     let told = |done: usize, left: u64| progress.set_with(done as u64, done as u64 + left, None);
@@ -72,6 +79,19 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
         it if it.left_pending.is_empty() && !it.gave_up => Exit::Done,
         _ => Exit::CellsFailed,
     })
+}
+
+/// The program's version where it is a known one, and a hash of the command: other instructions or
+/// another model make another judge.
+fn version(program: &str, command: &str, stopped: &dyn Fn() -> bool) -> String {
+    let hash = sha256_hex(command.trim().as_bytes());
+    let command_hash = format!("command {}", short_hash(&hash));
+    let is_known = kind_of_program(program) != "agent";
+    let version = is_known.then(|| process::version(command, stopped));
+    match version.flatten() {
+        Some(version) => format!("{version}, {command_hash}"),
+        None => command_hash,
+    }
 }
 
 fn report(

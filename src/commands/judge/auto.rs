@@ -77,6 +77,7 @@ fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary)
     let judge = Judge {
         kind: judge.to_owned(),
         name: judge.to_owned(),
+        version: None,
     };
     let sat = Sat {
         experiment,

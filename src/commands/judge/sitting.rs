@@ -47,6 +47,7 @@ pub fn checked_judge(kind: &str, name: Option<&str>) -> anyhow::Result<Judge> {
     Ok(Judge {
         name: name.to_owned(),
         kind,
+        version: None,
     })
 }
 

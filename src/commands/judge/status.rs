@@ -1,10 +1,12 @@
 //! `assize judge status`: how far judging has come, and how far the judges can be trusted.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use assize_domain::scenario::Split;
 use assize_pipeline::judge::agreement::PairAgreement;
-use assize_pipeline::judge::status::{SpotStatus, Status, status};
+use assize_pipeline::judge::ratings::short_version;
+use assize_pipeline::judge::status::{SittingStatus, SpotStatus, Status, status};
 use assize_pipeline::{count, seal};
 use assize_report::figure;
 
@@ -210,7 +212,7 @@ fn sittings(status: &Status, width: usize) -> String {
             };
             vec![
                 it.sitting.clone(),
-                it.judge.clone().unwrap_or_else(|| figure::NONE.to_owned()),
+                judge_of(it, status),
                 it.state.to_string(),
                 shift,
                 ewma,
@@ -225,6 +227,20 @@ fn sittings(status: &Status, width: usize) -> String {
         ("drift", Align::Right),
     ];
     table(&headings, &rows, width) + &more(status.sittings.len())
+}
+
+/// The judge of a sitting, with the version where several versions of this judge took part.
+fn judge_of(sitting: &SittingStatus, status: &Status) -> String {
+    let Some(judge) = &sitting.judge else {
+        return figure::NONE.to_owned();
+    };
+    let namesakes = status.sittings.iter().filter(|it| it.judge == sitting.judge);
+    let versions: BTreeSet<_> = namesakes.map(|it| &it.version).collect();
+    match &sitting.version {
+        _ if versions.len() < 2 => judge.clone(),
+        Some(version) => format!("{judge} ({})", short_version(version)),
+        None => format!("{judge} (no version)"),
+    }
 }
 
 fn disagreements(status: &Status, width: usize) -> String {

@@ -75,6 +75,7 @@ pub fn amend(
             .map(|it| it.judge.kind.clone())
             .unwrap_or_default(),
         name: amendment.name.clone(),
+        version: None,
     };
     let sitting = Sitting {
         id: sitting_id(&now.rfc3339, entropy)?,

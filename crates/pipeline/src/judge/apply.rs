@@ -319,6 +319,7 @@ fn name_judge(
     let judge = Judge {
         name: name.unwrap_or_else(|| kind.clone()),
         kind,
+        version: checker.judge_version.clone(),
     };
     Ok((judge, assumed))
 }

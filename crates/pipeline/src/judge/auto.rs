@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use assize_domain::anchor::Anchors;
 use assize_domain::hash::hex;
-use assize_domain::judge::{Judge, Tier};
+use assize_domain::judge::{Judge, Tier, clean_version};
 use assize_domain::model::ProviderKind;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::Usage;
@@ -208,6 +208,7 @@ impl AutoJudge<'_> {
         Judge {
             name: kind.clone(),
             kind,
+            version: clean_version(&self.model.info.digest),
         }
     }
 

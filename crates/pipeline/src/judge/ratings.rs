@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use assize_domain::judge::{Judge, Tier};
+use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{LeanScores, RubricRef, Verdict};
@@ -41,6 +42,8 @@ pub struct Rater {
     pub tier: Tier,
     /// `None` for the expert tier as a whole.
     pub judge: Option<Judge>,
+    /// Whether another version of the same judge has ratings, too.
+    pub has_versions: bool,
     /// By the item's place.
     pub ratings: BTreeMap<usize, Rating>,
 }
@@ -48,12 +51,31 @@ pub struct Rater {
 impl Rater {
     /// The rater's name in tables.
     pub fn label(&self) -> String {
-        match &self.judge {
-            None => self.tier.to_string(),
-            Some(judge) if judge.name == judge.kind => judge.name.clone(),
-            Some(judge) => format!("{} ({})", judge.name, judge.kind),
+        let Some(judge) = &self.judge else {
+            return self.tier.to_string();
+        };
+        let version = judge.version.as_deref().filter(|_| self.has_versions);
+        let version = match version {
+            Some(version) => format!(", {}", short_version(version)),
+            None if self.has_versions => ", no version".to_owned(),
+            None => String::new(),
+        };
+        if judge.name == judge.kind {
+            let version = version.trim_start_matches(", ");
+            return match version {
+                "" => judge.name.clone(),
+                version => format!("{} ({version})", judge.name),
+            };
         }
+        format!("{} ({}{version})", judge.name, judge.kind)
     }
+}
+
+/// A version as tables show it: the start of a digest, and any other version as it is.
+pub fn short_version(version: &str) -> &str {
+    let digest = version.strip_prefix("sha256:").unwrap_or(version);
+    let is_digest = digest.len() >= 32 && digest.bytes().all(|it| it.is_ascii_hexdigit());
+    if is_digest { short_hash(digest) } else { version }
 }
 
 /// All ratings under one rubric.
@@ -92,10 +114,23 @@ pub fn read(store: &dyn Judging, experiment: &str) -> Result<Option<Ratings>> {
         })?;
     }
     let mut ratings = reader.ratings;
+    mark_versions(&mut ratings.raters);
     ratings
         .raters
         .sort_by_key(|rater| (rater.tier, rater.judge.is_some(), rater.label()));
     Ok(Some(ratings))
+}
+
+/// Notes which judges have judged in several versions.
+fn mark_versions(raters: &mut [Rater]) {
+    for place in 0..raters.len() {
+        let Some(judge) = &raters[place].judge else {
+            continue;
+        };
+        let is_namesake = |it: &Rater| it.judge.as_ref().is_some_and(|it| it.is_namesake(judge));
+        let count = raters.iter().filter(|it| is_namesake(it)).count();
+        raters[place].has_versions = count > 1;
+    }
 }
 
 impl Ratings {
@@ -144,7 +179,7 @@ impl Ratings {
 
 struct Reader {
     ratings: Ratings,
-    places: HashMap<(Tier, Option<(String, String)>), usize>,
+    places: HashMap<(Tier, Option<Judge>), usize>,
 }
 
 impl Reader {
@@ -163,6 +198,8 @@ impl Reader {
         files.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
         let mut items: HashMap<u32, usize> = HashMap::new();
         for file in files {
+            let whole = (file.tier == Tier::Expert).then(|| self.rater(file.tier, None));
+            let judge = self.rater(file.tier, Some(file.rater().1));
             for verdict in &file.verdicts {
                 let item = *items.entry(verdict.candidate).or_insert_with(|| {
                     self.ratings.items.push(Item {
@@ -176,12 +213,11 @@ impl Reader {
                     self.ratings.items.len() - 1
                 });
                 let rating = self.rating(verdict, &file.judged_at);
-                if file.tier == Tier::Expert {
-                    let whole = self.rater(file.tier, None);
-                    whole.ratings.insert(item, rating.clone());
+                let raters = &mut self.ratings.raters;
+                if let Some(whole) = whole {
+                    raters[whole].ratings.insert(item, rating.clone());
                 }
-                let judge = self.rater(file.tier, Some(file.rater().1));
-                judge.ratings.insert(item, rating);
+                raters[judge].ratings.insert(item, rating);
             }
         }
     }
@@ -198,20 +234,22 @@ impl Reader {
         }
     }
 
-    fn rater(&mut self, tier: Tier, judge: Option<&Judge<Cow<'_, str>>>) -> &mut Rater {
-        let key = judge.map(|it| (it.kind.to_string(), it.name.to_string()));
+    /// The place of a rater, which is added where it is new.
+    fn rater(&mut self, tier: Tier, judge: Option<&Judge<Cow<'_, str>>>) -> usize {
+        let judge = judge.map(|it| Judge {
+            kind: it.kind.to_string(),
+            name: it.name.to_string(),
+            version: it.version.as_deref().map(str::to_owned),
+        });
         let raters = &mut self.ratings.raters;
-        let place = *self.places.entry((tier, key)).or_insert_with(|| {
+        *self.places.entry((tier, judge)).or_insert_with_key(|key| {
             raters.push(Rater {
                 tier,
-                judge: judge.map(|it| Judge {
-                    kind: it.kind.to_string(),
-                    name: it.name.to_string(),
-                }),
+                judge: key.1.clone(),
+                has_versions: false,
                 ratings: BTreeMap::new(),
             });
             raters.len() - 1
-        });
-        &mut raters[place]
+        })
     }
 }

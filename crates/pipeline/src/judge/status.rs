@@ -62,6 +62,8 @@ pub struct TierStatus {
 pub struct JudgeStatus {
     pub tier: Tier,
     pub judge: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     pub verdicts: usize,
     pub composite: Option<f64>,
     /// Of composite and the text's length in characters.
@@ -75,6 +77,9 @@ pub struct SittingStatus {
     pub tier: Tier,
     pub state: SittingState,
     pub judge: Option<String>,
+    /// Which version of the judge it was, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     pub opened_at: String,
     pub closed_at: Option<String>,
     pub drift: Option<Drift>,
@@ -165,6 +170,7 @@ fn sitting_status(record: &SittingRecord) -> SittingStatus {
             .map_or(record.sitting.tier, assize_domain::judge::Judge::tier),
         state: record.state,
         judge: record.judge.as_ref().map(|it| it.name.clone()),
+        version: record.judge.as_ref().and_then(|it| it.version.clone()),
         opened_at: record.sitting.opened_at.clone(),
         closed_at: record.closed_at.clone(),
         drift: drift.and_then(|text| serde_json::from_str(text).ok()),
@@ -181,6 +187,7 @@ fn judge_status(rater: &Rater, lengths: &HashMap<usize, f64>) -> JudgeStatus {
     JudgeStatus {
         tier: rater.tier,
         judge: rater.label(),
+        version: rater.judge.as_ref().and_then(|it| it.version.clone()),
         verdicts: composites.len(),
         composite: mean(&composites),
         length_correlation: correlation(&long, &scored),

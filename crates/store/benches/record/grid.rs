@@ -129,6 +129,7 @@ impl Grid {
             judge: Judge {
                 kind: "claude-code".to_owned(),
                 name: "session 12".to_owned(),
+                version: None,
             },
             rubric: RubricRef {
                 id: self.rubric.id.clone(),

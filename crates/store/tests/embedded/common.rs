@@ -118,6 +118,7 @@ pub fn verdicts(sitting: &str, kind: &str, scores: &[(u32, i64)]) -> VerdictFile
     let judge = Judge {
         kind: kind.to_owned(),
         name: format!("{kind} at work"),
+        version: None,
     };
     VerdictFile {
         sitting: sitting.to_owned(),

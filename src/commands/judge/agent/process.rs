@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use assize_domain::judge::clean_version;
 use assize_pipeline::judge::agent::CommandOutput;
 
 use crate::output::{complain, safe};
@@ -13,14 +14,29 @@ use crate::output::{complain, safe};
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// How much of stderr a reason quotes.
 const MOST_QUOTED: usize = 300;
+/// How long an agent's program may take to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The program that a command starts, without its folder, after variables that are set for it.
 pub fn first_word(command: &str) -> String {
-    let mut words = command.split_whitespace();
-    let program = words.find(|word| !word.contains('=')).unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default();
+    let name = program(command).rsplit('/').next().unwrap_or_default();
     name.trim_matches(['\'', '"']).to_owned()
+}
+
+/// The program as it is typed.
+fn program(command: &str) -> &str {
+    let mut words = command.split_whitespace();
+    words.find(|word| !word.contains('=')).unwrap_or_default()
+}
+
+/// What `PROGRAM --version` prints, for programs that are known to answer that.
+pub fn version(command: &str, stopped: &dyn Fn() -> bool) -> Option<String> {
+    let question = format!("{} --version", program(command));
+    match ask(&question, "", VERSION_TIMEOUT, false, stopped) {
+        CommandOutput::Printed(text) => clean_version(text.lines().next()?),
+        CommandOutput::Failed(_) | CommandOutput::Interrupted => None,
+    }
 }
 
 /// Gives `input` to the command and takes what it prints. Its stderr is shown where `show`.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use assize_domain::case::{FileProblem, cut, read_score, short};
 use assize_domain::hash::{canonical_json, hex, sha256};
-use assize_domain::judge::{is_kind, is_name};
+use assize_domain::judge::{clean_version, is_kind, is_name};
 use assize_domain::rubric::Rubric;
 use assize_domain::verdict::Verdict;
 use serde::Deserialize;
@@ -172,6 +172,7 @@ pub struct Checker<'a> {
     /// From the head, lower case.
     pub judge_kind: Option<String>,
     pub judge_name: Option<String>,
+    pub judge_version: Option<String>,
     /// Cases that carry no (complete) scores.
     pub unscored: usize,
     /// Where a score is missing although others of the case are given.
@@ -191,6 +192,7 @@ impl<'a> Checker<'a> {
             problems: Vec::new(),
             judge_kind: None,
             judge_name: None,
+            judge_version: None,
             unscored: 0,
             half_scored: Vec::new(),
             dropped: 0,
@@ -249,6 +251,11 @@ impl<'a> Checker<'a> {
                 self.judge_name = Some(text.clone());
             }
             Some(other) => self.say("/judge/name", wrong(other, "a name or null")),
+        }
+        match head.judge.get("version") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) => self.judge_version = clean_version(text),
+            Some(other) => self.say("/judge/version", wrong(other, "a text or null")),
         }
     }
 

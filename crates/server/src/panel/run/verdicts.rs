@@ -163,6 +163,7 @@ mod tests {
             judge: Judge {
                 kind: "human".to_owned(),
                 name: name.to_owned(),
+                version: None,
             },
             rubric: RubricRef {
                 id: "r".to_owned(),

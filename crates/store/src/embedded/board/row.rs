@@ -319,6 +319,8 @@ struct RowFile<'a> {
 struct RowJudge<'a> {
     kind: &'a str,
     name: &'a str,
+    #[serde(borrow)]
+    version: Option<&'a str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -334,6 +336,7 @@ impl<'a> From<&'a Judge> for RowJudge<'a> {
         Self {
             kind: &judge.kind,
             name: &judge.name,
+            version: judge.version.as_deref(),
         }
     }
 }
@@ -343,6 +346,7 @@ impl<'a> From<RowJudge<'a>> for Judge<Cow<'a, str>> {
         Self {
             kind: judge.kind.into(),
             name: judge.name.into(),
+            version: judge.version.map(Cow::from),
         }
     }
 }

@@ -14,6 +14,7 @@ fn judge() -> Judge {
     Judge {
         kind: "human".to_owned(),
         name: "ann".to_owned(),
+        version: None,
     }
 }
 
