@@ -57,9 +57,9 @@ const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Args)]
 pub struct Global {
-    /// The task: a built-in name or a folder
-    #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME|DIR", default_value = assize_domain::builtin::DEFAULT)]
-    pub task: String,
+    /// The task: a built-in name or a folder [default: the experiment's own, for a new one tip]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME|DIR")]
+    pub task: Option<String>,
     /// Where runs are tracked: sqlite:PATH or an MLflow server's http(s)://HOST:PORT [default: $MLFLOW_TRACKING_URI, else sqlite:.assize/assize.db]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "URI", visible_alias = "mlflow-url")]
     pub tracking_uri: Option<String>,

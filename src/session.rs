@@ -6,11 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::bail;
+use assize_domain::anchor::Anchors;
+use assize_domain::builtin;
 use assize_domain::ledger::Via;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::task::{Task, TaskDefaults};
 use assize_http::{LocalMachine, redacted};
 use assize_mlflow::MlflowStore;
+use assize_pipeline::experiment_task::{self, ExperimentTask, Lookup};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::ledger::Author;
 use assize_pipeline::size_gate::{self, SizedModel};
@@ -21,9 +24,9 @@ use assize_providers::scripted::ScriptedProvider;
 use assize_providers::{HttpConfig, Provider};
 use assize_report::shell::{command_line, command_lines};
 use assize_report::text::width;
-use assize_store::Tracking;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
+use assize_store::{Runs, Tracking};
 
 use crate::cli::Global;
 use crate::delivery;
@@ -46,7 +49,10 @@ const KEEP_ALIVE: Duration = Duration::from_mins(2);
 pub struct Session {
     pub environment: Environment,
     pub output: Output,
+    /// The task of what is made anew: the one that was named, else the default.
     pub task_name: String,
+    /// The task that was named with `--task`.
+    pub task_given: Option<String>,
     /// As it was given; it may contain credentials.
     full_uri: String,
     tracking_uri: String,
@@ -66,7 +72,11 @@ impl Session {
         Ok(Self {
             output: Output::new(global, &environment),
             environment,
-            task_name: global.task.clone(),
+            task_name: global
+                .task
+                .clone()
+                .unwrap_or_else(|| builtin::DEFAULT.to_owned()),
+            task_given: global.task.clone(),
             tracking_uri: redacted(&full_uri),
             full_uri,
             config: global.config.clone(),
@@ -124,9 +134,41 @@ impl Session {
         self.config.as_deref()
     }
 
-    /// The task that the user named.
+    /// The task that the user named, else the default, for what is made anew.
     pub fn task(&self) -> anyhow::Result<Task> {
         Ok(task_files::load(&self.task_name)?)
+    }
+
+    /// The task of an experiment. It is an error if `--task` names another one.
+    pub fn task_of(&self, store: &dyn Runs, experiment: &str) -> anyhow::Result<ExperimentTask> {
+        let lookup = Lookup {
+            given: self.task_given.as_deref(),
+            ..Lookup::default()
+        };
+        Ok(experiment_task::find(store, experiment, lookup)?)
+    }
+
+    /// Refuses a `--task` that is not the experiment's, for commands that need nothing else of it.
+    pub fn check_task(&self, store: &dyn Runs, experiment: &str) -> anyhow::Result<()> {
+        if self.task_given.is_some() {
+            self.task_of(store, experiment)?;
+        }
+        Ok(())
+    }
+
+    /// The calibration cases for an experiment. It is an error if its task's files are missing,
+    /// unless the user leaves the calibration cases out.
+    pub fn anchors(
+        &self,
+        store: &dyn Runs,
+        experiment: &str,
+        left_out: bool,
+    ) -> anyhow::Result<Anchors> {
+        if left_out {
+            self.check_task(store, experiment)?;
+            return Ok(Anchors::default());
+        }
+        Ok(self.task_of(store, experiment)?.anchors()?)
     }
 
     /// Settings below the flags.
@@ -249,7 +291,7 @@ pub fn exists(uri: &str) -> bool {
 
 /// What the user named on the command line; the environment and `assize.toml` stay as they are.
 fn globals(global: &Global) -> Vec<(&'static str, String)> {
-    let task = Some(global.task.clone()).filter(|it| it != assize_domain::builtin::DEFAULT);
+    let task = global.task.clone().filter(|it| it != builtin::DEFAULT);
     let config = global.config.as_ref().map(|it| it.display().to_string());
     // These are printed as the next command to run, so they must not contain credentials.
     let uri = global.tracking_uri.as_deref().map(redacted);

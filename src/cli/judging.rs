@@ -45,6 +45,9 @@ pub struct Mcp {
     /// Seconds that a silent session keeps its cases
     #[arg(long, value_name = "S", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(1..))]
     pub lease: u32,
+    /// Leave the task's calibration cases out
+    #[arg(long)]
+    pub no_anchors: bool,
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +73,9 @@ pub struct Desk {
     /// Determines the order of cases [default: random]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Leave the task's calibration cases out
+    #[arg(long)]
+    pub no_anchors: bool,
 }
 
 #[derive(Debug, Args)]
@@ -106,4 +112,7 @@ pub struct Headless {
     /// The judge's name [default: its kind]
     #[arg(long, value_name = "NAME")]
     pub judged_by: Option<String>,
+    /// Leave the task's calibration cases out
+    #[arg(long)]
+    pub no_anchors: bool,
 }

@@ -31,6 +31,9 @@ pub struct Serve {
     /// A URL, task folder or script that requests may name, besides what is configured; repeatable
     #[arg(long, value_name = "URL|PATH")]
     pub allow: Vec<String>,
+    /// Leave the tasks' calibration cases out, at the desk and for automatic judges
+    #[arg(long)]
+    pub no_anchors: bool,
 }
 
 #[derive(Debug, Subcommand)]

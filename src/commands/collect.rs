@@ -9,7 +9,6 @@ use assize_domain::job::JobKind;
 use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
 use assize_http::redacted;
-use assize_pipeline::PipelineError;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
     self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
@@ -17,6 +16,7 @@ use assize_pipeline::collect::{
 use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::size_gate::{Rejected, SizedModel, admit};
+use assize_pipeline::{PipelineError, task_files};
 
 use crate::Exit;
 use crate::cli::Collect;
@@ -35,6 +35,7 @@ mod dry_run;
 #[derive(Debug)]
 pub struct Plan {
     pub task: Task,
+    pub task_source: String,
     pub options: CollectOptions,
     pub admitted: Vec<SizedModel>,
     pub rejected: Vec<Rejected>,
@@ -99,6 +100,7 @@ pub fn plan(
     };
     Grid::new(&task, &options)?;
     let plan = Plan {
+        task_source: task_files::source_of(&session.task_name),
         task,
         options,
         admitted,
@@ -169,6 +171,7 @@ fn collection<'a>(
 ) -> Collection<'a> {
     Collection {
         task: &plan.task,
+        task_source: &plan.task_source,
         options: &plan.options,
         models: plan.admitted.clone(),
         rejected: plan.rejected.clone(),

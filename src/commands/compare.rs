@@ -31,6 +31,7 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         .map(|path| Ok((path.as_path(), format_of(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
+    session.check_task(store.as_ref(), &args.experiment)?;
     let author = args.unseal.then(|| session.author());
     seal::check(
         store.as_ref(),

@@ -1,6 +1,5 @@
 //! `assize demo`: the main job on embedded defaults.
 
-use assize_domain::anchor::Anchors;
 use assize_domain::leaderboard::BoardTier;
 use assize_pipeline::compare::{CompareOptions, compare};
 
@@ -46,7 +45,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
             &args.experiment,
             EMBEDDED_DEFAULT,
             // A judge that is noise is not worth calibrating.
-            Anchors::default(),
+            true,
             &AutoFlags::default(),
             &stop,
         )?;

@@ -4,7 +4,6 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use assize_domain::anchor::Anchors;
 use assize_domain::judge::{Tier, is_kind, is_name};
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::Entropy;
@@ -14,6 +13,7 @@ use assize_pipeline::judge::file::{self, Source};
 use assize_pipeline::{PipelineError, count};
 use assize_report::figure;
 use assize_report::shell::shell_word;
+use assize_store::Tracking;
 
 use crate::Exit;
 use crate::cli::Judge;
@@ -32,6 +32,11 @@ mod verdicts;
 /// Half-scored cases that are listed by name.
 const HALF_SCORED_SHOWN: usize = 20;
 
+/// Said where a task has calibration cases that cannot be used.
+const OTHER_RUBRIC: &str = "There are no calibration cases among them, because the task's rubric \
+    has changed since these runs were collected: assize judge reopen --rubric puts the runs under \
+    the present one.";
+
 pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     match args {
         Judge::Export {
@@ -43,15 +48,16 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             no_anchors,
             spot_check,
         } => {
+            let store = session.store(true)?;
             let options = ExportOptions {
                 experiment: experiment.clone(),
                 judge_kind: judge_kind.clone(),
                 limit: *limit,
                 seed: *seed,
-                anchors: anchors(session, *no_anchors)?,
+                anchors: session.anchors(store.as_ref(), experiment, *no_anchors)?,
                 spot_check: *spot_check,
             };
-            export(session, &options, out)
+            export(session, store.as_ref(), &options, out)
         }
         Judge::Apply {
             file,
@@ -69,6 +75,7 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
                 judged_by: judged_by.clone(),
                 user: session.environment.user(),
                 partial: *partial,
+                task: session.task_given.clone(),
             };
             apply(session, file, &options)
         }
@@ -78,8 +85,7 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             no_anchors,
             flags,
         } => {
-            let anchors = anchors(session, *no_anchors)?;
-            auto::run(session, experiment, judge, anchors, flags)
+            auto::run(session, experiment, judge, *no_anchors, flags)
         }
         Judge::Desk(args) => desk::run(session, args),
         Judge::Agent(args) => agent::run(session, args),
@@ -94,17 +100,12 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
     }
 }
 
-/// The task's calibration cases. They are good under the rubric of the task only, so for runs
-/// of another task there are none.
-pub fn anchors(session: &Session, left_out: bool) -> anyhow::Result<Anchors> {
-    if left_out {
-        return Ok(Anchors::default());
-    }
-    Ok(session.task()?.anchors)
-}
-
-fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Result<Exit> {
-    let store = session.store(true)?;
+fn export(
+    session: &Session,
+    store: &dyn Tracking,
+    options: &ExportOptions,
+    out: &Path,
+) -> anyhow::Result<Exit> {
     let kept = |older: &Path| {
         session.output.say(&format!(
             "{} was there already and is now {}.",
@@ -116,9 +117,9 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
     let drawn = (&now, environment::entropy as Entropy);
     let exported = if out == Path::new("-") {
         let mut stdout = session.output.writer();
-        file::export_to_stream(store.as_ref(), options, &mut stdout, drawn)?
+        file::export_to_stream(store, options, &mut stdout, drawn)?
     } else {
-        file::export_to_file(store.as_ref(), options, out, &kept, drawn)?
+        file::export_to_file(store, options, out, &kept, drawn)?
     };
     let Some(export) = exported else {
         let why = if options.spot_check {
@@ -133,6 +134,9 @@ fn export(session: &Session, options: &ExportOptions, out: &Path) -> anyhow::Res
         return Ok(Exit::Done);
     };
     say_exported(session, &export, out);
+    if export.sitting.anchors.cases.is_empty() && !options.anchors.cases.is_empty() {
+        session.output.say(OTHER_RUBRIC);
+    }
     Ok(Exit::Done)
 }
 

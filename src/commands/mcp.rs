@@ -8,7 +8,7 @@ use assize_store::Tracking;
 use serde_json::Value;
 
 use super::compare::decision_rule;
-use super::judge::sitting::{Notifier, anchors, checked_judge, locks};
+use super::judge::sitting::{Notifier, checked_judge, locks};
 use crate::Exit;
 use crate::cli::Mcp;
 use crate::environment;
@@ -23,6 +23,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     let session = Arc::new(session.clone());
     let notifier = Notifier::new(&session);
     let for_store = Arc::clone(&session);
+    let (for_anchors, no_anchors) = (Arc::clone(&session), args.no_anchors);
     let config = SessionConfig {
         // Opened when it is first needed: an agent may connect before anything was collected.
         open_store: Box::new(move || for_store.store(true).map_err(|error| format!("{error:#}"))),
@@ -31,7 +32,10 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
         entropy: environment::entropy,
         judge_kind: args.judge_kind.as_deref().map(str::to_lowercase),
         judged_by: name,
-        anchors: anchors(&session),
+        anchors: Box::new(move |store, experiment| {
+            let anchors = for_anchors.anchors(store, experiment, no_anchors);
+            anchors.map_err(|error| format!("{error:#}"))
+        }),
         lease_ms: i64::from(args.lease) * 1000,
         board: Box::new(move |store, experiment| board(store, experiment, rule)),
         ended: Box::new(notifier.observer()),

@@ -1,9 +1,11 @@
 //! `assize promote`: the gate, the champion, its history and the rollback.
 
+use assize_domain::builtin;
 use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::{Outcome, Promotion};
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::SEED;
+use assize_pipeline::experiment_task::FoundTask;
 use assize_pipeline::ledger::confirmation_use;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
 use assize_report::gate_table::{sentence, table};
@@ -33,14 +35,14 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
         let message = "name the experiment with --experiment NAME".to_owned();
         return Err(PipelineError::Invalid(message).into());
     };
-    let task = session.task()?;
-    let settings = session.layers(&task.defaults)?.finish()?;
     let store = session.store(true)?;
     let author = session.author();
+    let FoundTask { task, place } = session.task_of(store.as_ref(), experiment)?.need()?;
+    let settings = session.layers(&task.defaults)?.finish()?;
     let options = PromoteOptions {
         experiment,
         task: &task,
-        task_name: &session.task_name,
+        task_name: &place,
         candidate: args.candidate.as_deref(),
         incumbent: args.incumbent.as_deref(),
         thresholds: &settings.gate,
@@ -59,7 +61,7 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
     show(
         session,
         args,
-        &task.name,
+        (&task.name, &place),
         &assessment,
         promotion.as_ref(),
         used,
@@ -74,7 +76,7 @@ fn gate(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
 fn show(
     session: &Session,
     args: &Promote,
-    task: &str,
+    (task, place): (&str, &str),
     assessment: &Assessment,
     promotion: Option<&Promotion>,
     used: Option<ConfirmationUse>,
@@ -120,6 +122,10 @@ fn show(
             }
         });
     }
+    // A rollback names no experiment, so it must be told which task.
+    let is_default = place == builtin::DEFAULT;
+    let undo = [("--task", place)];
+    let undo = if is_default { &[][..] } else { &undo[..] };
     match promotion {
         Some(it) => output.say(&safe(&format!(
             "{} is the champion of {task} now (version {}, entry {}).\n\
@@ -127,7 +133,7 @@ fn show(
             it.champion.pair(),
             it.version,
             it.number,
-            command_line("promote rollback", &session.flags(&[])),
+            command_line("promote rollback", &session.flags(undo)),
         ))),
         None if report.passed => output.say("Nothing was promoted, because of --dry-run."),
         None => {}

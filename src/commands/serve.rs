@@ -10,6 +10,7 @@ use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
 use assize_server::{Config, EndObserver, ServerError};
+use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use serde_json::json;
 
@@ -40,7 +41,7 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     };
     let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
-    let config = config(session, args, &settings, ended)?;
+    let config = config(session, args, &settings, (Arc::clone(&store), ended))?;
     let place = (args.host, args.port);
     let served = assize_server::run(store, Arc::clone(&state), config, place, announce);
     teller.wait();
@@ -128,11 +129,20 @@ fn start_log(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Task folders that runs may name: the server's own, those below its working directory, and those
+/// that are allowed.
+pub fn task_folders(session: &Session, allowed: &[String]) -> Vec<PathBuf> {
+    let named = [".", session.task_name.as_str()].into_iter();
+    let places = named.chain(allowed.iter().map(String::as_str));
+    let folders = places.filter_map(|it| Path::new(it).canonicalize().ok());
+    folders.filter(|it| it.is_dir()).collect()
+}
+
 fn config(
     session: &Session,
     args: &Serve,
     settings: &Settings,
-    ended: EndObserver,
+    (store, ended): (Arc<EmbeddedStore>, EndObserver),
 ) -> anyhow::Result<Config> {
     let task = session.task()?;
     let mut allowed = settings.serve_allow.clone();
@@ -144,16 +154,17 @@ fn config(
         locks: sitting::locks(),
         tracking_uri: session.tracking_uri().to_owned(),
         task: session.task_name.clone(),
+        task_folders: task_folders(session, &allowed),
+        no_anchors: args.no_anchors,
         options: session.layers(&task.defaults)?.finish()?.options,
         thresholds: settings.gate.clone(),
-        anchors: task.anchors,
         host_names: names.map(|it| it.to_ascii_lowercase()).collect(),
         open_loopback: args.open_loopback || settings.serve_open_loopback,
         user: user(session),
         ollama_urls: settings.options.ollama_url.clone(),
         clock: environment::now,
         entropy: environment::entropy,
-        plan: plan::planner(session, settings, allowed),
+        plan: plan::planner(session, settings, allowed, (store, args.no_anchors)),
         ended,
     })
 }

@@ -20,6 +20,10 @@ pub mod tag {
     pub const SCENARIO_SHA256: &str = "scenario_sha256";
     pub const MODEL_DIGEST: &str = "model_digest";
     pub const CELL_KEY: &str = "cell_key";
+    /// The content of the task as far as judging and comparing depend on it.
+    pub const TASK_SHA256: &str = "task_sha256";
+    /// Where the task's files were: `built in` or an absolute path. Not part of a cell's identity.
+    pub const TASK_SOURCE: &str = "task_source";
     /// What shaped the output besides model, prompt and scenario, in words.
     pub const SETTINGS: &str = "settings";
     pub const ASSIZE_VERSION: &str = "assize_version";

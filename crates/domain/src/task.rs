@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::anchor::{ANCHORS_FILE, Anchors, Around};
 use crate::check::{CheckSource, Checks};
+use crate::hash::sha256_fields;
 use crate::options::{OPTIONS, PartialOptions};
 use crate::output::OutputContract;
 use crate::problem::{Problem, line_of, parse_toml};
@@ -35,6 +36,9 @@ pub struct Task {
     /// Calibration cases, where the task has some.
     pub anchors: Anchors,
     pub defaults: TaskDefaults,
+    /// Identifies the content that judging and comparing depend on: rubric, scenarios, anchors,
+    /// checks and the output contract. Prompts have hashes of their own.
+    pub sha256: String,
 }
 
 /// What a task proposes for `collect`; the configuration file and flags win. The table of options
@@ -127,6 +131,7 @@ impl Task {
         let (Some(prompts), Some(anchors), true) = (prompts, anchors, problems.is_empty()) else {
             return Err(problems);
         };
+        let sha256 = content_sha256(files, text, &rubric, &scenarios);
         Ok(Self {
             name: head.name,
             description: head.description,
@@ -138,6 +143,7 @@ impl Task {
             checks,
             anchors,
             defaults: head.defaults,
+            sha256,
         })
     }
 
@@ -152,6 +158,25 @@ impl Task {
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
         self.prompts.iter().find(|prompt| prompt.name == name)
     }
+}
+
+fn content_sha256(
+    files: &TaskFiles,
+    task_toml: &str,
+    rubric: &Rubric,
+    scenarios: &[Scenario],
+) -> String {
+    let scenarios: String = scenarios
+        .iter()
+        .map(|it| format!("{} {} {}\n", it.id, it.split, it.sha256))
+        .collect();
+    let anchors = files.get(ANCHORS_FILE).map_or("", String::as_str);
+    sha256_fields(&[
+        (TASK_FILE, task_toml),
+        ("rubric", &rubric.sha256),
+        ("scenarios", &scenarios),
+        (ANCHORS_FILE, anchors),
+    ])
 }
 
 fn is_name(text: &str) -> bool {

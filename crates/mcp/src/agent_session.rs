@@ -22,6 +22,8 @@ use crate::wire::{
 
 /// The board of an experiment, as JSON.
 pub type BoardReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Value, String> + Send>;
+/// The calibration cases for an experiment.
+pub type AnchorReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Anchors, String> + Send>;
 /// Opens the tracking store.
 pub type StoreOpener = Box<dyn Fn() -> Result<Arc<dyn Tracking>, String> + Send>;
 /// Called for every sitting that ends.
@@ -44,7 +46,7 @@ pub struct SessionConfig {
     /// The judge's kind; found out from the client where it is `None`.
     pub judge_kind: Option<String>,
     pub judged_by: Option<String>,
-    pub anchors: Anchors,
+    pub anchors: AnchorReader,
     pub lease_ms: i64,
     pub board: BoardReader,
     pub ended: EndObserver,
@@ -151,17 +153,17 @@ impl AgentSession {
                 "this session judges '{current}': call finish_sitting before you take cases of '{experiment}'"
             ));
         }
+        let store = self.store()?;
         let options = SitOptions {
             experiment: experiment.to_owned(),
             judge: self.judge(client),
             desk: None,
             seed: None,
             double: false,
-            anchors: self.config.anchors.clone(),
+            anchors: (self.config.anchors)(store.as_ref(), experiment)?,
             lease_ms: self.config.lease_ms,
             entropy: self.config.entropy,
         };
-        let store = self.store()?;
         let held = held_sitting::resume_or_open(&store, options, &self.config.locks, now);
         self.held = held.map_err(|error| explain(&error))?;
         self.rubric_shown = false;

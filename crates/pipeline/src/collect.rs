@@ -51,6 +51,8 @@ pub struct CollectOptions {
 #[derive(Debug)]
 pub struct Collection<'a> {
     pub task: &'a Task,
+    /// Where the task's files are ([`crate::task_files::source_of`]).
+    pub task_source: &'a str,
     pub options: &'a CollectOptions,
     /// The models that the size gate admitted, in the user's order.
     pub models: Vec<SizedModel>,

@@ -9,6 +9,7 @@ pub mod compare;
 mod error;
 pub mod estimate;
 pub mod events;
+pub mod experiment_task;
 pub mod guard;
 pub mod journal;
 pub mod judge;

@@ -12,6 +12,25 @@ use crate::{PipelineError, Result};
 /// A task's folder holds text of moderate size; anything larger is a mistake.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 
+/// The place of a built-in task, as runs name it.
+pub const BUILT_IN: &str = "built in";
+
+/// Where the files of the task are that the user named, as runs record it: [`BUILT_IN`] or an
+/// absolute path.
+pub fn source_of(name_or_folder: &str) -> String {
+    if builtin::NAMES.contains(&name_or_folder) {
+        return BUILT_IN.to_owned();
+    }
+    let folder = Path::new(name_or_folder);
+    let absolute = folder
+        .canonicalize()
+        .or_else(|_| std::path::absolute(folder));
+    absolute.map_or_else(
+        |_| name_or_folder.to_owned(),
+        |path| path.display().to_string(),
+    )
+}
+
 /// Loads the task that the user named: a built-in name or a folder.
 pub fn load(name_or_folder: &str) -> Result<Task> {
     let files = read(name_or_folder)?;

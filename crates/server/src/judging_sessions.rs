@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use assize_domain::anchor::Anchors;
 use assize_domain::case::Case;
 use assize_domain::judge::Judge;
 use assize_domain::rubric::Rubric;
@@ -133,6 +134,14 @@ impl JudgingSessions {
         (self.config.clock)()
     }
 
+    fn anchors(&self, experiment: &str) -> Result<Anchors> {
+        if self.config.no_anchors {
+            return Ok(Anchors::default());
+        }
+        let task = self.config.task_of(self.store.as_ref(), experiment)?;
+        task.anchors()
+    }
+
     fn get_or_create(&self, judge: &SessionJudge, experiment: &str) -> Arc<Mutex<JudgingSession>> {
         let mut sessions = lock(&self.sessions);
         let key = (judge.clone(), experiment.to_owned());
@@ -162,7 +171,7 @@ impl JudgingSessions {
                 desk: None,
                 seed: None,
                 double: false,
-                anchors: self.config.anchors.clone(),
+                anchors: self.anchors(experiment)?,
                 lease_ms: LEASE_MS,
                 entropy: self.config.entropy,
             };

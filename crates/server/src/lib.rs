@@ -10,22 +10,22 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use assize_domain::anchor::Anchors;
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::hex;
 use assize_domain::options::Options;
 use assize_domain::role::Role;
+use assize_pipeline::experiment_task::{ExperimentTask, Lookup, find};
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::promote::Thresholds;
-use assize_pipeline::{Now, lock};
-use assize_store::StoreError;
+use assize_pipeline::{Now, PipelineError, lock};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::state::tokens::Token;
+use assize_store::{Runs, StoreError};
 
 use access::sign_in::FailedSignIns;
 use jobs::Jobs;
@@ -100,10 +100,14 @@ pub struct Config {
     pub tracking_uri: String,
     /// The default task, used if a request names none.
     pub task: String,
+    /// Task folders that runs may name. Others are not read, because runs can be written over
+    /// HTTP.
+    pub task_folders: Vec<PathBuf>,
+    /// Whether sittings have no calibration cases.
+    pub no_anchors: bool,
     /// Default options of jobs.
     pub options: Options,
     pub thresholds: Thresholds,
-    pub anchors: Anchors,
     /// Host names that are accepted besides `localhost`, in lower case.
     pub host_names: Vec<String>,
     /// Whether requests from this machine need no token.
@@ -118,6 +122,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// The task of an experiment. The server's own task is used where it is the experiment's, and
+    /// a folder that runs name only where it is allowed.
+    pub(crate) fn task_of(
+        &self,
+        store: &dyn Runs,
+        experiment: &str,
+    ) -> Result<ExperimentTask, PipelineError> {
+        experiment_task(&self.task, &self.task_folders, store, experiment)
+    }
+
     /// A new secret of 256 bits.
     pub(crate) fn secret(&self) -> io::Result<String> {
         Ok(hex(&(self.entropy)()?) + &hex(&(self.entropy)()?))
@@ -127,6 +141,26 @@ impl Config {
     pub(crate) fn id(&self) -> io::Result<String> {
         Ok(hex(&(self.entropy)()?[..6]))
     }
+}
+
+/// The task of an experiment, for a server whose own task is `task`. `folders` may be read, and
+/// everything below them.
+pub fn experiment_task(
+    task: &str,
+    folders: &[PathBuf],
+    store: &dyn Runs,
+    experiment: &str,
+) -> Result<ExperimentTask, PipelineError> {
+    let may_read = |folder: &Path| {
+        let folder = folder.canonicalize();
+        folder.is_ok_and(|it| folders.iter().any(|allowed| it.starts_with(allowed)))
+    };
+    let lookup = Lookup {
+        given: None,
+        preferred: Some(task),
+        may_read: Some(&may_read),
+    };
+    find(store, experiment, lookup)
 }
 
 /// The state that all handlers share.

@@ -1,6 +1,5 @@
 //! `assize collect --adaptive`: halving, round by round, and what comes after it.
 
-use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
@@ -44,7 +43,7 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
             experiment,
             judge,
             // Rounds only nominate; the gate decides on what is judged afterwards.
-            Anchors::default(),
+            true,
             &flags,
             &stop,
         )?;

@@ -41,7 +41,8 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
         ..judge
     };
     let store = session.store(true)?;
-    let options = sit_options(session, &args.experiment, judge);
+    let anchors = session.anchors(store.as_ref(), &args.experiment, args.no_anchors)?;
+    let options = sit_options(&args.experiment, judge, anchors);
     let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;
     let Some(mut held) = held else {
         session

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use assize_domain::anchor::Anchors;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::sitting::SittingState;
@@ -28,11 +27,11 @@ pub fn run(
     session: &Session,
     experiment: &str,
     judge: &str,
-    anchors: Anchors,
+    no_anchors: bool,
     flags: &AutoFlags,
 ) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, anchors, flags, &stop)?;
+    let summary = judge_automatically(session, experiment, judge, no_anchors, flags, &stop)?;
     if session.output.json {
         let event = JobEvent::Judged(Box::new(summary.clone()));
         session.output.json_line(&event)?;
@@ -125,7 +124,7 @@ pub fn judge_automatically(
     session: &Session,
     experiment: &str,
     judge: &str,
-    anchors: Anchors,
+    no_anchors: bool,
     flags: &AutoFlags,
     stop: &AtomicBool,
 ) -> anyhow::Result<AutoSummary> {
@@ -136,6 +135,7 @@ pub fn judge_automatically(
     let id: ModelId = judge.parse()?;
     check_spending(&id, given.number("max_cost"), &settings)?;
     let store = session.store(true)?;
+    let anchors = session.anchors(store.as_ref(), experiment, no_anchors)?;
     let mut providers = session.providers(&settings);
     let model = describe_judge(&mut providers, &id, &settings)?;
     let guard = session.guard(settings.options.evict)?;

@@ -34,7 +34,8 @@ pub fn run(session: &Session, args: &Desk) -> anyhow::Result<Exit> {
         return Err(PipelineError::Invalid(message.to_owned()).into());
     }
     let store = session.store(true)?;
-    let mut options = sit_options(session, &args.experiment, judge);
+    let anchors = session.anchors(store.as_ref(), &args.experiment, args.no_anchors)?;
+    let mut options = sit_options(&args.experiment, judge, anchors);
     options.desk.clone_from(&args.waits_on);
     options.seed = args.seed;
     let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;

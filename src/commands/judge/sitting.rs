@@ -14,24 +14,17 @@ use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
 
 /// A sitting of this judge with the defaults.
-pub fn sit_options(session: &Session, experiment: &str, judge: Judge) -> SitOptions {
+pub fn sit_options(experiment: &str, judge: Judge, anchors: Anchors) -> SitOptions {
     SitOptions {
         experiment: experiment.to_owned(),
         judge,
         desk: None,
         seed: None,
         double: false,
-        anchors: anchors(session),
+        anchors,
         lease_ms: LEASE_MS,
         entropy: environment::entropy,
     }
-}
-
-/// The task's calibration cases; none where the task of the runs is not at hand.
-pub fn anchors(session: &Session) -> Anchors {
-    session
-        .task()
-        .map_or_else(|_| Anchors::default(), |task| task.anchors)
 }
 
 pub fn locks() -> PathBuf {

@@ -20,6 +20,7 @@ const SHOWN: usize = 10;
 
 pub fn run(session: &Session, experiment: &str, delta: f64, unseal: bool) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
+    session.check_task(store.as_ref(), experiment)?;
     let splits = if unseal {
         let author = session.author();
         seal::check(

@@ -12,6 +12,10 @@ use crate::session::Session;
 
 pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
+    if session.task_given.is_some() {
+        let run = store.run_get(&args.run)?;
+        session.check_task(store.as_ref(), &run.experiment)?;
+    }
     let name = args
         .judged_by
         .clone()
@@ -41,9 +45,12 @@ pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
 }
 
 pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
     let rubric = if args.rubric {
-        Some(session.task()?.rubric)
+        let task = session.task_of(store.as_ref(), &args.experiment)?;
+        Some(task.need()?.task.rubric)
     } else {
+        session.check_task(store.as_ref(), &args.experiment)?;
         None
     };
     let under = rubric.as_ref().map(|rubric| rubric.id.clone());
@@ -53,7 +60,7 @@ pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
         rubric,
         tiers: vec![args.tier],
     };
-    let reopened = amend::reopen(session.store(true)?.as_ref(), &options)?;
+    let reopened = amend::reopen(store.as_ref(), &options)?;
     if session.output.json {
         let report = serde_json::json!({"experiment": args.experiment, "reopened": reopened});
         session.output.json_line(&report)?;

@@ -4,26 +4,40 @@
 //! paths must be configured or allowed, so that no client can use the server to reach what only it
 //! can reach.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use assize_domain::job::JobKind;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::options::{OptionSpec, Place, request_keys};
 use assize_domain::task::Task;
 use assize_http::{LocalMachine, THIS_MACHINE};
+use assize_pipeline::experiment_task::ExperimentTask;
 use assize_pipeline::guard::memory_of;
 use assize_pipeline::task_files;
-use assize_server::{FieldProblem, Plan, Planner};
+use assize_server::{FieldProblem, Plan, Planner, experiment_task};
+use assize_store::embedded::EmbeddedStore;
 use serde_json::{Map, Value};
 
 use crate::commands::judge::auto::check_spending;
+use crate::commands::serve::task_folders;
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// Checks requests by the server's own settings.
-pub fn planner(session: &Session, settings: &Settings, allowed: Vec<String>) -> Planner {
+pub fn planner(
+    session: &Session,
+    settings: &Settings,
+    allowed: Vec<String>,
+    (store, no_anchors): (Arc<EmbeddedStore>, bool),
+) -> Planner {
     let checker = Checker {
         session: session.clone(),
         settings: settings.clone(),
+        task_folders: task_folders(session, &allowed),
         allowed,
+        store,
+        no_anchors,
     };
     Planner::new(move |kind, fields| match kind {
         JobKind::Collect => checker.collect(fields),
@@ -35,6 +49,9 @@ struct Checker {
     session: Session,
     settings: Settings,
     allowed: Vec<String>,
+    task_folders: Vec<PathBuf>,
+    store: Arc<EmbeddedStore>,
+    no_anchors: bool,
 }
 
 type Problems = Vec<FieldProblem>;
@@ -63,7 +80,9 @@ impl Checker {
         let (Some(task), Some(settings), true) = (task, settings, problems.is_empty()) else {
             return Err(problems);
         };
-        let mut words = self.words(&["collect"], fields);
+        let named = fields.get("task").and_then(Value::as_str);
+        let named = named.unwrap_or(&self.session.task_name).to_owned();
+        let mut words = self.words(&["collect"], fields, Some(named));
         words.push("--events".to_owned());
         words.extend(flags(fields));
         Ok(Plan {
@@ -77,9 +96,9 @@ impl Checker {
 
     fn judge(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
         let mut problems = unknown(fields, JobKind::Judge);
-        let task = self.task(fields, &mut problems);
+        let task = self.judged_task(fields, &mut problems);
         self.check_places(fields, &mut problems);
-        let settings = self.settings_of(task.as_ref(), fields, &mut problems);
+        let settings = self.settings_of(None, fields, &mut problems);
         if !fields.contains_key("experiment") {
             problems.push(problem("experiment", "is missing"));
         }
@@ -109,8 +128,9 @@ impl Checker {
         let (Some(settings), Some(judge), true) = (settings, judge, problems.is_empty()) else {
             return Err(problems);
         };
-        let mut words = self.words(&["judge", "auto"], fields);
+        let mut words = self.words(&["judge", "auto"], fields, task);
         words.push("--events".to_owned());
+        words.extend(self.no_anchors.then(|| "--no-anchors".to_owned()));
         words.push(format!("--judge={judge}"));
         words.extend(limit.flatten().map(|it| format!("--limit={it}")));
         words.extend(flags(fields));
@@ -124,18 +144,50 @@ impl Checker {
     }
 
     /// The command with the arguments that every job gets.
-    fn words(&self, command: &[&str], fields: &Map<String, Value>) -> Vec<String> {
+    fn words(
+        &self,
+        command: &[&str],
+        fields: &Map<String, Value>,
+        task: Option<String>,
+    ) -> Vec<String> {
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let mut words: Vec<String> = command.iter().map(|it| (*it).to_owned()).collect();
         let uri = text("mlflow_url").unwrap_or_else(|| self.session.tracking_uri());
-        let task = text("task").unwrap_or(&self.session.task_name);
         words.push("--json".to_owned());
         words.push(format!("--tracking-uri={uri}"));
-        words.push(format!("--task={task}"));
+        words.extend(task.map(|it| format!("--task={it}")));
         if let Some(file) = self.session.config_file() {
             words.push(format!("--config={}", file.display()));
         }
         words
+    }
+
+    /// The task of a judging job: the one that is named, else the experiment's. Runs that name no
+    /// task, and experiments of other stores, are left to the command.
+    fn judged_task(&self, fields: &Map<String, Value>, problems: &mut Problems) -> Option<String> {
+        if let Some(named) = fields.get("task").filter(|it| !it.is_null()) {
+            self.task(fields, problems)?;
+            return named.as_str().map(str::to_owned);
+        }
+        let experiment = fields.get("experiment").and_then(Value::as_str)?;
+        if self.no_anchors || fields.contains_key("mlflow_url") {
+            return None;
+        }
+        let task = &self.session.task_name;
+        let found = experiment_task(task, &self.task_folders, self.store.as_ref(), experiment);
+        match found {
+            Ok(ExperimentTask::Found(found)) => Some(found.place),
+            // The command says that there is no such experiment.
+            Ok(ExperimentTask::Unnamed) | Err(_) => None,
+            Ok(missing @ ExperimentTask::Missing { .. }) => {
+                let missing = missing.need().err().map(|it| it.to_string());
+                problems.push(problem(
+                    "task",
+                    format!("cannot be used: {}", missing.unwrap_or_default()),
+                ));
+                None
+            }
+        }
     }
 
     fn task(&self, fields: &Map<String, Value>, problems: &mut Problems) -> Option<Task> {

@@ -49,6 +49,8 @@ impl<'a> CellGenerator<'a> {
             (tag::JUDGE_KIND, options.values.judge_kind.as_str()),
             (tag::RUBRIC, &task.rubric.id),
             (tag::RUBRIC_SHA256, &task.rubric.sha256),
+            (tag::TASK_SHA256, &task.sha256),
+            (tag::TASK_SOURCE, collection.task_source),
             (tag::MODEL_DIGEST, &model.info.digest),
             (tag::SETTINGS, &settings_words(options)),
             (tag::ASSIZE_VERSION, collection.version),

@@ -18,6 +18,7 @@ use super::drift::{self, Drift};
 use super::file::check::{Checker, FilledCase, FilledHead, Scored};
 use super::file::{Depth, Source, head_read, head_seen};
 use super::rubric_of;
+use crate::experiment_task::{self, Lookup};
 use crate::{PipelineError, Result};
 use known::known_cases;
 
@@ -33,6 +34,8 @@ pub struct ApplyOptions {
     /// The current user, where no judge is named.
     pub user: Option<String>,
     pub partial: bool,
+    /// The task that the user named, which must be the experiment's.
+    pub task: Option<String>,
 }
 
 /// What applying a file did.
@@ -86,6 +89,13 @@ pub fn apply(
         return Err(wrong(at("/sitting", message)));
     };
     let (sitting, state) = (record.sitting, record.state);
+    if let Some(task) = &options.task {
+        let lookup = Lookup {
+            given: Some(task),
+            ..Lookup::default()
+        };
+        experiment_task::find(store, &sitting.experiment, lookup)?;
+    }
     fits(&head, &sitting, state).map_err(wrong)?;
     let first_run = first_of(store, &sitting).map_err(wrong)?;
     let rubric = rubric_of(store, &first_run, &sitting.rubric)?;

@@ -1,5 +1,6 @@
 //! What to do next where the gate fails.
 
+use assize_domain::builtin;
 use assize_domain::judge::Tier;
 use assize_domain::options::{Identity, Kind, OPTIONS, OptionSpec};
 use assize_domain::promotion::{Check, GateReport, Outcome};
@@ -111,6 +112,9 @@ fn collect(
             (Kind::Switch, _) => flags.push(flag(option.flag, "")),
             (_, value) => flags.push(flag(option.flag, value)),
         }
+    }
+    if options.task_name != builtin::DEFAULT {
+        flags.push(flag("task", options.task_name));
     }
     Step::Command {
         verb: "collect",

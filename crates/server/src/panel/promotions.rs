@@ -7,7 +7,6 @@ use assize_domain::error_kind::ErrorKind;
 use assize_domain::ledger::Via;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
-use assize_domain::task::Task;
 use assize_pipeline::compare::SEED;
 use assize_pipeline::ledger::{Author, confirmation_use};
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
@@ -166,11 +165,11 @@ fn assess(
     author: Option<&Author>,
     dry_run: bool,
 ) -> Result<Assessment, PageError> {
-    let task: Task = task_files::load(&app.config.task)?;
+    let found = app.config.task_of(app.store.as_ref(), experiment)?.need()?;
     let options = PromoteOptions {
         experiment,
-        task: &task,
-        task_name: &app.config.task,
+        task: &found.task,
+        task_name: &found.place,
         candidate: None,
         incumbent: None,
         thresholds: &app.config.thresholds,

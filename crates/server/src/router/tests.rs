@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::options::Options;
 use assize_domain::role::Role;
@@ -60,9 +59,10 @@ fn app(folder: &Path) -> App {
         locks: folder.join("locks"),
         tracking_uri: "sqlite:a.db".to_owned(),
         task: "tip".to_owned(),
+        task_folders: Vec::new(),
+        no_anchors: false,
         options: Options::default(),
         thresholds: Thresholds::default(),
-        anchors: Anchors::default(),
         host_names: Vec::new(),
         open_loopback: false,
         user: "admin".to_owned(),
