@@ -35,8 +35,8 @@ fn a_command_clears_the_queue_in_batches_with_prose_around_the_file() {
     let summary = outcome.json();
     assert_eq!(
         (&summary["judged"], &summary["calls"]),
-        (&3.into(), &1.into()),
-        "{outcome}"
+        (&4.into(), &2.into()),
+        "the second scenario is completed\n{outcome}"
     );
     assert!(outcome.stderr.contains("agent: thinking"), "{outcome}");
     let outcome = agent(&scratch, &command, "--batch 3 --judge-kind codex");
@@ -51,6 +51,8 @@ fn a_command_clears_the_queue_in_batches_with_prose_around_the_file() {
             !files.is_empty() && files.iter().all(|it| it["judge"]["kind"] == "codex"),
             "{run}"
         );
+        let version = files[0]["judge"]["version"].as_str().expect("a version");
+        assert!(version.starts_with("command "), "{version}");
     }
 }
 

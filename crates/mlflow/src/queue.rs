@@ -3,13 +3,15 @@
 //! Runs are found by their tags, params and artifacts only, so runs that other tools logged with
 //! the same ones are judged, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact, metric, param, tag};
+use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, VerdictFile, effective};
-use assize_store::queue::{Reopening, RubricUse};
+use assize_store::queue::{Reopening, RubricUse, TrackedPair};
+use assize_store::rules::pair_number;
 use assize_store::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
 use crate::runs::Entries;
@@ -36,6 +38,31 @@ pub(crate) fn rubric_of(run: &Tracked) -> RubricRef {
     RubricRef {
         id: text(tag::RUBRIC),
         sha256: text(tag::RUBRIC_SHA256),
+    }
+}
+
+/// Whether a run is finished and can be judged.
+pub(crate) fn is_finished(run: &Tracked) -> bool {
+    run.status == RunStatus::Finished && run.tag(tag::JUDGE_PENDING).is_some()
+}
+
+/// The split of a run.
+pub(crate) fn split_of(run: &Tracked) -> String {
+    let split = run.param(param::SPLIT);
+    split.unwrap_or(Split::Selection.as_str()).to_owned()
+}
+
+/// The pair of a run, with its split and rubric.
+pub(crate) fn tracked_pair(run: &Tracked) -> TrackedPair {
+    let tag = |key: &str| run.tag(key).unwrap_or_default().to_owned();
+    let param = |key: &str| run.param(key).unwrap_or_default().to_owned();
+    TrackedPair {
+        split: split_of(run),
+        rubric_sha256: tag(tag::RUBRIC_SHA256),
+        model: param(param::MODEL),
+        model_digest: tag(tag::MODEL_DIGEST),
+        prompt: param(param::PROMPT),
+        prompt_sha256: tag(tag::PROMPT_SHA256),
     }
 }
 
@@ -108,10 +135,7 @@ impl Queue for MlflowStore {
         let id = self.experiment_need(experiment)?;
         let mut uses: Vec<RubricUse> = Vec::new();
         self.cells_each(&id, &mut |runs| {
-            let finished = runs.iter().filter(|it| {
-                it.status == RunStatus::Finished && it.tag(tag::JUDGE_PENDING).is_some()
-            });
-            for run in finished {
+            for run in runs.iter().filter(|it| is_finished(it)) {
                 let rubric = rubric_of(run);
                 let known = uses.iter().position(|it| it.rubric == rubric);
                 let mut newest = known.map_or_else(
@@ -133,6 +157,17 @@ impl Queue for MlflowStore {
             Ok(true)
         })?;
         Ok(uses)
+    }
+
+    fn pair_list(&self, experiment: &str) -> Result<Vec<TrackedPair>> {
+        let id = self.experiment_need(experiment)?;
+        let mut pairs = BTreeSet::new();
+        self.cells_each(&id, &mut |runs| {
+            let finished = runs.iter().filter(|it| is_finished(it));
+            pairs.extend(finished.map(tracked_pair));
+            Ok(true)
+        })?;
+        Ok(pairs.into_iter().collect())
     }
 
     fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
@@ -159,10 +194,14 @@ impl MlflowStore {
                 (tag::RUBRIC_SHA256.to_owned(), rubric.sha256.clone()),
             ];
         } else {
+            let before = aside.len();
             for file in counting(self.verdicts_read(run, marks)?, &aside) {
                 if reopening.tiers.contains(&file.tier) && !aside.contains(&file.sitting) {
                     aside.push(file.sitting);
                 }
+            }
+            if aside.len() == before {
+                return Ok(false);
             }
         }
         // A sitting that holds the run would judge its previous state.
@@ -190,6 +229,8 @@ impl MlflowStore {
         Ok(Some(PendingRun {
             run_id: run.run_id.clone(),
             scenario: run.param(param::SCENARIO).unwrap_or_default().to_owned(),
+            split: split_of(run),
+            pair: pair_number(tracked_pair(run)),
             judge_kind: run.tag(tag::JUDGE_KIND).unwrap_or_default().to_owned(),
             judged: judged.into_keys().collect(),
             rubric,

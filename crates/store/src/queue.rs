@@ -111,6 +111,17 @@ pub struct RubricUse {
     pub auto_pending: u64,
 }
 
+/// A pair of finished runs of an experiment, in one split and under one rubric.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrackedPair {
+    pub split: String,
+    pub rubric_sha256: String,
+    pub model: String,
+    pub model_digest: String,
+    pub prompt: String,
+    pub prompt_sha256: String,
+}
+
 /// A query for pending runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingQuery {
@@ -125,6 +136,9 @@ pub struct PendingQuery {
 pub struct PendingRun {
     pub run_id: String,
     pub scenario: String,
+    pub split: String,
+    /// Tells the pairs of an experiment apart without naming them.
+    pub pair: u64,
     pub judge_kind: String,
     pub rubric: RubricRef,
     /// The JSON text of `context.json`.
@@ -167,6 +181,10 @@ pub trait Queue: Send + Sync + Debug {
     /// The rubrics of the finished runs of an experiment, the one with the newest run last. An
     /// unknown experiment is an error.
     fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>>;
+
+    /// The pairs of the finished runs of an experiment, each once for every split and rubric. An
+    /// unknown experiment is an error.
+    fn pair_list(&self, experiment: &str) -> Result<Vec<TrackedPair>>;
 
     /// Makes runs pending again; returns how many. Verdicts are kept, candidates are not changed,
     /// and leases on these runs end. If one of the runs does not exist, none is reopened.

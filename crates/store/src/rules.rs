@@ -4,7 +4,9 @@
 //! These are pure functions on domain types, so that the embedded store and a remote one cannot
 //! differ. Nothing here reads or writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
@@ -15,6 +17,7 @@ use assize_domain::run::{artifact, metric, tag};
 use assize_domain::sitting::Sitting;
 use assize_domain::verdict::{Summary, Verdict, VerdictFile, summarise};
 
+use crate::queue::TrackedPair;
 use crate::{PendingRun, Result, StoreError};
 
 /// How to handle different scores for a case that the same sitting has judged already.
@@ -124,6 +127,74 @@ pub fn open_cases(run: &PendingRun) -> usize {
         .iter()
         .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
     open.count()
+}
+
+/// A pending run, as the order of scenarios sees it.
+pub trait PendingPlace {
+    fn scenario(&self) -> &str;
+    fn split(&self) -> &str;
+    /// Identifies the pair of the run; `None` if the run is not for the sitting in question.
+    fn pair(&self) -> Option<u64>;
+}
+
+/// The number of pairs of an experiment in each split.
+pub type PairCounts = BTreeMap<String, usize>;
+
+/// Groups pending runs by scenario, in the order in which scenarios are handed out: first those in
+/// which every pair of the experiment waits, so that one sitting can judge all pairs side by side,
+/// then those in which most pairs wait, then by the age of their first runs. `count_pairs` is
+/// called only where it makes a difference: within one split, the scenarios in which every pair
+/// waits are those in which most do.
+pub fn by_scenario<R: PendingPlace, E>(
+    runs: Vec<R>,
+    count_pairs: impl FnOnce() -> std::result::Result<PairCounts, E>,
+) -> std::result::Result<Vec<Vec<R>>, E> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<Vec<R>> = Vec::new();
+    for run in runs {
+        let place = match places.get(run.scenario()) {
+            Some(place) => *place,
+            None => {
+                places.insert(run.scenario().to_owned(), groups.len());
+                groups.push(Vec::new());
+                groups.len() - 1
+            }
+        };
+        groups[place].push(run);
+    }
+    let waiting = |group: &[R]| {
+        let pairs: HashSet<u64> = group.iter().filter_map(PendingPlace::pair).collect();
+        pairs.len()
+    };
+    let split = |group: &[R]| group.first().map_or("", PendingPlace::split).to_owned();
+    let splits: HashSet<String> = groups.iter().map(|it| split(it)).collect();
+    let counts = if splits.len() > 1 {
+        count_pairs()?
+    } else {
+        PairCounts::new()
+    };
+    groups.sort_by_cached_key(|group| {
+        let pairs = waiting(group);
+        let is_complete = counts.get(&split(group)).is_some_and(|all| pairs >= *all);
+        (Reverse(is_complete), Reverse(pairs))
+    });
+    Ok(groups)
+}
+
+/// A number for what identifies a pair.
+pub fn pair_number(identity: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    identity.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How many of these pairs are in each split, under one rubric.
+pub fn pair_counts(pairs: &[TrackedPair], rubric_sha256: &str) -> PairCounts {
+    let mut counts = PairCounts::new();
+    for pair in pairs.iter().filter(|it| it.rubric_sha256 == rubric_sha256) {
+        *counts.entry(pair.split.clone()).or_default() += 1;
+    }
+    counts
 }
 
 /// The run as a sitting gets it: `judged` holds the candidates that it need not score, because
@@ -250,5 +321,68 @@ pub fn no_experiment(name: &str, mut known: Vec<String>) -> StoreError {
     StoreError::NoExperiment {
         name: name.to_owned(),
         remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place(&'static str, &'static str, u64);
+
+    impl PendingPlace for Place {
+        fn scenario(&self) -> &str {
+            self.0
+        }
+
+        fn split(&self) -> &str {
+            self.1
+        }
+
+        fn pair(&self) -> Option<u64> {
+            (self.2 > 0).then_some(self.2)
+        }
+    }
+
+    fn order(runs: Vec<Place>, counts: &[(&str, usize)]) -> Vec<&'static str> {
+        let counts = counts
+            .iter()
+            .map(|(split, count)| ((*split).to_owned(), *count));
+        let counts: PairCounts = counts.collect();
+        let groups = by_scenario(runs, || Ok::<_, ()>(counts)).unwrap();
+        groups.iter().map(|group| group[0].0).collect()
+    }
+
+    #[test]
+    fn scenarios_with_most_pending_pairs_come_first_and_equal_ones_by_age() {
+        let runs = vec![
+            Place("a", "selection", 1),
+            Place("b", "selection", 1),
+            Place("b", "selection", 2),
+            Place("c", "selection", 2),
+            Place("d", "selection", 2),
+            Place("d", "selection", 1),
+            // Two runs of one pair, and a run that is not for this sitting.
+            Place("a", "selection", 1),
+            Place("c", "selection", 0),
+        ];
+        assert_eq!(order(runs, &[]), ["b", "d", "a", "c"]);
+    }
+
+    #[test]
+    fn complete_scenarios_of_another_split_come_before_incomplete_ones() {
+        let runs = || {
+            vec![
+                Place("s1", "selection", 1),
+                Place("s1", "selection", 2),
+                Place("s1", "selection", 3),
+                Place("c1", "confirmation", 1),
+                Place("c1", "confirmation", 2),
+            ]
+        };
+        let counts = [("selection", 4), ("confirmation", 2)];
+        assert_eq!(order(runs(), &counts), ["c1", "s1"]);
+        let counts = [("selection", 3), ("confirmation", 2)];
+        assert_eq!(order(runs(), &counts), ["s1", "c1"]);
     }
 }

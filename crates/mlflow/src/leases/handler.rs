@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use assize_domain::run::{RunStatus, metric, param, tag};
 use assize_domain::sitting::Sitting;
-use assize_store::queue::{LeaseRequest, Leased};
-use assize_store::rules::{self, open_cases};
+use assize_store::queue::{LeaseRequest, Leased, TrackedPair};
+use assize_store::rules::{self, PendingPlace, open_cases, pair_number};
 use assize_store::{PendingRun, Result, StoreError};
 
 use super::{Lease, holds, leases, param_of};
-use crate::queue::{waits, whole};
+use crate::queue::{is_finished, split_of, tracked_pair, waits, whole};
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
@@ -26,6 +26,8 @@ const CACHE_TTL: Duration = Duration::from_secs(15);
 pub(crate) struct PendingCache {
     at: Instant,
     runs: Vec<Waiting>,
+    /// All pairs of the experiment, judged ones too.
+    pairs: Vec<TrackedPair>,
 }
 
 /// A run that may be pending.
@@ -35,6 +37,30 @@ struct Waiting {
     scenario: String,
     candidates: u64,
     holders: Vec<String>,
+    split: String,
+    judge_kind: String,
+    rubric_sha256: String,
+    pair: u64,
+}
+
+/// A run that may be pending, with its pair if it is for the sitting.
+struct Candidate {
+    run: Waiting,
+    pair: Option<u64>,
+}
+
+impl PendingPlace for Candidate {
+    fn scenario(&self) -> &str {
+        &self.run.scenario
+    }
+
+    fn split(&self) -> &str {
+        &self.run.split
+    }
+
+    fn pair(&self) -> Option<u64> {
+        self.pair
+    }
 }
 
 /// One request for cases.
@@ -94,19 +120,26 @@ impl<'a> LeaseHandler<'a> {
                 run.status == RunStatus::Finished && run.tag(tag::JUDGE_PENDING).is_some()
             }
         };
-        let mut runs = Vec::new();
+        let (mut runs, mut pairs) = (Vec::new(), BTreeSet::new());
         self.store.cells_each(&experiment_id, &mut |page| {
+            let finished = page.iter().filter(|run| is_finished(run));
+            pairs.extend(finished.map(tracked_pair));
             runs.extend(page.iter().filter(|run| may_wait(run)).map(|run| Waiting {
                 run_id: run.run_id.clone(),
                 scenario: run.param(param::SCENARIO).unwrap_or_default().to_owned(),
                 candidates: whole(run.metric(metric::N_CANDIDATES).or(Some(1.0))),
                 holders: leases(run, tier).into_iter().map(|it| it.sitting).collect(),
+                split: split_of(run),
+                judge_kind: run.tag(tag::JUDGE_KIND).unwrap_or_default().to_owned(),
+                rubric_sha256: run.tag(tag::RUBRIC_SHA256).unwrap_or_default().to_owned(),
+                pair: pair_number(tracked_pair(run)),
             }));
             Ok(true)
         })?;
         let seen = PendingCache {
             at: Instant::now(),
             runs: runs.clone(),
+            pairs: pairs.into_iter().collect(),
         };
         lock(&self.store.waiting).insert(key, seen);
         Ok((runs, true))
@@ -124,7 +157,7 @@ impl<'a> LeaseHandler<'a> {
     fn lease(&self, waiting: Vec<Waiting>) -> Result<Leased> {
         let mut leased = Leased::default();
         let mut cases = 0;
-        for runs in by_scenario(waiting) {
+        for runs in self.by_scenario(waiting)? {
             if self.is_taken(&runs) {
                 continue;
             }
@@ -150,6 +183,28 @@ impl<'a> LeaseHandler<'a> {
             cases = leased.runs.iter().map(open_cases).sum();
         }
         Ok(leased)
+    }
+
+    /// The runs by scenario, in the order in which scenarios are handed out.
+    fn by_scenario(&self, waiting: Vec<Waiting>) -> Result<Vec<Vec<Waiting>>> {
+        let kind = self.request.judge_kind.as_ref();
+        let candidates = waiting.into_iter().map(|run| {
+            let is_under = run.rubric_sha256 == self.sitting.rubric.sha256;
+            let is_for_kind = kind.is_none_or(|it| *it == run.judge_kind);
+            Candidate {
+                pair: Some(run.pair).filter(|_| is_under && is_for_kind),
+                run,
+            }
+        });
+        let count_pairs = || {
+            let cache = lock(&self.store.waiting);
+            let seen = cache.get(&self.cache_key());
+            let pairs = seen.map_or(&[][..], |it| &it.pairs);
+            Ok(rules::pair_counts(pairs, &self.sitting.rubric.sha256))
+        };
+        let groups = rules::by_scenario(candidates.collect(), count_pairs)?;
+        let runs = |group: Vec<Candidate>| group.into_iter().map(|it| it.run).collect();
+        Ok(groups.into_iter().map(runs).collect())
     }
 
     /// Whether the scenario is already leased to as many other live sittings as are to score it.
@@ -253,20 +308,4 @@ impl<'a> LeaseHandler<'a> {
             }
         }
     }
-}
-
-/// Groups runs by scenario, in the order of the scenarios' first runs.
-fn by_scenario(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
-    let mut positions: HashMap<String, usize> = HashMap::new();
-    let mut groups: Vec<Vec<Waiting>> = Vec::new();
-    for run in waiting {
-        let place = *positions
-            .entry(run.scenario.clone())
-            .or_insert(groups.len());
-        if place == groups.len() {
-            groups.push(Vec::new());
-        }
-        groups[place].push(run);
-    }
-    groups
 }

@@ -32,7 +32,8 @@ pub enum CommandOutput {
 pub struct AgentOptions {
     /// Cases per call of the command.
     pub batch: usize,
-    /// At most so many cases in all, calibration cases not counted; 0 means all.
+    /// At most so many cases in all, rounded up to whole scenarios, calibration cases not counted;
+    /// 0 means all.
     pub limit: usize,
     pub now: fn() -> Now,
 }
@@ -72,18 +73,26 @@ pub fn clear(
             limit => limit.saturating_sub(tried),
         };
         summary.limit_reached = room == 0;
-        if summary.limit_reached {
+        // A scenario that was begun is completed, so that one sitting judges all of its pairs.
+        let begun = queue
+            .pending_cases()
+            .saturating_sub(summary.left_pending.len());
+        let room = if room == 0 { begun } else { room };
+        if room == 0 {
             break;
         }
         let given_up =
             |case: &str| summary.left_pending.contains_key(case) || anchors_given_up.contains(case);
         // Cases that were given up stay held and come first: look past them.
         let past = summary.left_pending.len() + anchors_given_up.len();
-        let wanted = options.batch.max(1) + past;
+        let mut wanted = options.batch.max(1).min(room) + past;
+        if summary.limit_reached {
+            // More than is held would lease further scenarios.
+            wanted = wanted.min(queue.progress().held);
+        }
         let mut cases = queue.next(wanted, &(options.now)())?;
         cases.retain(|case| !given_up(&case.case));
         cases.truncate(options.batch.max(1));
-        within(room, &mut cases, queue);
         if cases.is_empty() {
             break;
         }
@@ -112,16 +121,6 @@ pub fn clear(
         .saturating_sub(summary.left_pending.len());
     summary.untried = queue.waiting_cases() + held as u64;
     Ok(summary)
-}
-
-/// Leaves at most so many cases of runs, with the calibration cases that stand among them.
-fn within(room: usize, cases: &mut Vec<Case>, queue: &Queue) {
-    let mut real = 0;
-    let end = cases.iter().position(|case| {
-        real += usize::from(!queue.is_anchor(&case.case));
-        real > room
-    });
-    cases.truncate(end.unwrap_or(cases.len()));
 }
 
 enum Outcome {

@@ -16,6 +16,7 @@ use assize_domain::run::{artifact, param};
 use assize_domain::sitting::{Inclusion, Sitting, SittingState, case_id};
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
+use assize_store::rules::{self, PairCounts, PendingPlace};
 use assize_store::{Judging, PendingQuery, PendingRun, Runs, StoreError};
 use serde_json::{Map, Value};
 
@@ -63,6 +64,10 @@ pub struct Export {
 struct Waiting {
     run_id: String,
     scenario: usize,
+    /// The scenario's name.
+    name: String,
+    split: String,
+    pair: u64,
     rubric: usize,
     open: Vec<u32>,
 }
@@ -163,16 +168,29 @@ fn pending_runs(
             rubric: number_of(&mut rubrics, &run.rubric),
             open: open_candidates(&run).collect(),
             run_id: run.run_id,
+            name: run.scenario,
+            split: run.split,
+            pair: run.pair,
         });
         Ok(())
     })?;
     let pending = runs.len();
     let newest = runs.last().map_or(0, |run| run.rubric);
     runs.retain(|run| run.rubric == newest);
+    let left_under_other_rubrics = pending - runs.len();
+    let rubric = rubrics.into_iter().nth(newest);
+    if options.limit > 0 {
+        let sha256 = rubric.as_ref().map_or("", |it| &it.sha256);
+        let count_pairs = || {
+            let pairs = store.pair_list(&options.experiment)?;
+            Ok(rules::pair_counts(&pairs, sha256))
+        };
+        runs = limit(runs, options.limit, count_pairs)?;
+    }
     Ok(Chosen {
-        left_under_other_rubrics: pending - runs.len(),
-        runs: limit(runs, options.limit),
-        rubric: rubrics.into_iter().nth(newest),
+        left_under_other_rubrics,
+        runs,
+        rubric,
         held,
     })
 }
@@ -221,6 +239,9 @@ fn drawn_runs(store: &dyn Judging, experiment: &str, drawn: &[Inclusion]) -> Res
             rubric: 0,
             open,
             run_id: run.run_id,
+            name: String::new(),
+            split: String::new(),
+            pair: 0,
         });
     }
     Ok(Chosen {
@@ -346,26 +367,37 @@ pub fn open_candidates(run: &PendingRun) -> impl Iterator<Item = u32> {
     open.map(|it| it.index)
 }
 
-/// Whole scenarios, until there are at least `most` cases: all pairs of a scenario belong
-/// into one sitting.
-fn limit(mut runs: Vec<Waiting>, most: usize) -> Vec<Waiting> {
-    if most == 0 {
-        return runs;
+impl PendingPlace for &Waiting {
+    fn scenario(&self) -> &str {
+        &self.name
     }
-    let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-    for run in &runs {
-        *sizes.entry(run.scenario).or_default() += run.open.len();
+
+    fn split(&self) -> &str {
+        &self.split
     }
+
+    fn pair(&self) -> Option<u64> {
+        Some(self.pair)
+    }
+}
+
+/// Whole scenarios, until there are at least `most` cases, in the order in which the queue hands
+/// them out: all pairs of a scenario belong into one sitting.
+fn limit(
+    mut runs: Vec<Waiting>,
+    most: usize,
+    count_pairs: impl FnOnce() -> Result<PairCounts>,
+) -> Result<Vec<Waiting>> {
+    let groups = rules::by_scenario(runs.iter().collect(), count_pairs)?;
     let mut taken = BTreeSet::new();
     let mut cases = 0;
-    for run in &runs {
+    for group in groups {
         if cases >= most {
             break;
         }
-        if taken.insert(run.scenario) {
-            cases += sizes.get(&run.scenario).copied().unwrap_or(0);
-        }
+        cases += group.iter().map(|run| run.open.len()).sum::<usize>();
+        taken.extend(group.first().map(|run| run.scenario));
     }
     runs.retain(|run| taken.contains(&run.scenario));
-    runs
+    Ok(runs)
 }

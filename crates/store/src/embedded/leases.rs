@@ -9,20 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::run::RunStatus;
+use assize_domain::scenario::Split;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
 use assize_domain::verdict::VerdictFile;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::EmbeddedStore;
 use super::commit::sitting_commit;
 use super::experiments::{count, experiment_need};
-use super::queue::pending_read;
+use super::queue::{pair_list, pending_read};
 use super::rows::{RunKey, run_find, status_number, verdicts_counting};
 use super::schema::known;
 use super::sittings::sitting_need;
 use super::write_session::WriteSession;
 use crate::queue::{HeldRun, LeaseRequest, Leased, VerdictSubmission};
-use crate::rules::{self, Changed, open_cases};
+use crate::rules::{self, Changed, PendingPlace, open_cases, pair_number};
 use crate::sqlite::Attempt;
 use crate::{Committed, Leases, PendingQuery, PendingRun, Result, StoreError};
 
@@ -56,7 +57,12 @@ pub(crate) fn lease_take(session: &WriteSession, request: &LeaseRequest) -> Atte
     };
     let mut leased = Leased::default();
     let mut cases = 0;
-    for runs in by_scenario(handler.waiting()?).into_values() {
+    let waiting = handler.waiting()?;
+    let count_pairs = || {
+        let pairs = pair_list(conn, &sitting.experiment)?;
+        Attempt::Ok(rules::pair_counts(&pairs, &sitting.rubric.sha256))
+    };
+    for runs in rules::by_scenario(waiting, count_pairs)? {
         if handler.is_taken(&runs)? {
             continue;
         }
@@ -182,17 +188,22 @@ struct Waiting {
     key: RunKey,
     scenario: String,
     candidates: u64,
+    split: String,
+    pair: Option<u64>,
 }
 
-fn by_scenario(waiting: Vec<Waiting>) -> BTreeMap<(i64, String), Vec<Waiting>> {
-    let mut first_run: BTreeMap<String, i64> = BTreeMap::new();
-    let mut groups: BTreeMap<(i64, String), Vec<Waiting>> = BTreeMap::new();
-    for run in waiting {
-        let first = *first_run.entry(run.scenario.clone()).or_insert(run.key.id);
-        let group = groups.entry((first, run.scenario.clone())).or_default();
-        group.push(run);
+impl PendingPlace for Waiting {
+    fn scenario(&self) -> &str {
+        &self.scenario
     }
-    groups
+
+    fn split(&self) -> &str {
+        &self.split
+    }
+
+    fn pair(&self) -> Option<u64> {
+        self.pair
+    }
 }
 
 /// One request for cases, inside its transaction.
@@ -213,11 +224,33 @@ impl LeaseHandler<'_> {
             (0 | 1, Tier::Auto) => format!("coalesce(a.value, {yes}) <> {no}"),
             _ => "1".to_owned(),
         };
+        let text = |table: &str, key: i64| {
+            format!(
+                "(SELECT CASE typeof(value) WHEN 'integer'
+                     THEN (SELECT text FROM texts WHERE id = value) ELSE value END
+                  FROM {table} WHERE run = r.id AND key = {key})"
+            )
+        };
+        // A request that only counts needs no order.
+        let order = if self.request.cases > 0 {
+            [
+                text("params", known::SPLIT),
+                text("tags", known::RUBRIC_SHA256),
+                text("tags", known::JUDGE_KIND),
+                text("params", known::MODEL),
+                text("params", known::PROMPT),
+                text("tags", known::PROMPT_SHA256),
+                text("tags", known::MODEL_DIGEST),
+            ]
+            .join(", ")
+        } else {
+            vec!["NULL"; 7].join(", ")
+        };
         let sql = format!(
             "SELECT r.id, r.run_id,
                     CASE typeof(s.value) WHEN 'integer'
                         THEN (SELECT text FROM texts WHERE id = s.value) ELSE s.value END,
-                    CAST(coalesce(n.value, 1) AS INTEGER)
+                    CAST(coalesce(n.value, 1) AS INTEGER), {order}
              FROM runs r
              JOIN tags t ON t.run = r.id AND t.key = {expert}
              LEFT JOIN tags a ON a.run = r.id AND a.key = {auto}
@@ -240,9 +273,24 @@ impl LeaseHandler<'_> {
                 },
                 scenario: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
                 candidates: count(row.get(3)?),
+                split: row
+                    .get::<_, Option<String>>(4)?
+                    .unwrap_or_else(|| Split::Selection.to_string()),
+                pair: self.pair_of(row)?,
             })
         })?;
         Ok(runs.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The pair of a waiting run, if the run is for this sitting.
+    fn pair_of(&self, row: &Row<'_>) -> rusqlite::Result<Option<u64>> {
+        let text = |column: usize| row.get::<_, Option<String>>(column);
+        let is_under = text(5)?.is_none_or(|it| it == self.sitting.rubric.sha256);
+        let wanted = self.request.judge_kind.as_ref();
+        let kind = text(6)?;
+        let is_for_kind = wanted.is_none_or(|it| kind.as_ref() == Some(it));
+        let pair = (text(7)?, text(8)?, text(9)?, text(10)?);
+        Ok((is_under && is_for_kind).then(|| pair_number(pair)))
     }
 
     /// Whether the scenario is already leased to as many other live sittings as are to score it.

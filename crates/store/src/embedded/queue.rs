@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact};
+use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
 use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 
 use super::EmbeddedStore;
 use super::experiments::{count, experiment_need};
@@ -19,7 +21,8 @@ use super::rows::{
     RunKey, artifact_text, candidates_read, entry, set_aside, status_number, verdicts_read,
 };
 use super::schema::known;
-use crate::queue::{Reopening, RubricUse};
+use crate::queue::{Reopening, RubricUse, TrackedPair};
+use crate::rules::pair_number;
 use crate::sqlite::Attempt;
 use crate::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
@@ -51,6 +54,10 @@ impl Queue for EmbeddedStore {
 
     fn rubric_list(&self, experiment: &str) -> Result<Vec<RubricUse>> {
         self.read(|conn| rubric_list(conn, experiment))
+    }
+
+    fn pair_list(&self, experiment: &str) -> Result<Vec<TrackedPair>> {
+        self.read(|conn| pair_list(conn, experiment))
     }
 
     fn runs_reopen(&self, reopening: &Reopening) -> Result<u64> {
@@ -152,6 +159,14 @@ pub(crate) fn pending_read(
     Ok(Some(PendingRun {
         run_id: run.run_id.clone(),
         scenario: entry(conn, "params", run.id, known::SCENARIO)?.unwrap_or_default(),
+        split: entry(conn, "params", run.id, known::SPLIT)?
+            .unwrap_or_else(|| Split::Selection.to_string()),
+        pair: pair_number((
+            entry(conn, "params", run.id, known::MODEL)?,
+            entry(conn, "params", run.id, known::PROMPT)?,
+            entry(conn, "tags", run.id, known::PROMPT_SHA256)?,
+            entry(conn, "tags", run.id, known::MODEL_DIGEST)?,
+        )),
         judge_kind,
         rubric,
         context: context.unwrap_or_else(|| "{}".to_owned()),
@@ -284,6 +299,57 @@ pub(crate) fn rubric_list(conn: &Connection, experiment: &str) -> Attempt<Vec<Ru
         });
     }
     Ok(uses)
+}
+
+/// The pairs of finished runs, by split and rubric.
+pub(crate) fn pair_list(conn: &Connection, experiment: &str) -> Attempt<Vec<TrackedPair>> {
+    let experiment = experiment_need(conn, experiment)?;
+    let value = |table: &str, key: i64| {
+        format!("(SELECT value FROM {table} WHERE run = r.id AND key = {key})")
+    };
+    let columns = [
+        value("params", known::SPLIT),
+        value("tags", known::RUBRIC_SHA256),
+        value("params", known::MODEL),
+        value("tags", known::MODEL_DIGEST),
+        value("params", known::PROMPT),
+        value("tags", known::PROMPT_SHA256),
+    ];
+    let sql = format!(
+        "SELECT DISTINCT {} FROM runs r
+         JOIN tags t ON t.run = r.id AND t.key = {expert}
+         WHERE r.experiment = ?1 AND r.lifecycle_stage = 'active' AND r.status = {finished}",
+        columns.join(", "),
+        expert = known::JUDGE_PENDING,
+        finished = status_number(RunStatus::Finished),
+    );
+    let mut list = conn.prepare_cached(&sql)?;
+    let mut rows = list.query([experiment])?;
+    let mut pairs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = |column: usize| text_of(conn, row.get_ref(column)?);
+        pairs.push(TrackedPair {
+            split: text(0)?.unwrap_or_else(|| Split::Selection.to_string()),
+            rubric_sha256: text(1)?.unwrap_or_default(),
+            model: text(2)?.unwrap_or_default(),
+            model_digest: text(3)?.unwrap_or_default(),
+            prompt: text(4)?.unwrap_or_default(),
+            prompt_sha256: text(5)?.unwrap_or_default(),
+        });
+    }
+    Ok(pairs)
+}
+
+/// A value of a param or tag, which is a text or the id of one.
+fn text_of(conn: &Connection, value: ValueRef<'_>) -> Attempt<Option<String>> {
+    Ok(match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(id) => {
+            let mut find = conn.prepare_cached("SELECT text FROM texts WHERE id = ?1")?;
+            Some(find.query_row([id], |row| row.get(0))?)
+        }
+        other => Some(other.as_str().map_err(rusqlite::Error::from)?.to_owned()),
+    })
 }
 
 /// A sum of counts that were logged as metrics.

@@ -50,10 +50,11 @@ pub(crate) mod known {
     /// contain `key < AWAITED_END` in addition to its own condition on `key`.
     pub const AWAITED_END: i64 = 22;
     pub const JUDGE_KIND: i64 = 22;
-    // From here to `SETTINGS` are the tags that a board row repeats; 25 to 27 are
-    // `prompt_sha256`, `scenario_sha256` and `model_digest`.
+    // From here to `SETTINGS` are the tags that a board row repeats; 26 is `scenario_sha256`.
     pub const RUBRIC: i64 = 23;
     pub const RUBRIC_SHA256: i64 = 24;
+    pub const PROMPT_SHA256: i64 = 25;
+    pub const MODEL_DIGEST: i64 = 27;
     pub const SETTINGS: i64 = 28;
     pub const CELL_KEY: i64 = 29;
 
