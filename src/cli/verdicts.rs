@@ -32,7 +32,10 @@ pub struct Amend {
   assize judge reopen --experiment tip-bench --runs 3fa2c1,9be0d4
   assize judge reopen --experiment tip-bench --task my-task --rubric
   assize judge reopen --experiment tip-bench --tier auto
+  assize judge reopen --experiment tip-bench --pairs qwen2.5:0.5b/v1,qwen2.5:0.5b/v2-mentor
 
+With --pairs the next sitting judges these pairs beside each other, blind: that repairs a comparison of
+pairs that were judged by different judges or in different sittings.
 Verdicts and candidates are kept. Verdicts under another rubric never mix with new ones.")]
 pub struct Reopen {
     /// Which experiment
@@ -44,6 +47,20 @@ pub struct Reopen {
     /// Only these runs, by id or the start of it [default: all of the experiment]
     #[arg(long, value_name = "RUN,…", value_delimiter = ',')]
     pub runs: Vec<String>,
+    /// Only the runs of these pairs, as the board names them
+    #[arg(
+        long,
+        value_name = "MODEL/PROMPT,…",
+        value_delimiter = ',',
+        conflicts_with = "runs"
+    )]
+    pub pairs: Vec<String>,
+    /// Only the runs of this split [default: all]
+    #[arg(long, value_name = "SPLIT")]
+    pub split: Option<assize_domain::scenario::Split>,
+    /// Say how many runs there are and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Without --rubric: the tier whose verdicts no longer count
     #[arg(long, value_name = "expert|auto", default_value = "expert")]
     pub tier: assize_domain::judge::Tier,

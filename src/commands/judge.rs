@@ -84,9 +84,7 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             judge,
             no_anchors,
             flags,
-        } => {
-            auto::run(session, experiment, judge, *no_anchors, flags)
-        }
+        } => auto::run(session, experiment, judge, *no_anchors, flags),
         Judge::Desk(args) => desk::run(session, args),
         Judge::Agent(args) => agent::run(session, args),
         Judge::Status {
@@ -95,7 +93,7 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
             unseal,
         } => status::run(session, experiment, *delta, *unseal),
         Judge::Amend(args) => verdicts::amend(session, args),
-        Judge::Reopen(args) => verdicts::reopen(session, args),
+        Judge::Reopen(args) => verdicts::reopen_runs(session, args),
         Judge::Release { sitting } => verdicts::release(session, sitting),
     }
 }

@@ -73,7 +73,8 @@ fn counts_agree_in_number_with_their_nouns() {
     narrow(&applied);
     let reopened = scratch.ok("judge reopen --experiment e");
     assert!(
-        reopened.stderr.starts_with("1 run pending again"),
+        reopened.stderr.starts_with("1 run selected")
+            && reopened.stderr.contains("\n1 run pending again"),
         "{reopened}"
     );
     narrow(&reopened);

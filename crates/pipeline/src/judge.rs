@@ -18,6 +18,7 @@ pub mod held_sitting;
 mod prompt;
 pub mod queue;
 pub mod ratings;
+pub mod reopen;
 pub mod reveal;
 pub mod spot_check;
 pub mod status;

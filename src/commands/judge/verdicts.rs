@@ -2,7 +2,8 @@
 
 use assize_domain::judge::Tier;
 use assize_pipeline::count;
-use assize_pipeline::judge::amend::{self, Amendment, ReopenOptions};
+use assize_pipeline::judge::amend::{self, Amendment};
+use assize_pipeline::judge::reopen::{self, ReopenOptions};
 use assize_report::figure;
 
 use crate::Exit;
@@ -44,7 +45,7 @@ pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
+pub fn reopen_runs(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
     let rubric = if args.rubric {
         let task = session.task_of(store.as_ref(), &args.experiment)?;
@@ -57,13 +58,36 @@ pub fn reopen(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
     let options = ReopenOptions {
         experiment: args.experiment.clone(),
         runs: args.runs.clone(),
+        pairs: args.pairs.clone(),
+        split: args.split,
         rubric,
-        tiers: vec![args.tier],
+        tier: args.tier,
     };
-    let reopened = amend::reopen(store.as_ref(), &options)?;
+    let selection = reopen::select(store.as_ref(), &options)?;
+    let selected = selection.run_ids.len();
+    session.output.say(&format!(
+        "{} selected, {} with verdicts of the {} tier.",
+        count(selected, "run"),
+        selection.judged,
+        args.tier
+    ));
+    let reopened = if args.dry_run {
+        0
+    } else {
+        reopen::reopen(store.as_ref(), &options, &selection)?
+    };
     if session.output.json {
-        let report = serde_json::json!({"experiment": args.experiment, "reopened": reopened});
+        let report = serde_json::json!({
+            "experiment": args.experiment, "reopened": reopened,
+            "selected": selected, "judged": selection.judged, "dry_run": args.dry_run,
+        });
         session.output.json_line(&report)?;
+    }
+    if args.dry_run {
+        session
+            .output
+            .say("Nothing was changed, because of --dry-run.");
+        return Ok(Exit::Done);
     }
     session.output.say(&match (reopened, under) {
         (0, Some(rubric)) => format!("All runs are under {rubric} as the task has it already."),

@@ -1,8 +1,7 @@
-//! Corrections: amending a verdict, reopening runs, lifting a quarantine.
+//! Corrections: amending a verdict, lifting a quarantine.
 //!
-//! Nothing is overwritten by any of them. A correction is a small sitting of its own whose
-//! verdict counts instead of the earlier one; reopening keeps every verdict and every
-//! candidate and only changes what counts.
+//! Nothing is overwritten by either. A correction is a small sitting of its own whose verdict
+//! counts instead of the earlier one. Judging runs again is in [`super::reopen`].
 
 use std::collections::BTreeSet;
 
@@ -15,8 +14,8 @@ use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
 use assize_domain::verdict::{Amends, RubricRef, Verdict, VerdictFile, effective};
-use assize_store::queue::{Closing, Reopening};
-use assize_store::{Judging, Run, RunQuery, Runs, Sittings};
+use assize_store::queue::Closing;
+use assize_store::{Judging, Run, Runs, Sittings};
 use serde_json::Value;
 
 use super::export::sitting_id;
@@ -131,47 +130,6 @@ fn check_amendment(amendment: &Amendment) -> Result<()> {
         ))),
         None => Ok(()),
     }
-}
-
-/// Which runs to judge again.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReopenOptions {
-    pub experiment: String,
-    /// Only these; all runs of the experiment where there are none.
-    pub runs: Vec<String>,
-    /// Put them under this rubric.
-    pub rubric: Option<Rubric>,
-    /// The tier whose verdicts are set aside, where the rubric stays.
-    pub tiers: Vec<Tier>,
-}
-
-/// Makes runs pending again, and returns how many.
-pub fn reopen(store: &dyn Judging, options: &ReopenOptions) -> Result<u64> {
-    let run_ids = if options.runs.is_empty() {
-        let listed = store.run_list(&options.experiment, &RunQuery::default())?;
-        let ours = |run: &Run| run.tags.iter().any(|(key, _)| key == tag::JUDGE_PENDING);
-        let runs = listed.runs.into_iter().filter(ours);
-        runs.map(|run| run.run_id).collect()
-    } else {
-        let mut run_ids = Vec::new();
-        for wanted in &options.runs {
-            let run = store.run_get(wanted)?;
-            if run.experiment != options.experiment {
-                return Err(PipelineError::Invalid(format!(
-                    "run {wanted} belongs to the experiment {}, not to {}",
-                    run.experiment, options.experiment
-                )));
-            }
-            run_ids.push(run.run_id);
-        }
-        run_ids
-    };
-    let reopening = Reopening {
-        run_ids,
-        rubric: options.rubric.clone(),
-        tiers: options.tiers.clone(),
-    };
-    Ok(store.runs_reopen(&reopening)?)
 }
 
 /// Lifts the quarantine of a sitting: its verdicts count again.
