@@ -1,5 +1,6 @@
 //! `assize demo`: the main job on embedded defaults.
 
+use assize_domain::anchor::Anchors;
 use assize_domain::leaderboard::BoardTier;
 use assize_pipeline::compare::{CompareOptions, compare};
 
@@ -40,12 +41,13 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
         output.say(
             "\n2/3  Judge: the embedded model scores each candidate blind, against the rubric",
         );
+        let store = session.store(true)?;
         let judged = judge::auto::judge_automatically(
             session,
-            &args.experiment,
+            (store.as_ref(), &args.experiment),
             EMBEDDED_DEFAULT,
             // A judge that is noise is not worth calibrating.
-            true,
+            Anchors::default(),
             &AutoFlags::default(),
             &stop,
         )?;

@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod model;
 pub mod options;
 pub mod output;
+pub mod own_model;
 pub mod plan;
 pub mod problem;
 pub mod promotion;

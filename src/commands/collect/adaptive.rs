@@ -1,5 +1,6 @@
 //! `assize collect --adaptive`: halving, round by round, and what comes after it.
 
+use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
@@ -40,10 +41,10 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
         let experiment = &plan.options.values.experiment;
         let summary = judge::auto::judge_automatically(
             session,
-            experiment,
+            (&*opened.store, experiment),
             judge,
             // Rounds only nominate; the gate decides on what is judged afterwards.
-            true,
+            Anchors::default(),
             &flags,
             &stop,
         )?;

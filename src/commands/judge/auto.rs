@@ -2,18 +2,22 @@
 
 use std::sync::atomic::AtomicBool;
 
+use assize_domain::anchor::Anchors;
 use assize_domain::judge::{Judge, Tier};
 use assize_domain::model::{ModelId, ProviderKind};
+use assize_domain::own_model;
 use assize_domain::sitting::SittingState;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::judge::auto::{AutoJudge, AutoSummary, Prices};
 use assize_pipeline::{PipelineError, Result as PipelineResult, count, size_gate};
+use assize_store::Tracking;
 
 use crate::Exit;
 use crate::cli::{AutoFlags, GivenOptions};
 use crate::environment;
 use crate::output::progress::Counter;
+use crate::output::safe;
 use crate::session::{self, Session};
 use crate::settings::Settings;
 use crate::webhook::{self, Event, Sat};
@@ -31,7 +35,11 @@ pub fn run(
     flags: &AutoFlags,
 ) -> anyhow::Result<Exit> {
     let stop = session::stop_flag()?;
-    let summary = judge_automatically(session, experiment, judge, no_anchors, flags, &stop)?;
+    let store = session.store(true)?;
+    let anchors = session.anchors(store.as_ref(), experiment, no_anchors)?;
+    warn(session, store.as_ref(), experiment, judge)?;
+    let work = (store.as_ref(), experiment);
+    let summary = judge_automatically(session, work, judge, anchors, flags, &stop)?;
     if session.output.json {
         let event = JobEvent::Judged(Box::new(summary.clone()));
         session.output.json_line(&event)?;
@@ -68,6 +76,21 @@ pub fn run(
     Ok(Exit::Done)
 }
 
+/// Says where the judge would score its own model or family.
+fn warn(
+    session: &Session,
+    store: &dyn Tracking,
+    experiment: &str,
+    judge: &str,
+) -> anyhow::Result<()> {
+    let pairs = store.pair_list(experiment)?;
+    let models = pairs.iter().map(|it| it.model.as_str());
+    for warning in own_model::warnings([judge], models) {
+        session.output.say(&safe(&format!("Note: {warning}.")));
+    }
+    Ok(())
+}
+
 /// Tells the webhook, where there was anything to judge.
 fn tell(session: &Session, experiment: &str, judge: &str, summary: &AutoSummary) {
     if summary.verdicts + summary.left_pending == 0 {
@@ -99,7 +122,7 @@ fn say(session: &Session, judge: &str, summary: &AutoSummary) {
     output.say(&format!(
         "{} judged by {} ({}), {} left pending.",
         count(summary.judged, "run"),
-        crate::output::safe(judge),
+        safe(judge),
         count(summary.verdicts, "verdict"),
         summary.left_pending
     ));
@@ -115,16 +138,16 @@ fn say(session: &Session, judge: &str, summary: &AutoSummary) {
         ));
     }
     for reason in &summary.reasons {
-        output.say(&format!("  left pending: {}", crate::output::safe(reason)));
+        output.say(&format!("  left pending: {}", safe(reason)));
     }
 }
 
 /// Runs an automatic judge, with progress.
 pub fn judge_automatically(
     session: &Session,
-    experiment: &str,
+    (store, experiment): (&dyn Tracking, &str),
     judge: &str,
-    no_anchors: bool,
+    anchors: Anchors,
     flags: &AutoFlags,
     stop: &AtomicBool,
 ) -> anyhow::Result<AutoSummary> {
@@ -134,13 +157,11 @@ pub fn judge_automatically(
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
     check_spending(&id, given.number("max_cost"), &settings)?;
-    let store = session.store(true)?;
-    let anchors = session.anchors(store.as_ref(), experiment, no_anchors)?;
     let mut providers = session.providers(&settings);
     let model = describe_judge(&mut providers, &id, &settings)?;
     let guard = session.guard(settings.options.evict)?;
     let judge = AutoJudge {
-        store: store.as_ref(),
+        store,
         experiment,
         anchors,
         model: &model,

@@ -9,6 +9,7 @@ use assize_pipeline::judge::ratings::short_version;
 use assize_pipeline::judge::status::{SittingStatus, SpotStatus, Status, status};
 use assize_pipeline::{count, seal};
 use assize_report::figure;
+use assize_report::text::wrap;
 
 use crate::Exit;
 use crate::output::safe;
@@ -65,7 +66,7 @@ fn page(status: &Status, width: usize) -> String {
             let _ = write!(text, "\n{title}\n{body}");
         }
     };
-    section("Judges", judges(status, width));
+    section("Judges", judges(status, width) + &warnings(status, width));
     for pair in &status.agreement {
         let name = |name: &str| safe(&name.chars().take(24).collect::<String>());
         let title = format!(
@@ -161,6 +162,16 @@ fn judges(status: &Status, width: usize) -> String {
     table(&headings, &rows, width)
 }
 
+fn warnings(status: &Status, width: usize) -> String {
+    let mut text = String::new();
+    for warning in &status.warnings {
+        for line in wrap(&safe(&format!("Note: {warning}.")), width.saturating_sub(3)) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}
+
 fn agreement(pair: &PairAgreement, width: usize) -> String {
     let criteria = pair.criteria.iter().map(|it| {
         vec![
@@ -235,7 +246,10 @@ fn judge_of(sitting: &SittingStatus, status: &Status) -> String {
     let Some(judge) = &sitting.judge else {
         return figure::NONE.to_owned();
     };
-    let namesakes = status.sittings.iter().filter(|it| it.judge == sitting.judge);
+    let namesakes = status
+        .sittings
+        .iter()
+        .filter(|it| it.judge == sitting.judge);
     let versions: BTreeSet<_> = namesakes.map(|it| &it.version).collect();
     match &sitting.version {
         _ if versions.len() < 2 => judge.clone(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
+use assize_domain::own_model;
 use assize_domain::run::artifact;
 use assize_domain::scenario::Split;
 use assize_domain::sitting::{Inclusion, Sitting, SittingState};
@@ -48,6 +49,8 @@ pub struct Status {
     pub spot_check: Option<SpotStatus>,
     /// A later one that is still open.
     pub spot_check_out: Option<SpotStatus>,
+    /// What makes the verdicts of a judge doubtful, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// Runs of a tier.
@@ -126,6 +129,11 @@ pub fn status(
     let lengths = lengths(store, ratings)?;
     let judges = ratings.raters.iter().filter(|rater| rater.judge.is_some());
     status.judges = judges.map(|rater| judge_status(rater, &lengths)).collect();
+    let kinds = ratings.raters.iter().filter_map(|it| it.judge.as_ref());
+    let kinds = kinds.map(|judge| judge.kind.as_str());
+    let models = ratings.items.iter().map(|item| item.model.as_str());
+    let models: BTreeSet<&str> = models.collect();
+    status.warnings = own_model::warnings(kinds, models);
     status.agreement = agreement(ratings);
     status.disagreements = disagreements(ratings, delta);
     (status.spot_check, status.spot_check_out) = spot_checks(&all, ratings, &records);
@@ -157,6 +165,7 @@ fn blank(experiment: &str, counts: JudgingCounts, delta: f64) -> Status {
         disagreements: Vec::new(),
         spot_check: None,
         spot_check_out: None,
+        warnings: Vec::new(),
     }
 }
 
