@@ -184,6 +184,11 @@ impl Session {
         &self.tracking_uri
     }
 
+    /// The tracking URI for files that others read; `None` if it contains credentials.
+    pub fn portable_uri(&self) -> Option<&str> {
+        (self.tracking_uri == self.full_uri).then_some(self.tracking_uri.as_str())
+    }
+
     /// Whether anything can be tracked there yet.
     pub fn store_exists(&self) -> bool {
         exists(&self.tracking_uri)

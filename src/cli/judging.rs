@@ -100,7 +100,7 @@ pub struct Headless {
     /// Cases per call of the command
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub batch: u32,
-    /// At most so many cases, 0 = all
+    /// At most so many cases, rounded up to whole scenarios; 0 = all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub limit: u32,
     /// Seconds that one call may take

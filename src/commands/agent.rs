@@ -10,7 +10,8 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use assize_pipeline::whole_file;
+use assize_domain::builtin;
+use assize_pipeline::{task_files, whole_file};
 use serde_json::json;
 
 use crate::Exit;
@@ -51,7 +52,8 @@ impl Fate {
 pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
     let mut fates = Vec::new();
     let mut failed = Vec::new();
-    for wanted in files::wanted() {
+    let flags = flags(session, &args.dir)?;
+    for wanted in files::wanted(&flags) {
         let path = args.dir.join(wanted.path);
         // A failure with one file does not stop the others.
         let settled = settle(session, args.yes, &target(&path), &wanted);
@@ -85,6 +87,42 @@ pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
         "Next: in Claude Code or Gemini CLI type /judge EXPERIMENT, in Codex $judge EXPERIMENT.",
     );
     Ok(Exit::Done)
+}
+
+/// The flags with which agents start the server: the store, and the task where one was named
+/// (otherwise every experiment's own task is used). Credentials are not written into files.
+fn flags(session: &Session, dir: &Path) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut flags = Vec::new();
+    if let Some(task) = &session.task_given {
+        task_files::load(task)?;
+        flags.push((
+            "--task",
+            from(dir, task, builtin::NAMES.contains(&task.as_str())),
+        ));
+    }
+    match session.portable_uri() {
+        Some(uri) => {
+            let uri = match uri.strip_prefix("sqlite:") {
+                Some(path) => format!("sqlite:{}", from(dir, path, false)),
+                None => uri.to_owned(),
+            };
+            flags.push(("--tracking-uri", uri));
+        }
+        None => session.output.say(
+            "The tracking URI contains credentials, which are not written into files: set \
+             MLFLOW_TRACKING_URI where the agent runs.",
+        ),
+    }
+    Ok(flags)
+}
+
+/// A path as it is valid in the project's folder, where the agent starts the server.
+fn from(dir: &Path, path: &str, is_name: bool) -> String {
+    if is_name || dir == Path::new(".") {
+        return path.to_owned();
+    }
+    let absolute = std::path::absolute(path);
+    absolute.map_or_else(|_| path.to_owned(), |it| it.display().to_string())
 }
 
 /// The file itself, where the path is a link to it: a link stays one.

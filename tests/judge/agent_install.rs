@@ -23,7 +23,8 @@ fn a_fresh_project_gets_everything_and_a_second_time_changes_nothing() {
             .iter()
             .all(|it| it["status"] == "written")
     );
-    let server = json!({"command": "assize", "args": ["mcp"]});
+    let args = json!(["mcp", "--tracking-uri", "sqlite:.assize/assize.db"]);
+    let server = json!({"command": "assize", "args": args});
     for file in [".mcp.json", ".gemini/settings.json"] {
         assert_eq!(
             scratch.read_json(file),
@@ -68,7 +69,7 @@ fn existing_files_are_changed_only_with_consent() {
     scratch.ok("agent install --yes");
     let merged = scratch.read_json(".mcp.json");
     assert_eq!(merged["mcpServers"]["mine"]["command"], "m");
-    assert_eq!(merged["mcpServers"]["assize"]["args"], json!(["mcp"]));
+    assert_eq!(merged["mcpServers"]["assize"]["args"][0], "mcp");
     assert_eq!(merged["other"], 1);
     assert_eq!(
         scratch.read(".claude/commands/judge.md.1.bak"),
@@ -138,4 +139,35 @@ fn a_binary_file_is_named_and_the_others_are_installed() {
     );
     let left = std::fs::read(scratch.file(".mcp.json")).expect("there");
     assert_eq!(left, b"{\"a\": \"\xff\"}");
+}
+
+#[test]
+fn the_task_and_the_store_of_the_command_are_the_agents() {
+    let scratch = Scratch::new();
+    assize_test_support::write_small_task(&scratch, 2);
+    scratch.ok("agent install --task task --tracking-uri sqlite:bench.db");
+    let expected = json!(["mcp", "--task", "task", "--tracking-uri", "sqlite:bench.db"]);
+    let args = |file: &str| scratch.read_json(file)["mcpServers"]["assize"]["args"].clone();
+    assert_eq!(args(".mcp.json"), expected);
+    assert_eq!(args(".gemini/settings.json"), expected);
+    let codex: toml::Table = scratch.read(".codex/config.toml").parse().expect("TOML");
+    let codex = serde_json::to_value(&codex["mcp_servers"]["assize"]["args"]).expect("JSON");
+    assert_eq!(codex, expected);
+
+    // Another store is written over the earlier one, with consent.
+    scratch.ok("agent install --tracking-uri sqlite:other.db");
+    assert_eq!(args(".mcp.json"), expected);
+    scratch.ok("agent install --tracking-uri sqlite:other.db --yes");
+    let expected = json!(["mcp", "--tracking-uri", "sqlite:other.db"]);
+    assert_eq!(args(".mcp.json"), expected);
+    assert!(
+        scratch
+            .read(".codex/config.toml")
+            .contains("sqlite:other.db")
+    );
+
+    scratch.fails(2, "agent install --task nowhere");
+    let secret = scratch.ok("agent install --yes --tracking-uri http://ann:secret@localhost:1");
+    assert!(secret.stderr.contains("MLFLOW_TRACKING_URI"), "{secret}");
+    assert!(!scratch.read(".mcp.json").contains("secret"));
 }

@@ -266,3 +266,53 @@ fn drift_of_an_agent_command_is_reported() {
     );
     assert!(refused.stderr.contains("Quarantined"), "{refused}");
 }
+
+#[test]
+fn a_new_version_of_a_judge_starts_a_chart_of_its_own() {
+    let scratch = Scratch::new();
+    let scripted = |score: u32, parameters: u32| {
+        let verdict =
+            json!({"reason": "r", "relevance": score, "actionability": score, "tone": score});
+        let answer = |text: &str| json!([{"prompt": "*", "scenario": "*", "texts": [text]}]);
+        let judge =
+            json!({"parameter_count": parameters, "responses": answer(&verdict.to_string())});
+        let model = json!({"parameter_count": 1000, "responses": answer("Walk now.")});
+        json!({"models": {"a": model, "judge": judge}}).to_string()
+    };
+    scratch.write("script.json", &scripted(4, 1000));
+    let collect =
+        "collect --models scripted:a --prompts v1 --script script.json --experiment e --n-tips 1";
+    let auto = "judge auto --experiment e --judge scripted:judge --script script.json --json";
+    scratch.ok(&format!("{collect} --n-scenarios 4"));
+    scratch.ok(auto);
+    // Other weights under the same name: not a drift of the earlier judge, but another one.
+    scratch.write("script.json", &scripted(1, 2000));
+    scratch.ok(collect);
+    let second = scratch.ok(auto).json();
+    assert_eq!(second["drift"]["alarm"], false, "{second}");
+
+    let status = status(&scratch);
+    let versions: Vec<&str> = status["sittings"]
+        .as_array()
+        .expect("sittings")
+        .iter()
+        .map(|it| it["version"].as_str().expect("a digest"))
+        .collect();
+    assert!(
+        versions.len() == 2 && versions[0] != versions[1],
+        "{status}"
+    );
+    let page = scratch.ok("judge status --experiment e").stdout;
+    for version in versions {
+        assert!(
+            page.contains(&format!("scripted:judge ({})", &version[..6])),
+            "{page}"
+        );
+    }
+    assert_eq!(status["judges"].as_array().map(Vec::len), Some(2));
+    let run = first_run(&scratch);
+    assert_eq!(
+        run["verdicts"][0]["judge"]["version"],
+        status["sittings"][0]["version"]
+    );
+}

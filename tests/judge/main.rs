@@ -10,7 +10,9 @@ mod judge_file;
 mod litellm;
 mod mcp;
 mod messages;
+mod own_task;
 mod queue;
+mod side_by_side;
 #[path = "../support/sittings.rs"]
 mod sittings;
 mod terminal_desk;

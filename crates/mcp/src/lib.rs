@@ -13,7 +13,9 @@ mod agent_session;
 mod server;
 mod wire;
 
-pub use agent_session::{AnchorReader, BoardReader, Clock, EndObserver, SessionConfig, StoreOpener};
+pub use agent_session::{
+    AnchorReader, BoardReader, Clock, EndObserver, SessionConfig, StoreOpener,
+};
 pub use server::serve;
 
 const GUIDE: &str = include_str!("guide.md");

@@ -14,8 +14,8 @@ pub struct Wanted {
 enum Content {
     /// JSON settings with an entry for the MCP server among others.
     JsonServer(Value),
-    /// TOML settings likewise.
-    TomlServer,
+    /// TOML settings likewise; the entry as text.
+    TomlServer(String),
     /// A file that is wholly ours.
     Whole(String),
 }
@@ -31,7 +31,8 @@ pub enum Change {
     Impossible(String),
 }
 
-const TOML_SERVER: &str = "[mcp_servers.assize]\ncommand = \"assize\"\nargs = [\"mcp\"]\n";
+/// The flags of `assize mcp` that an installation sets.
+const OUR_FLAGS: [&str; 2] = ["--task", "--tracking-uri"];
 const TOOLS: [&str; 6] = [
     "pending",
     "next_cases",
@@ -41,9 +42,12 @@ const TOOLS: [&str; 6] = [
     "leaderboard",
 ];
 
-/// Everything that is installed, for every agent.
-pub fn wanted() -> Vec<Wanted> {
-    let server = json!({"command": "assize", "args": ["mcp"]});
+/// Everything that is installed, for every agent. `flags` are those of `assize mcp`.
+pub fn wanted(flags: &[(&str, String)]) -> Vec<Wanted> {
+    let flags = flags.iter();
+    let words = flags.flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
+    let args: Vec<String> = std::iter::once("mcp".to_owned()).chain(words).collect();
+    let server = json!({"command": "assize", "args": args});
     let whole = |path, text| Wanted {
         path,
         content: Content::Whole(text),
@@ -57,12 +61,33 @@ pub fn wanted() -> Vec<Wanted> {
         whole(".claude/commands/judge.md", claude_command()),
         Wanted {
             path: ".codex/config.toml",
-            content: Content::TomlServer,
+            content: Content::TomlServer(toml_server(&args)),
         },
         whole(".agents/skills/judge/SKILL.md", codex_skill()),
         settings(".gemini/settings.json"),
         whole(".gemini/commands/judge.toml", gemini_command()),
     ]
+}
+
+fn toml_server(args: &[String]) -> String {
+    let args: Vec<String> = args
+        .iter()
+        .map(|it| toml::Value::from(it.as_str()).to_string())
+        .collect();
+    format!(
+        "[mcp_servers.assize]\ncommand = \"assize\"\nargs = [{}]\n",
+        args.join(", ")
+    )
+}
+
+/// Whether a server's entry is as an installation writes it, with any task and store. Otherwise its
+/// owner has changed it, and it stays.
+fn is_ours(command: Option<&str>, args: &[&str]) -> bool {
+    let (mcp, flags) = args.split_first().unwrap_or((&"", &[]));
+    command == Some("assize")
+        && *mcp == "mcp"
+        && flags.len() % 2 == 0
+        && flags.iter().step_by(2).all(|it| OUR_FLAGS.contains(it))
 }
 
 fn claude_command() -> String {
@@ -104,8 +129,8 @@ impl Wanted {
             (Content::Whole(text), Some(_)) => Change::Replace(text.clone()),
             (Content::JsonServer(_), None) => Change::New(format!("{}\n", self.to_add())),
             (Content::JsonServer(server), Some(there)) => merge_json(there, server),
-            (Content::TomlServer, None) => Change::New(TOML_SERVER.to_owned()),
-            (Content::TomlServer, Some(there)) => merge_toml(there),
+            (Content::TomlServer(server), None) => Change::New(server.clone()),
+            (Content::TomlServer(server), Some(there)) => merge_toml(there, server),
         }
     }
 
@@ -115,8 +140,7 @@ impl Wanted {
             Content::JsonServer(server) => {
                 format!("{:#}", json!({"mcpServers": {"assize": server}}))
             }
-            Content::TomlServer => TOML_SERVER.to_owned(),
-            Content::Whole(text) => text.clone(),
+            Content::TomlServer(text) | Content::Whole(text) => text.clone(),
         }
     }
 }
@@ -131,18 +155,25 @@ fn merge_json(there: &str, server: &Value) -> Change {
     let Some(servers) = servers.as_object_mut() else {
         return Change::Impossible("has an \"mcpServers\" that is not an object".to_owned());
     };
-    if let Some(ours) = servers.get_mut("assize").and_then(Value::as_object_mut) {
-        // Whatever else its owner has set there (env, timeout, trust) stays.
-        if ours.contains_key("command") {
+    if let Some(ours) = servers.get_mut("assize").and_then(Value::as_object_mut)
+        && ours.contains_key("command")
+    {
+        let args = ours.get("args").and_then(Value::as_array);
+        let args: Option<Vec<&str>> = args.into_iter().flatten().map(Value::as_str).collect();
+        let command = ours.get("command").and_then(Value::as_str);
+        if !args.is_some_and(|args| is_ours(command, &args)) || ours["args"] == server["args"] {
             return Change::None;
         }
+        // Whatever else its owner has set there (env, timeout, trust) stays.
+        ours.insert("args".to_owned(), server["args"].clone());
+        return Change::Merge(format!("{:#}\n", Value::Object(settings)));
     }
     servers.insert("assize".to_owned(), server.clone());
     Change::Merge(format!("{:#}\n", Value::Object(settings)))
 }
 
 /// Appends: comments and order stay as their owner wrote them.
-fn merge_toml(there: &str) -> Change {
+fn merge_toml(there: &str, server: &str) -> Change {
     let settings: toml::Table = match there.parse() {
         Ok(settings) => settings,
         Err(error) => {
@@ -151,15 +182,26 @@ fn merge_toml(there: &str) -> Change {
         }
     };
     let servers = settings.get("mcp_servers");
-    if servers.and_then(|it| it.get("assize")).is_some() {
-        return Change::None;
+    if let Some(ours) = servers.and_then(|it| it.get("assize")) {
+        let args = ours.get("args").and_then(toml::Value::as_array);
+        let args: Option<Vec<&str>> = args.into_iter().flatten().map(|it| it.as_str()).collect();
+        let args = args.unwrap_or_default();
+        let command = ours.get("command").and_then(toml::Value::as_str);
+        let words: Vec<String> = args.iter().map(|it| (*it).to_owned()).collect();
+        let before = toml_server(&words);
+        // Only an entry exactly as it was written can be replaced without touching anything else.
+        return if is_ours(command, &args) && before != server && there.contains(&before) {
+            Change::Merge(there.replacen(&before, server, 1))
+        } else {
+            Change::None
+        };
     }
     let gap = match there.trim_end() {
         "" => "",
         text if there.len() == text.len() => "\n\n",
         _ => "\n",
     };
-    let merged = format!("{there}{gap}{TOML_SERVER}");
+    let merged = format!("{there}{gap}{server}");
     if merged.parse::<toml::Table>().is_ok() {
         Change::Merge(merged)
     } else {
@@ -172,8 +214,43 @@ mod tests {
     use super::*;
 
     fn of(path: &str) -> Wanted {
-        let found = wanted().into_iter().find(|it| it.path == path);
+        with(path, &[])
+    }
+
+    fn with(path: &str, flags: &[(&str, String)]) -> Wanted {
+        let found = wanted(flags).into_iter().find(|it| it.path == path);
         found.expect("a file that is installed")
+    }
+
+    #[test]
+    fn task_and_store_are_written_and_updated() {
+        let flags = [
+            ("--task", "shop \"x\"".to_owned()),
+            ("--tracking-uri", "sqlite:bench.db".to_owned()),
+        ];
+        for path in [".mcp.json", ".codex/config.toml"] {
+            let Change::New(before) = of(path).change(None) else {
+                unreachable!("new")
+            };
+            let Change::Merge(after) = with(path, &flags).change(Some(&before)) else {
+                unreachable!("{path} is updated")
+            };
+            assert_eq!(with(path, &flags).change(None), Change::New(after.clone()));
+            assert_eq!(with(path, &flags).change(Some(&after)), Change::None);
+            assert!(matches!(of(path).change(Some(&after)), Change::Merge(_)));
+        }
+        let own =
+            "[mcp_servers.assize]\ncommand = \"assize\"\nargs = [\"mcp\", \"--lease\", \"9\"]\n";
+        let change = with(".codex/config.toml", &flags).change(Some(own));
+        assert_eq!(change, Change::None, "its owner changed it");
+        let kept = r#"{"mcpServers": {"assize": {"command": "assize", "args": ["mcp"], "env": {"A": "1"}}}}"#;
+        let Change::Merge(text) = with(".mcp.json", &flags).change(Some(kept)) else {
+            unreachable!("updated")
+        };
+        assert!(
+            text.contains("\"env\"") && text.contains("sqlite:bench.db"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -213,7 +290,8 @@ mod tests {
         let Change::Merge(text) = of(".codex/config.toml").change(Some(there)) else {
             unreachable!("mergeable")
         };
-        assert_eq!(text, format!("{there}\n\n{TOML_SERVER}"));
+        let server = toml_server(&["mcp".to_owned()]);
+        assert_eq!(text, format!("{there}\n\n{server}"));
         assert_eq!(of(".codex/config.toml").change(Some(&text)), Change::None);
         let inline = "mcp_servers = { other = { command = \"x\" } }\n";
         let change = of(".codex/config.toml").change(Some(inline));

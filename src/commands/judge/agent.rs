@@ -57,9 +57,8 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     };
     let timeout = Duration::from_secs(args.timeout.into());
     let progress = Counter::new(&session.output, "judging", "cases");
-    let mut ask = |file: &str| {
-        process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped)
-    };
+    let mut ask =
+        |file: &str| process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped);
     let told = |done: usize, left: u64| progress.set_with(done as u64, done as u64 + left, None);
     let cleared = agent::clear(&mut held.queue, &options, &mut ask, &told);
     progress.finish();

@@ -75,7 +75,11 @@ impl Rater {
 pub fn short_version(version: &str) -> &str {
     let digest = version.strip_prefix("sha256:").unwrap_or(version);
     let is_digest = digest.len() >= 32 && digest.bytes().all(|it| it.is_ascii_hexdigit());
-    if is_digest { short_hash(digest) } else { version }
+    if is_digest {
+        short_hash(digest)
+    } else {
+        version
+    }
 }
 
 /// All ratings under one rubric.

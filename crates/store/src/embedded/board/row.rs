@@ -459,4 +459,34 @@ mod tests {
         ];
         assert_eq!(written, expected.concat());
     }
+
+    #[test]
+    fn a_row_keeps_the_versions_of_judges() {
+        let judge = |version: Option<&str>| Judge {
+            kind: "codex".to_owned(),
+            name: "nightly".to_owned(),
+            version: version.map(str::to_owned),
+        };
+        let file = VerdictFile {
+            sitting: "s".to_owned(),
+            tier: Tier::Expert,
+            judge: judge(Some("codex 0.46")),
+            rubric: RubricRef {
+                id: "r".to_owned(),
+                sha256: "ab".to_owned(),
+            },
+            judged_at: "2026-04-27T10:00:00Z".to_owned(),
+            verdicts: Vec::new(),
+            usage: None,
+            amends: Some(Amends {
+                sitting: "s0".to_owned(),
+                judge: judge(None),
+            }),
+        };
+        let row = encode(&file, Vec::new()).unwrap();
+        let files = decode(&row).unwrap();
+        assert_eq!(files[0].judge.version.as_deref(), Some("codex 0.46"));
+        let amends = files[0].amends.as_ref().unwrap();
+        assert_eq!(amends.judge.version, None);
+    }
 }
