@@ -8,10 +8,10 @@ use assize_domain::judge::{Tier, is_kind, is_name};
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions};
+use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::export::{Export, ExportOptions};
 use assize_pipeline::judge::file::{self, Source};
 use assize_pipeline::{PipelineError, count};
-use assize_report::figure;
 use assize_report::shell::shell_word;
 use assize_store::Tracking;
 
@@ -288,8 +288,7 @@ fn say_applied(session: &Session, applied: &Applied) {
         webhook::notify(session, &ended);
     }
     if applied.state == SittingState::Quarantined {
-        let drift = applied.drift.map_or(0.0, |it| it.mean_shift);
-        let words = quarantined(session, &applied.sitting, applied.tier, drift);
+        let words = quarantined(session, &applied.sitting, applied.tier, applied.drift);
         session.output.say(&words);
         return;
     }
@@ -297,24 +296,22 @@ fn say_applied(session: &Session, applied: &Applied) {
     session.output.say(&next);
 }
 
-/// What an alarm means and what to do about it.
-pub fn quarantined(session: &Session, sitting: &str, tier: Tier, mean_shift: f64) -> String {
-    let (reference, first) = match tier {
-        Tier::Expert => (
-            "the known scores",
-            "read the rubric's examples again and judge anew, or ",
-        ),
-        Tier::Auto => (
-            "its own first sitting",
-            "find out what has changed and judge anew, or ",
-        ),
+/// What an alarm has seen and what to do about it.
+pub fn quarantined(session: &Session, sitting: &str, tier: Tier, drift: Option<Drift>) -> String {
+    let first = match tier {
+        Tier::Expert => "read the rubric's examples again and judge anew, or ",
+        Tier::Auto => "find out what has changed and judge anew, or ",
+    };
+    let seen = drift.map_or_else(Vec::new, |it| it.seen(tier));
+    let charts = drift.map_or_else(Vec::new, |it| it.charts());
+    let seen = match seen.join(", and ") {
+        seen if seen.is_empty() => "the judge has drifted".to_owned(),
+        seen => format!("{seen}: too much for chance ({} chart)", charts.join(", ")),
     };
     let release = format!("judge release {sitting}");
     format!(
-        "Quarantined: on the calibration cases this sitting is off by {} from\n{reference}, \
-         too much for chance.\nIts verdicts are kept and do not count; the cases are pending \
-         again.\n{}",
-        figure::signed(mean_shift),
+        "Quarantined: on the calibration cases {seen}.\nIts verdicts are kept and do not count; \
+         the cases are pending again.\n{}",
         session.next_after(first, &release, &[])
     )
 }

@@ -316,3 +316,55 @@ fn a_new_version_of_a_judge_starts_a_chart_of_its_own() {
         status["sittings"][0]["version"]
     );
 }
+
+#[test]
+fn everything_is_a_three_is_noticed_and_said_in_words() {
+    let scratch = Scratch::collected(2, 1);
+    scratch.ok("judge export --experiment e --out judge.json --seed 3");
+    let mut file = scratch.read_json("judge.json");
+    for case in file["cases"].as_array_mut().expect("cases") {
+        score_all(case, 3);
+    }
+    scratch.write("judge.json", &file.to_string());
+    let refused = scratch.fails(
+        3,
+        "judge apply judge.json --judge-kind human --judged-by ann",
+    );
+    let told: Vec<&str> = refused.stderr.split_whitespace().collect();
+    let told = told.join(" ");
+    assert!(
+        told.contains("nearly the same scores (slope 0.00"),
+        "{told}"
+    );
+    assert!(told.contains("(slope chart)"), "{told}");
+    let status = status(&scratch);
+    let drift = &status["sittings"][0]["drift"];
+    assert_eq!(
+        (&drift["alarm"], &drift["slope"]["alarm"]),
+        (&json!(true), &json!(true))
+    );
+    let page = scratch.ok("judge status --experiment e").stdout;
+    assert!(
+        page.contains("slope") && page.contains("nearly the same"),
+        "{page}"
+    );
+}
+
+#[test]
+fn an_automatic_judge_that_never_told_good_from_bad_is_named() {
+    let scratch = Scratch::new();
+    let verdict = r#"{"reason":"r","relevance":3,"actionability":3,"tone":3}"#;
+    scratch.write(
+        "script.json",
+        &script(&[("a", &["Walk now."]), ("judge", &[verdict])]),
+    );
+    scratch.ok(
+        "collect --models scripted:a --prompts v1 --script script.json --experiment e --n-tips 1",
+    );
+    scratch.ok("judge auto --experiment e --judge scripted:judge --script script.json");
+    let warnings = status(&scratch)["warnings"].to_string();
+    assert!(
+        warnings.contains("scripted:judge gives good and bad calibration cases"),
+        "{warnings}"
+    );
+}

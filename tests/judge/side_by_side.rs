@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assize_pipeline::judge::queue::Queue;
+use assize_test_support::server::Served;
 use assize_test_support::{Scratch, score_all, script};
 use serde_json::Value;
 
@@ -27,6 +28,11 @@ fn runs(scratch: &Scratch) -> Vec<(String, String, bool)> {
 /// the scenario that waits longest, and both in the other.
 fn collected_at_different_times(judge: impl Fn(&Scratch)) -> Scratch {
     let scratch = Scratch::new();
+    collect_at_different_times(&scratch, judge);
+    scratch
+}
+
+fn collect_at_different_times(scratch: &Scratch, judge: impl Fn(&Scratch)) {
     let verdict = r#"{"reason":"r","relevance":3,"actionability":3,"tone":3}"#;
     let models = [
         ("a", &["Walk now."][..]),
@@ -41,10 +47,9 @@ fn collected_at_different_times(judge: impl Fn(&Scratch)) -> Scratch {
         ));
     };
     collect("b", 1);
-    judge(&scratch);
+    judge(scratch);
     collect("a", 2);
     collect("b", 2);
-    scratch
 }
 
 fn judge(scratch: &Scratch, words: &str) -> usize {
@@ -123,6 +128,44 @@ fn an_automatic_judge_begins_there_too() {
     });
     assert_eq!(scratch.ok(auto).json()["judged"], 2, "both pairs");
     assert_eq!(scratch.ok(auto).json()["judged"], 1);
+}
+
+#[test]
+fn a_tracking_server_hands_scenarios_out_in_the_same_order() {
+    let (server, scratch) = (Scratch::new(), Scratch::new());
+    let served = Served::start(&server);
+    let settings = format!(
+        "MLFLOW_TRACKING_URI={}\nMLFLOW_TRACKING_TOKEN={}\n",
+        served.url, served.token
+    );
+    scratch.write(".env", &settings);
+    let auto = "judge auto --experiment e --judge scripted:judge --script script.json --no-anchors \
+                --json --limit 1";
+    collect_at_different_times(&scratch, |scratch| {
+        scratch.ok(auto);
+        judge(scratch, "");
+    });
+    assert_eq!(
+        scratch.ok(auto).json()["judged"],
+        2,
+        "both pairs, by a lease"
+    );
+    assert_eq!(judge(&scratch, "--limit 1"), 2, "both pairs, in a file");
+    let pair = "scripted:a/v1";
+    let reopened = scratch.ok(&format!(
+        "judge reopen --experiment e --pairs {pair} --json"
+    ));
+    assert_eq!(
+        reopened.json()["reopened"],
+        1,
+        "one of its two runs is judged\n{reopened}"
+    );
+    let runs = scratch.ok("runs export --experiment e").json_lines();
+    let files = runs
+        .iter()
+        .flat_map(|it| it["verdicts"].as_array().expect("files"));
+    let mut judges = files.map(|it| &it["judge"]);
+    assert!(judges.any(|it| it["version"].as_str().is_some_and(|it| it.len() == 64)));
 }
 
 #[test]

@@ -131,8 +131,7 @@ fn report(
     let next = if summary.interrupted {
         "Interrupted; what was judged is kept. The same command continues.".to_owned()
     } else if let Some(finished) = finished.filter(|it| it.is_quarantined()) {
-        let shift = finished.mean_shift();
-        super::quarantined(session, &finished.sitting, finished.tier, shift)
+        super::quarantined(session, &finished.sitting, finished.tier, finished.drift)
     } else if summary.limit_reached && summary.untried > 0 {
         let more = count(
             usize::try_from(summary.untried).unwrap_or(usize::MAX),

@@ -63,8 +63,7 @@ pub fn run(
         return Ok(Exit::Refused);
     }
     if let (true, Some(sitting)) = (summary.is_quarantined(), &summary.sitting) {
-        let shift = summary.drift.map_or(0.0, |drift| drift.mean_shift);
-        let words = super::quarantined(session, sitting, Tier::Auto, shift);
+        let words = super::quarantined(session, sitting, Tier::Auto, summary.drift);
         session.output.say(&words);
         return Ok(Exit::Refused);
     }

@@ -80,8 +80,8 @@ fn leave(session: &Session, held: HeldSitting, ended: Ended) -> anyhow::Result<E
         )));
         notify(session, &finished);
         if finished.is_quarantined() {
-            let shift = finished.mean_shift();
-            let words = super::quarantined(session, &finished.sitting, finished.tier, shift);
+            let (sitting, tier) = (&finished.sitting, finished.tier);
+            let words = super::quarantined(session, sitting, tier, finished.drift);
             session.output.say(&words);
             return Ok(Exit::Refused);
         }

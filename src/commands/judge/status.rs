@@ -228,6 +228,8 @@ fn sittings(status: &Status, width: usize) -> String {
                 it.state.to_string(),
                 shift,
                 ewma,
+                it.drift
+                    .map_or_else(String::new, |it| it.charts().join(", ")),
             ]
         })
         .collect();
@@ -237,8 +239,25 @@ fn sittings(status: &Status, width: usize) -> String {
         ("state", Align::Left),
         ("shift", Align::Right),
         ("drift", Align::Right),
+        ("alarm", Align::Left),
     ];
-    table(&headings, &rows, width) + &more(status.sittings.len())
+    table(&headings, &rows, width) + &alarms(status, width) + &more(status.sittings.len())
+}
+
+/// What the alarms of the shown sittings have seen.
+fn alarms(status: &Status, width: usize) -> String {
+    let mut text = String::new();
+    for it in status.sittings.iter().rev().take(SHOWN) {
+        let Some(drift) = it.drift.filter(|it| it.alarm) else {
+            continue;
+        };
+        let seen = drift.seen(it.tier).join(", and ");
+        let line = format!("{}: {seen}.", it.sitting);
+        for line in wrap(&safe(&line), width.saturating_sub(3)) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
 }
 
 /// The judge of a sitting, with the version where several versions of this judge took part.

@@ -1,15 +1,18 @@
 //! Drift: whether a judge still uses the scale as intended.
 //!
-//! Every sitting scores anchors whose scores are known. A sitting's shift is the mean over
-//! its anchors of the judge's criteria minus the known ones; a control chart
-//! over the judge's sittings under one rubric (`assize_stats::drift`: EWMA with λ = 0.3 and
-//! L = 2.7) tells a shift from chance. An alarm quarantines the sitting: its verdicts are
-//! kept and do not count, and the cases wait again. Nothing is ever "corrected".
+//! Every sitting scores anchors whose scores are known; an anchor's score is the mean of its
+//! criteria. Three control charts over the judge's sittings under one rubric
+//! (`assize_stats::drift::scale_use`) tell a change from chance: the *shift* (the mean of score −
+//! expected), the *slope* of the scores on the known ones (a judge who gives everything a 3, avoids
+//! the ends of the scale or hits its ceiling has a low slope, and perhaps no shift), and the
+//! *spread* (more noise than usual). An alarm of any of them quarantines the sitting: its verdicts
+//! are kept and do not count, and the cases wait again. Nothing is ever "corrected".
 //!
-//! People and agents are measured against the anchors' known scores. A model is measured
-//! against its own first sitting: a cheap judge may be off the scale from the start, which
-//! `judge status` shows as bias, and drift is when it changes. Sittings in quarantine are left
-//! out of the chart, so that one bad sitting does not affect the next.
+//! People and agents are compared with the anchors' known scores, and their noise is the task's
+//! figure. A model is compared with its own earlier sittings, and its noise is estimated from them:
+//! a cheap judge may be off the scale from the start, which `judge status` shows as bias, and drift
+//! is when it changes. Another version of a judge is another judge. Sittings in quarantine are left
+//! out of the charts, so that one bad sitting does not affect the next.
 
 use std::collections::BTreeMap;
 
@@ -18,27 +21,133 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::{Verdict, as_number};
-use assize_stats::drift::{DriftSettings, drift};
+use assize_stats::drift::{
+    AnchorNoise, Baseline, EwmaPoint, ScaleUsePoint, ScaleUseSettings, scale_use,
+};
 use assize_store::Sittings;
 use assize_store::queue::{Closing, SittingRecord};
 
 use crate::{PipelineError, Result};
 
-/// Below so many scored anchors a sitting is not put on the chart.
+/// Below so many scored anchors a sitting is not put on the charts.
 const FEWEST: usize = 5;
+/// The least noise that is assumed of a model, as a part of the task's figure: a model that repeats
+/// itself exactly must not raise an alarm when a single score differs.
+const LEAST_NOISE: f64 = 0.25;
+/// From so many more anchors at the top of the scale on, the words name a ceiling.
+const CEILING: usize = 3;
+/// Below this slope good and bad cases get nearly the same scores.
+pub(super) const FLAT: f64 = 0.25;
 
 /// What the anchors say about one sitting.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Drift {
     /// Anchors that were scored.
     pub anchors: usize,
-    /// Mean of score − known: positive where the judge is too generous.
+    /// Mean of score − expected: positive where the judge is too generous.
     pub mean_shift: f64,
     pub z: f64,
     pub ewma: f64,
     /// |ewma| above this is an alarm.
     pub limit: f64,
+    /// Whether any of the charts is beyond its limit.
     pub alarm: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope: Option<Slope>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+    /// Anchors with the highest score in every criterion: as scored, and as known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest: Option<(usize, usize)>,
+}
+
+/// How far the scores follow the known ones: 1 where they do, 0 where everything gets one score.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Slope {
+    pub value: f64,
+    pub ewma: f64,
+    /// |ewma| above this is an alarm.
+    pub limit: f64,
+    pub alarm: bool,
+}
+
+/// The noise that remains after shift and slope.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Spread {
+    /// As a multiple of the usual standard deviation.
+    pub ratio: f64,
+    /// Above this is an alarm.
+    pub limit: f64,
+    pub alarm: bool,
+}
+
+impl Drift {
+    /// Whether the mean has shifted.
+    pub fn is_shift_alarm(&self) -> bool {
+        self.ewma.abs() > self.limit
+    }
+
+    /// The charts that are beyond their limits.
+    pub fn charts(&self) -> Vec<&'static str> {
+        let slope = self.slope.is_some_and(|it| it.alarm);
+        let spread = self.spread.is_some_and(|it| it.alarm);
+        let all = [
+            ("shift", self.is_shift_alarm()),
+            ("slope", slope),
+            ("spread", spread),
+        ];
+        let alarms = all.into_iter().filter(|(_, alarm)| *alarm);
+        alarms.map(|(name, _)| name).collect()
+    }
+
+    /// What the alarms have seen, in words, for a judge of this tier.
+    pub fn seen(&self, tier: Tier) -> Vec<String> {
+        let mut seen = Vec::new();
+        let reference = match tier {
+            Tier::Expert => "the known scores",
+            Tier::Auto => "its own earlier sittings",
+        };
+        if self.is_shift_alarm() {
+            seen.push(format!(
+                "the scores are off by {} from {reference}",
+                signed(self.mean_shift)
+            ));
+        }
+        if let Some(slope) = self.slope.filter(|it| it.alarm) {
+            seen.push(match (slope.value, slope.ewma < 0.0) {
+                (value, true) if value < FLAT => format!(
+                    "good and bad cases get nearly the same scores (slope {value:.2}; 1 is the \
+                     known scale)"
+                ),
+                (value, true) => {
+                    format!("less of the scale is used than in {reference} (slope {value:.2})")
+                }
+                (value, false) => {
+                    format!("differences are larger than in {reference} (slope {value:.2})")
+                }
+            });
+        }
+        if let Some(spread) = self.spread.filter(|it| it.alarm) {
+            let ratio = spread.ratio;
+            seen.push(format!(
+                "the scores scatter {ratio:.1} times as much as usual"
+            ));
+        }
+        if let Some((given, known)) = self.highest
+            && given >= known + CEILING
+        {
+            let anchors = self.anchors;
+            seen.push(format!(
+                "{given} of {anchors} cases got the highest score, where {known} should"
+            ));
+        }
+        seen
+    }
+}
+
+/// A figure with its sign, and a true minus.
+fn signed(value: f64) -> String {
+    format!("{value:+.2}").replace('-', "−")
 }
 
 /// How a sitting ended.
@@ -91,22 +200,18 @@ pub fn close(
     Ok(Ended { state, drift })
 }
 
-/// The chart of one judge's sittings, oldest first; all under one rubric.
+/// The charts of one judge's sittings, oldest first; all under one rubric.
 fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<Option<Drift>>> {
     let scores: Vec<BTreeMap<String, (f64, f64)>> = records
         .iter()
         .map(|record| anchor_scores(record, rubric))
         .collect();
-    // An anchor's place on the chart, with what it is compared with.
-    let mut known: BTreeMap<&str, f64> = BTreeMap::new();
-    for (key, (score, meant)) in scores.iter().flatten() {
-        let reference = match tier {
-            Tier::Expert => *meant,
-            Tier::Auto => *score,
-        };
-        known.entry(key).or_insert(reference);
-    }
-    let charted: Vec<Vec<Option<f64>>> = scores
+    let known: BTreeMap<&str, f64> = scores
+        .iter()
+        .flatten()
+        .map(|(key, (_, known))| (key.as_str(), *known))
+        .collect();
+    let given: Vec<Vec<Option<f64>>> = scores
         .iter()
         .map(|scores| {
             let enough = scores.len() >= FEWEST;
@@ -117,23 +222,92 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
     let Some(last) = records.last() else {
         return Ok(Vec::new());
     };
-    let settings = DriftSettings {
-        anchor_sd: last.sitting.anchors.sd,
-        ..DriftSettings::default()
-    };
+    let sd = last.sitting.anchors.sd;
     let known: Vec<f64> = known.into_values().collect();
-    let points = drift(&known, &charted, settings).map_err(|error| {
-        PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
-    })?;
-    let drift_of = |point: assize_stats::drift::DriftPoint| Drift {
-        anchors: point.anchors,
-        mean_shift: point.mean_shift,
-        z: point.z,
-        ewma: point.ewma,
-        limit: point.ewma_limit,
-        alarm: point.is_ewma_alarm,
+    let by_known = ScaleUseSettings::usual(Baseline::Known, AnchorNoise::Known(sd));
+    let settings = match tier {
+        Tier::Expert => by_known,
+        Tier::Auto => {
+            let least_sd = LEAST_NOISE * sd;
+            ScaleUseSettings::usual(Baseline::Earlier, AnchorNoise::Earlier { least_sd })
+        }
     };
-    Ok(points.into_iter().map(|it| it.map(drift_of)).collect())
+    let charted = |given: &[Vec<Option<f64>>], settings| {
+        scale_use(&known, given, settings).map_err(|error| {
+            PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
+        })
+    };
+    let highest = highest_scores(&scores, rubric);
+    let mut drifts = Vec::new();
+    for (place, point) in charted(&given, settings)?.into_iter().enumerate() {
+        let drift = match point {
+            Some(point) => Some(drift_of(&point)),
+            // A model's first sitting starts its charts; only its slope can be stated yet.
+            None => {
+                let alone = charted(&given[place..=place], by_known)?;
+                alone.into_iter().flatten().map(|it| first_of(&it)).next()
+            }
+        };
+        drifts.push(drift.map(|drift| Drift {
+            highest: Some(highest[place]),
+            ..drift
+        }));
+    }
+    Ok(drifts)
+}
+
+/// For each sitting: how many anchors got the highest score, and how many should.
+fn highest_scores(scores: &[BTreeMap<String, (f64, f64)>], rubric: &Rubric) -> Vec<(usize, usize)> {
+    let count = rubric.criteria.len() as f64;
+    let top = rubric.criteria.iter().map(|it| it.max as f64).sum::<f64>() / count;
+    let is_top = |score: f64| score > top - 1e-9;
+    let counts = scores.iter().map(|scores| {
+        let given = scores.values().filter(|it| is_top(it.0)).count();
+        let known = scores.values().filter(|it| is_top(it.1)).count();
+        (given, known)
+    });
+    counts.collect()
+}
+
+fn drift_of(point: &ScaleUsePoint) -> Drift {
+    let slope = |it: EwmaPoint| Slope {
+        value: it.value,
+        ewma: it.ewma,
+        limit: it.limit,
+        alarm: it.is_alarm,
+    };
+    Drift {
+        anchors: point.anchors,
+        mean_shift: point.shift.value,
+        z: point.shift.z,
+        ewma: point.shift.ewma,
+        limit: point.shift.limit,
+        alarm: point.is_alarm(),
+        slope: point.slope.map(slope),
+        spread: point.spread.map(|it| Spread {
+            ratio: (it.chi2 / it.df as f64).sqrt(),
+            limit: (it.limit / it.df as f64).sqrt(),
+            alarm: it.is_alarm,
+        }),
+        highest: None,
+    }
+}
+
+fn first_of(point: &ScaleUsePoint) -> Drift {
+    let slope = drift_of(point).slope;
+    Drift {
+        mean_shift: 0.0,
+        z: 0.0,
+        ewma: 0.0,
+        alarm: false,
+        slope: slope.map(|it| Slope {
+            ewma: 0.0,
+            alarm: false,
+            ..it
+        }),
+        spread: None,
+        ..drift_of(point)
+    }
 }
 
 /// A sitting's scores of its anchors: the mean over the criteria, as scored and as known.
@@ -165,3 +339,6 @@ fn content(anchor: &Anchor) -> String {
     let scores = serde_json::to_string(&anchor.scores).unwrap_or_default();
     format!("{}\n{}\n{scores}", anchor.id, anchor.candidate)
 }
+
+#[cfg(test)]
+mod tests;

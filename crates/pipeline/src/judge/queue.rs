@@ -96,11 +96,6 @@ impl Finished {
     pub fn is_quarantined(&self) -> bool {
         self.state == SittingState::Quarantined
     }
-
-    /// The judge's mean deviation from the known scores.
-    pub fn mean_shift(&self) -> f64 {
-        self.drift.map_or(0.0, |it| it.mean_shift)
-    }
 }
 
 /// An open sitting at the queue.

@@ -14,7 +14,7 @@ use assize_store::queue::SittingRecord;
 use assize_store::{Judging, JudgingCounts, Runs};
 
 use super::agreement::{PairAgreement, agreement};
-use super::drift::Drift;
+use super::drift::{Drift, FLAT};
 use super::ratings::{self, Item, Rater, Ratings};
 use super::spot_check::{PairEstimate, estimates};
 use crate::{PipelineError, Result};
@@ -134,6 +134,7 @@ pub fn status(
     let models = ratings.items.iter().map(|item| item.model.as_str());
     let models: BTreeSet<&str> = models.collect();
     status.warnings = own_model::warnings(kinds, models);
+    status.warnings.extend(flat_judges(&status.sittings));
     status.agreement = agreement(ratings);
     status.disagreements = disagreements(ratings, delta);
     (status.spot_check, status.spot_check_out) = spot_checks(&all, ratings, &records);
@@ -184,6 +185,26 @@ fn sitting_status(record: &SittingRecord) -> SittingStatus {
         closed_at: record.closed_at.clone(),
         drift: drift.and_then(|text| serde_json::from_str(text).ok()),
     }
+}
+
+/// Automatic judges whose latest sitting scored good and bad anchors nearly alike. That is no drift
+/// where they always did, but their verdicts tell little.
+fn flat_judges(sittings: &[SittingStatus]) -> Vec<String> {
+    let mut latest: BTreeMap<&str, f64> = BTreeMap::new();
+    for sitting in sittings.iter().filter(|it| it.tier == Tier::Auto) {
+        let slope = sitting.drift.and_then(|it| it.slope);
+        if let (Some(judge), Some(slope)) = (&sitting.judge, slope) {
+            latest.insert(judge, slope.value);
+        }
+    }
+    let flat = latest.into_iter().filter(|(_, slope)| *slope < FLAT);
+    flat.map(|(judge, slope)| {
+        format!(
+            "the judge {judge} gives good and bad calibration cases nearly the same scores (slope \
+             {slope:.2}; 1 is the known scale), so its verdicts tell little"
+        )
+    })
+    .collect()
 }
 
 fn judge_status(rater: &Rater, lengths: &HashMap<usize, f64>) -> JudgeStatus {

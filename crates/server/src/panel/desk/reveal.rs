@@ -2,6 +2,7 @@
 
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
+use assize_domain::judge::Tier;
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::drift::Drift;
@@ -72,11 +73,11 @@ pub(crate) async fn page(
         done: revealed.pairs.iter().map(|it| it.cases).sum(),
         sealed: revealed.sealed_cases,
         quarantined: is_quarantined.then(|| {
-            let shift = drift.map_or(0.0, |it| it.mean_shift);
+            let seen = drift.map_or_else(Vec::new, |it| it.seen(Tier::Expert));
             format!(
-                "Your scores on the calibration cases were off by {} points from the known scores \
-                 on average. This sitting does not count, and its cases are pending again.",
-                figure::signed(shift)
+                "On the calibration cases {}. This sitting does not count, and its cases are \
+                 pending again.",
+                seen.join(", and ")
             )
         }),
         shift: drift.map(|it| figure::signed(it.mean_shift)),

@@ -35,7 +35,7 @@ use crate::sqlite::{Attempt, Fault};
 
 /// The format of rows. Increase it with every change to [`BoardRow`] or [`RowFile`]: a row of
 /// another format counts as missing.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// The data of a run that precedes its verdict files.
 #[derive(Serialize, Deserialize)]
@@ -441,7 +441,7 @@ mod tests {
         };
         let written = hex(&postcard::to_allocvec(&row).unwrap());
         let expected = [
-            "02",
+            "03",
             &"07".repeat(16),
             "06",
             "01c801",
