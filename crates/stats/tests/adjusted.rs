@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 #[path = "reference/support.rs"]
+#[expect(dead_code, reason = "each test file uses a part")]
 mod support;
 
 use assize_stats::covariate::{CovariateRow, WithinSlope};
@@ -11,7 +12,7 @@ use assize_stats::rng::SplitMix64;
 use assize_stats::selection::selection_corrected;
 use proptest::prelude::*;
 use serde_json::Value;
-use support::{close, close_interval, load, number, numbers, optional_numbers};
+use support::{close, close_interval, index, load, number, optional_numbers};
 
 fn data() -> Value {
     load(include_str!("data/adjusted.json"))
@@ -37,20 +38,18 @@ fn selection_is_that_of_the_reference() {
 #[test]
 fn adjusted_differences_are_those_of_the_reference() {
     for case in list(&data()["covariate"]) {
-        let place = |value: f64| value as usize;
         let rows: Vec<CovariateRow> = list(&case["rows"])
             .iter()
-            .map(numbers)
             .map(|row| CovariateRow {
-                treatment: place(row[0]),
-                block: place(row[1]),
-                value: row[2],
-                covariate: row[3],
+                treatment: index(&row[0]),
+                block: index(&row[1]),
+                value: number(&row[2]),
+                covariate: number(&row[3]),
             })
             .collect();
         let slope = WithinSlope::from_rows(3, 7, &rows).unwrap().unwrap();
-        let (left, right) = (number(&case["left"]), number(&case["right"]));
-        let found = slope.adjusted(place(left), place(right), 0.95).unwrap();
+        let (left, right) = (index(&case["left"]), index(&case["right"]));
+        let found = slope.adjusted(left, right, 0.95).unwrap();
         close(found.slope, &case["slope"]);
         close(found.raw, &case["raw"]);
         close(found.covariate, &case["covariate"]);

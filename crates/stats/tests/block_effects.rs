@@ -13,7 +13,7 @@ use assize_stats::shrinkage::shrink;
 use assize_stats::table::{Row, Table};
 use proptest::prelude::*;
 use serde_json::Value;
-use support::{close, load, number, numbers};
+use support::{close, index, load, number, numbers};
 
 fn data() -> Value {
     load(include_str!("data/block_effects.json"))
@@ -70,10 +70,7 @@ fn block_and_group_effects_are_those_of_the_reference() {
         }
     }
     let case = &data["groups"];
-    let labels: Vec<usize> = numbers(&case["labels"])
-        .into_iter()
-        .map(|label| label as usize)
-        .collect();
+    let labels: Vec<usize> = list(&case["labels"]).iter().map(index).collect();
     let found = group_effects(&numbers(&case["differences"]), &labels).unwrap();
     assert_eq!(found.len(), list(&case["groups"]).len());
     for (place, group) in found.iter().enumerate() {

@@ -94,19 +94,19 @@ fn sitting(rng: &mut SplitMix64, rater: Rater, sd: f64, step: Option<f64>) -> Ve
 /// change, and the second figure is the share with an alarm at sitting 10 or the next two.
 fn alarms(
     runs: u64,
-    settings: impl Fn(&mut SplitMix64) -> ScaleUseSettings,
+    config: impl Fn(&mut SplitMix64) -> ScaleUseSettings,
     before: (Rater, f64, Option<f64>),
     after: (Rater, f64, Option<f64>),
 ) -> (f64, f64) {
     let (mut any, mut soon) = (0, 0);
     for seed in 0..runs {
         let mut rng = SplitMix64::new(seed << 14);
-        let settings = settings(&mut rng);
+        let config = config(&mut rng);
         let sittings: Vec<_> = (0..20)
             .map(|place| if place < 10 { before } else { after })
             .map(|(rater, sd, step)| sitting(&mut rng, rater, sd, step))
             .collect();
-        let points = scale_use(&KNOWN, &sittings, settings).unwrap();
+        let points = scale_use(&KNOWN, &sittings, config).unwrap();
         let alarm = |it: &Option<ScaleUsePoint>| it.is_some_and(|it| it.is_alarm());
         any += usize::from(points.iter().any(alarm));
         soon += usize::from(points[10..13].iter().any(alarm));
@@ -145,7 +145,7 @@ fn false_alarms_over_twenty_sittings_stay_below_ten_percent() {
     let steps: (Rater, f64, Option<f64>) = (within, 0.3, Some(1.0 / 3.0));
     let (own, _) = alarms(runs, own_noise, steps, steps);
     assert!(own < limit, "own sittings in thirds: {own}");
-    for (name, settings) in [
+    for (name, config) in [
         (
             "known",
             known_noise as fn(&mut SplitMix64) -> ScaleUseSettings,
@@ -155,7 +155,7 @@ fn false_alarms_over_twenty_sittings_stay_below_ten_percent() {
         let mut any = 0;
         for seed in 0..runs {
             let mut rng = SplitMix64::new(seed << 15);
-            let settings = settings(&mut rng);
+            let config = config(&mut rng);
             let mut scores = || -> Vec<Option<f64>> {
                 KNOWN
                     .iter()
@@ -163,7 +163,7 @@ fn false_alarms_over_twenty_sittings_stay_below_ten_percent() {
                     .collect()
             };
             let sittings: Vec<_> = (0..20).map(|_| scores()).collect();
-            let points = scale_use(&KNOWN, &sittings, settings).unwrap();
+            let points = scale_use(&KNOWN, &sittings, config).unwrap();
             any += usize::from(points.iter().flatten().any(ScaleUsePoint::is_alarm));
         }
         assert!(
@@ -214,12 +214,12 @@ fn a_rater_that_repeats_itself_is_calm_until_it_changes() {
     one_off[3] = one_off[3].map(|score| score + 1.0 / 3.0);
     sittings.push(one_off);
     let noise = AnchorNoise::Earlier { least_sd: 0.15 };
-    let settings = ScaleUseSettings::usual(Baseline::Earlier, noise);
-    let points = scale_use(&KNOWN, &sittings, settings).unwrap();
+    let config = ScaleUseSettings::usual(Baseline::Earlier, noise);
+    let points = scale_use(&KNOWN, &sittings, config).unwrap();
     assert_eq!(points[0], None);
     assert!(points.iter().flatten().all(|it| !it.is_alarm()));
     sittings.push(KNOWN.iter().map(|known| Some(0.5 * known + 1.5)).collect());
-    let points = scale_use(&KNOWN, &sittings, settings).unwrap();
+    let points = scale_use(&KNOWN, &sittings, config).unwrap();
     assert!(points[6].unwrap().shift.is_alarm);
 }
 

@@ -156,9 +156,15 @@ fn a_single_comparison_keeps_its_p_and_ties_count() {
         } else {
             2.0
         };
-        let test = min_p(&[same.clone()], side, DRAWS).unwrap().tests[0].unwrap();
+        let test = min_p(std::slice::from_ref(&same), side, DRAWS)
+            .unwrap()
+            .tests[0]
+            .unwrap();
         assert_eq!((test.p, test.p_adjusted), (weight / 64.0, weight / 64.0));
-        let test = min_p(&[zero.clone()], side, DRAWS).unwrap().tests[0].unwrap();
+        let test = min_p(std::slice::from_ref(&zero), side, DRAWS)
+            .unwrap()
+            .tests[0]
+            .unwrap();
         assert_eq!((test.p, test.p_adjusted), (1.0, 1.0));
     }
     assert!(

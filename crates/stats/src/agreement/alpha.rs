@@ -140,9 +140,13 @@ fn jackknifed(groups: &[Vec<&[i32]>], metric: Metric) -> Option<(f64, Option<f64
     }
     let alpha = coincidences.alpha(metric)?;
     let se = jackknife_se(groups.iter().map(|group| {
-        group.iter().for_each(|item| coincidences.add(item, -1.0));
+        for item in group {
+            coincidences.add(item, -1.0);
+        }
         let left_out = coincidences.alpha(metric);
-        group.iter().for_each(|item| coincidences.add(item, 1.0));
+        for item in group {
+            coincidences.add(item, 1.0);
+        }
         left_out
     }));
     Some((alpha, se))

@@ -137,9 +137,9 @@ impl ScaleUsePoint {
 pub fn scale_use(
     known: &[f64],
     sittings: &[Vec<Option<f64>>],
-    settings: ScaleUseSettings,
+    config: ScaleUseSettings,
 ) -> Result<Vec<Option<ScaleUsePoint>>, StatsError> {
-    check(&settings)?;
+    check(&config)?;
     if known.iter().any(|score| !score.is_finite()) {
         return Err(StatsError::NotFinite);
     }
@@ -150,7 +150,7 @@ pub fn scale_use(
         });
     }
     let mut charts = Charts {
-        settings,
+        settings: config,
         totals: vec![(0.0, 0); known.len()],
         residual: 0.0,
         residual_df: 0.0,

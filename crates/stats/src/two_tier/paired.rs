@@ -289,20 +289,16 @@ impl Parts {
             let centre = sum(values) / count;
             values.iter().map(|v| (v - centre) / count).collect()
         };
-        let (y, g, f) = (
-            centred(&trusted),
-            centred(&cheap_of_trusted),
-            centred(&cheap),
-        );
+        let own = centred(&trusted);
+        let own_cheap = centred(&cheap_of_trusted);
         let at = |values: &[f64], place: Option<usize>| place.map_or(0.0, |place| values[place]);
-        let a = blocks.iter().map(|(_, place)| at(&y, *place)).collect();
-        let b = blocks
-            .iter()
-            .zip(&f)
-            .map(|((_, place), f)| f - at(&g, *place));
+        let contributions = blocks.iter().zip(centred(&cheap));
+        let (a, b) = contributions
+            .map(|((_, place), cheap)| (at(&own, *place), cheap - at(&own_cheap, *place)))
+            .unzip();
         Ok(Self {
-            b: b.collect(),
             a,
+            b,
             blocks,
             trusted,
             cheap_of_trusted,

@@ -44,7 +44,7 @@ def covariate(rows, left, right):
     half = stats.t.ppf(0.975, n - 1) * se
     mean = adjusted.mean()
     return {
-        "rows": [list(map(float, row)) for row in rows], "left": left, "right": right, "slope": slope, "raw": d.mean(),
+        "rows": rows, "left": left, "right": right, "slope": slope, "raw": d.mean(),
         "covariate": dx.mean(), "mean": mean, "se": se, "interval": [mean - half, mean + half],
         "lower_bound": mean - stats.t.ppf(0.95, n - 1) * se,
     }  # fmt: skip

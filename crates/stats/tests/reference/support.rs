@@ -32,6 +32,10 @@ pub fn close_interval(found: Interval, expected: &Value) {
     close(found.high, &expected[1]);
 }
 
+pub fn index(value: &Value) -> usize {
+    usize::try_from(value.as_u64().unwrap()).unwrap()
+}
+
 /// Numbers with gaps.
 pub fn optional_numbers(value: &Value) -> Vec<Option<f64>> {
     value
