@@ -16,6 +16,7 @@ pub(crate) mod comparability;
 pub(crate) mod decision;
 pub(crate) mod family;
 pub(crate) mod harm;
+mod length;
 pub(crate) mod rank;
 pub(crate) mod read;
 mod sentence;

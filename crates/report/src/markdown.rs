@@ -35,6 +35,25 @@ pub fn render(board: &Leaderboard) -> String {
         let shares = shares.collect::<Vec<_>>().join(" · ");
         blocks.push(format!("Where the differences come from: {shares}"));
     }
+    let losses = sentences::losses(board, 5);
+    if let Some(line) = sentences::losses_line(board).filter(|_| !losses.is_empty()) {
+        let rows = losses.iter().map(|it| {
+            format!(
+                "| {} | {} | {} | {} |",
+                escape(&it.name),
+                it.scenarios,
+                figure::signed(it.estimate),
+                figure::signed(it.diff)
+            )
+        });
+        let rows: Vec<String> = rows.collect();
+        blocks.push(format!(
+            "{}\n\n| where | scenarios | difference | as observed |\n|---|---|---|---|\n{}",
+            escape(&line),
+            rows.join("\n")
+        ));
+    }
+    blocks.extend(sentences::combination(board).map(|it| escape(&it)));
     if !board.warnings.is_empty() {
         let notes = board
             .warnings

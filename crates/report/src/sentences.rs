@@ -163,6 +163,71 @@ pub fn next(board: &Leaderboard) -> Next {
     }
 }
 
+/// Where the leading challenger loses: the scenarios and segments whose effect is below zero, the
+/// worst first, and how many are not listed.
+pub fn losses(board: &Leaderboard, most: usize) -> Vec<Loss> {
+    let Some(harm) = &board.harm else {
+        return Vec::new();
+    };
+    let segments = harm.segments.iter().map(|it| Loss {
+        name: format!("{} = {}", clean(&it.field), clean(&it.value)),
+        scenarios: it.scenarios,
+        diff: it.diff,
+        estimate: it.estimate.unwrap_or(it.diff),
+    });
+    let scenarios = harm.scenarios.iter().map(|it| Loss {
+        name: clean(&it.scenario).into_owned(),
+        scenarios: 1,
+        diff: it.diff,
+        estimate: it.estimate,
+    });
+    let mut losses: Vec<Loss> = segments.chain(scenarios).filter(|it| it.estimate < 0.0).collect();
+    losses.sort_by(|a, b| a.estimate.total_cmp(&b.estimate));
+    losses.truncate(most);
+    losses
+}
+
+/// A scenario or segment in which the leading challenger loses.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    pub name: String,
+    pub scenarios: u32,
+    /// As observed.
+    pub diff: f64,
+    /// Without the noise of few candidates.
+    pub estimate: f64,
+}
+
+/// What the estimates of [`losses`] are about.
+pub fn losses_line(board: &Leaderboard) -> Option<String> {
+    let harm = board.harm.as_ref()?;
+    let kind = if harm.upper_bounds {
+        "at most, because cells have one candidate"
+    } else {
+        "without the noise of few candidates"
+    };
+    Some(format!(
+        "Where {} loses to the incumbent ({kind}):",
+        clean(&harm.pair.to_string())
+    ))
+}
+
+/// How the combined board weighs the automatic scores, and what they save.
+pub fn combination(board: &Leaderboard) -> Option<String> {
+    let found = board.combination.as_ref()?;
+    let leader = board.rows.iter().map(Row::pair);
+    let sample = leader
+        .filter_map(|pair| found.samples.iter().find(|it| it.pair == pair))
+        .next()?;
+    Some(format!(
+        "Automatic scores count with a weight of {:.2}: {} expert scores of {} are as precise as {:.0} alone.",
+        found.lambda,
+        sample.expert_scores,
+        clean(&sample.pair.to_string()),
+        sample.effective_scores
+    ))
+}
+
 /// Where the differences come from, largest first. The shares are of the total sum of squares.
 /// Empty where nothing was computed.
 pub fn sources(board: &Leaderboard) -> Vec<Source> {

@@ -24,6 +24,9 @@ pub(crate) const MIN_WIDTH: usize = 40;
 /// Sentences are wrapped at this width, because longer lines are hard to read.
 const MAX_TEXT_WIDTH: usize = 100;
 
+/// The most scenarios and segments that are listed under the table.
+const MOST_LOSSES: usize = 5;
+
 /// The terminal's capabilities and the requested parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
@@ -66,6 +69,10 @@ pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> Stri
             pareto::add(&mut page, board);
         }
     }
+    if let Some(combination) = sentences::combination(board) {
+        page.sentence(&combination, Paint::Plain);
+    }
+    page.losses(board);
     page.sources(board);
     for warning in &board.warnings {
         page.sentence(&format!("Note: {}", clean(warning)), Paint::Warning);
@@ -95,6 +102,25 @@ impl Page {
         for line in wrap(text, self.text_width()) {
             let line = painted(&line, paint, self.style.color);
             self.lines.push(format!(" {line}"));
+        }
+    }
+
+    /// The scenarios and segments in which the leader loses, as small bars.
+    fn losses(&mut self, board: &Leaderboard) {
+        let losses = sentences::losses(board, MOST_LOSSES);
+        let (Some(line), Some(worst)) = (sentences::losses_line(board), losses.first()) else {
+            return;
+        };
+        self.sentence(&line, Paint::Plain);
+        let names = losses.iter().map(|it| width(&it.name)).max().unwrap_or(0);
+        let names = names.min(self.style.width.saturating_sub(34));
+        for loss in &losses {
+            let name = shorten(&loss.name, names);
+            let gap = " ".repeat(names - width(&name));
+            let bar = "━".repeat(bar::columns(loss.estimate / worst.estimate, 10));
+            let figures = format!("{:>6} (seen {})", figure::signed(loss.estimate), figure::signed(loss.diff));
+            self.lines
+                .push(format!("   {name}{gap} {figures} {bar}").trim_end().to_owned());
         }
     }
 

@@ -15,6 +15,15 @@ pub struct Comparability {
     pub lost: [f64; 2],
 }
 
+/// Why a difference between two pairs may not be one of quality.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Obstacle {
+    /// This share of their verdicts comes from different raters.
+    JudgedApart(f64),
+    /// They were collected with different settings.
+    Settings,
+}
+
 impl Comparability {
     pub fn between(scores: &Scores, candidate: usize, incumbent: usize) -> Self {
         let [ours, theirs] = [candidate, incumbent].map(|pair| scores.settings_of_pair(pair));

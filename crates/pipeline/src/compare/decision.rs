@@ -9,12 +9,13 @@ use assize_domain::rubric::Rubric;
 use assize_stats::power::{self, Goal};
 use assize_stats::{Alternative, MIN_TEST_BLOCKS};
 
+use super::comparability::Obstacle;
 use super::family::{Family, Member};
 
 /// More scenarios than this are never proposed.
 const MOST_SCENARIOS: usize = 10_000;
 
-/// What a lead is held against; `level` and `margin` of `[gate]` in the settings.
+/// What a lead is held against: `level`, `margin` and `judged_apart` of `[gate]` in the settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecisionRule {
     /// The largest adjusted p that counts as significant.
@@ -22,6 +23,8 @@ pub struct DecisionRule {
     /// The smallest difference of practical use, in points of the composite; `None` where it is
     /// not set and follows from the composite's range.
     pub margin: Option<f64>,
+    /// The share of two pairs' verdicts that may come from different raters.
+    pub judged_apart: f64,
 }
 
 /// The rule for one rubric, with the margin in points.
@@ -29,6 +32,7 @@ pub struct DecisionRule {
 pub struct Rule {
     pub level: f64,
     pub margin: f64,
+    pub judged_apart: f64,
 }
 
 /// The leading pair. Pairs are identified by their index in the family.
@@ -54,6 +58,8 @@ pub enum NoWinner {
     TooFewScenarios {
         scenarios: usize,
     },
+    /// The leader is significantly ahead, but was not collected or judged as the incumbent was.
+    NotComparable(Obstacle),
     /// Even the leader is worse than the incumbent, by its 95 % interval.
     LeaderIsWorse,
     NotSignificant {
@@ -77,11 +83,12 @@ impl Decision {
 /// Decides. Of challengers with equal differences the one with more shared scenarios leads, then
 /// the one with the later name.
 pub fn decide(family: &Family, pairs: &[Pair], rule: Rule) -> Decision {
-    let largest = |ahead: &dyn Fn(&Versus) -> bool| {
+    let largest = |ahead: &dyn Fn(usize, &Versus) -> bool| {
         let compared = family
             .challengers()
             .filter_map(|(pair, it)| Some((pair, it.versus.as_ref()?)));
-        let found = compared.filter(|(_, versus)| ahead(versus)).max_by(|a, b| {
+        let ahead = compared.filter(|(pair, versus)| ahead(*pair, versus));
+        let found = ahead.max_by(|a, b| {
             let by_difference = a.1.diff.total_cmp(&b.1.diff);
             by_difference
                 .then_with(|| a.1.scenarios.cmp(&b.1.scenarios))
@@ -89,10 +96,19 @@ pub fn decide(family: &Family, pairs: &[Pair], rule: Rule) -> Decision {
         });
         found.map(|(pair, _)| pair)
     };
-    if let Some(pair) = largest(&|versus| rule.is_ahead(versus)) {
+    let comparable = |pair: usize| family.members[pair].obstacle.is_none();
+    if let Some(pair) = largest(&|pair, versus| rule.is_ahead(versus) && comparable(pair)) {
         return Decision::Winner { pair };
     }
-    let leader = largest(&|_| true);
+    if let Some(pair) = largest(&|_, versus| rule.is_ahead(versus))
+        && let Some(obstacle) = family.members[pair].obstacle
+    {
+        return Decision::NoWinner {
+            leader: Some(pair),
+            why: NoWinner::NotComparable(obstacle),
+        };
+    }
+    let leader = largest(&|_, _| true);
     Decision::NoWinner {
         leader,
         why: why_none(
@@ -138,6 +154,7 @@ impl DecisionRule {
         Rule {
             level: self.level,
             margin: self.margin_within(range),
+            judged_apart: self.judged_apart,
         }
     }
 
@@ -170,6 +187,7 @@ mod tests {
     const RULE: Rule = Rule {
         level: 0.05,
         margin: 0.5,
+        judged_apart: 0.1,
     };
 
     /// The incumbent first, at 10 in every scenario, then challengers with these differences.
@@ -216,6 +234,20 @@ mod tests {
                 }
             ),
             "{decision:?}"
+        );
+    }
+
+    #[test]
+    fn a_pair_that_was_not_judged_alike_never_wins() {
+        let mut family = family(&[&[0.9, 1.0, 1.1, 1.0, 0.8, 1.2]]);
+        let obstacle = Obstacle::JudgedApart(0.5);
+        family.members[1].obstacle = Some(obstacle);
+        assert_eq!(
+            decided(&family, RULE),
+            Decision::NoWinner {
+                leader: Some(1),
+                why: NoWinner::NotComparable(obstacle)
+            }
         );
     }
 

@@ -5,6 +5,8 @@
 use assize_domain::leaderboard::Versus;
 use assize_stats::{Alternative, Draws, Interval, describe, min_p, paired};
 
+use super::comparability::Obstacle;
+
 /// Random draws where there are too many scenarios to enumerate.
 const DRAWS: usize = 10_000;
 
@@ -28,6 +30,8 @@ pub struct Member {
     pub versus: Option<Versus>,
     /// The standard deviation of that difference over scenarios.
     pub sd: Option<f64>,
+    /// Why the difference may not be one of quality.
+    pub obstacle: Option<Obstacle>,
 }
 
 impl Family {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use assize_domain::leaderboard::{
-    Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance, Versus,
+    Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
 };
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
 
-use super::comparability::RatersOfPairs;
+use super::comparability::{Obstacle, RatersOfPairs};
 use super::decision::{self, DecisionRule};
 use super::family::{Family, ends};
 use super::harm::Effects;
@@ -32,7 +32,9 @@ pub fn rank(
     let judged = view.judged.as_ref();
     let blocks = scores.scenarios.len();
     let means = &view.means;
-    let family = Family::new(means, incumbent, options.seed);
+    let mut family = Family::new(means, incumbent, options.seed);
+    let raters = RatersOfPairs::of(judged);
+    compare_conditions(scores, &raters, rule, &mut family);
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|pair| family.members[*pair].scenarios > 0)
         .collect();
@@ -44,19 +46,11 @@ pub fn rank(
             seed: options.seed,
         },
     );
-    let raters = RatersOfPairs::of(judged);
     let mut rows: Vec<Row> = ranked
         .iter()
         .filter_map(|&index| {
             let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
-            row.vs_incumbent = family.versus(index).cloned().map(|versus| {
-                let incumbent = family.incumbent;
-                let judged_apart = incumbent.and_then(|it| raters.judged_apart(index, it));
-                Versus {
-                    judged_apart,
-                    ..versus
-                }
-            });
+            row.vs_incumbent = family.versus(index).cloned();
             row.p_best = p_best.get(&index).copied();
             Some(row)
         })
@@ -81,7 +75,7 @@ pub fn rank(
         incumbent: family.incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
         rows,
-        decision: Some(sentence::of(&decision, &family, &pairs, rule)),
+        decision: Some(sentence::of(&decision, &family, means, &pairs, rule)),
         variance: shares(judged, &pairs, blocks),
         coverage,
         adaptive: scores.adaptive,
@@ -90,7 +84,7 @@ pub fn rank(
             .as_ref()
             .map(|rubric| rubric.composite_range().into()),
         confirmation: None,
-        warnings: warnings::warnings(scores, judged, &view.table, coverage),
+        warnings: warnings::warnings(scores, view, &family, &decision),
         combination: view.combination.clone(),
         method: family.method.map(|it| it.name().to_owned()),
         unjudged_pairs: unjudged(scores, &family)
@@ -108,6 +102,26 @@ pub fn unjudged<'a>(scores: &'a Scores, family: &'a Family) -> impl Iterator<Ite
         let is_tested = family.versus(*pair).is_some_and(|it| it.p.is_some());
         Some(*pair) != family.incumbent && !scores.runs_of(*pair).is_empty() && !is_tested
     })
+}
+
+/// Notes what differed between each challenger and the incumbent besides model and prompt.
+fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, rule: Rule, family: &mut Family) {
+    let Some(incumbent) = family.incumbent else {
+        return;
+    };
+    let theirs = scores.settings_of_pair(incumbent);
+    for (pair, member) in family.members.iter_mut().enumerate() {
+        let Some(versus) = &mut member.versus else {
+            continue;
+        };
+        versus.judged_apart = raters.judged_apart(pair, incumbent);
+        let apart = versus.judged_apart.filter(|it| *it > rule.judged_apart);
+        member.obstacle = if scores.settings_of_pair(pair) != theirs {
+            Some(Obstacle::Settings)
+        } else {
+            apart.map(Obstacle::JudgedApart)
+        };
+    }
 }
 
 /// Where the leading challenger loses.

@@ -1,16 +1,24 @@
 //! A decision in words.
 
 use assize_domain::leaderboard::{Decision as Sentence, Pair, Versus};
-use assize_stats::MIN_TEST_BLOCKS;
+use assize_stats::selection::selection_corrected;
+use assize_stats::{MIN_TEST_BLOCKS, paired};
 
+use super::comparability::Obstacle;
 use super::decision::{Decision, NoWinner, Rule};
 use super::family::Family;
 use crate::error::count;
 
 /// The decision as the board states it.
-pub fn of(decision: &Decision, family: &Family, pairs: &[Pair], rule: Rule) -> Sentence {
+pub fn of(
+    decision: &Decision,
+    family: &Family,
+    means: &[Vec<Option<f64>>],
+    pairs: &[Pair],
+    rule: Rule,
+) -> Sentence {
     let (leader, why) = match *decision {
-        Decision::Winner { pair } => return winner(pair, family, pairs),
+        Decision::Winner { pair } => return winner(pair, family, pairs, corrected(family, means, pair)),
         Decision::NoWinner { leader, why } => (leader, why),
     };
     let Some(incumbent) = family.incumbent.and_then(|it| pairs.get(it)) else {
@@ -39,6 +47,10 @@ pub fn of(decision: &Decision, family: &Family, pairs: &[Pair], rule: Rule) -> S
             );
             no_winner(&reason, Some(MIN_TEST_BLOCKS))
         }
+        NoWinner::NotComparable(obstacle) => {
+            let reason = not_comparable(obstacle, leader.and_then(|it| pairs.get(it)), incumbent);
+            no_winner(&(standing() + &reason), None)
+        }
         NoWinner::LeaderIsWorse => {
             let reason = format!("{} More scenarios would not change that.", standing());
             no_winner(&reason, None)
@@ -50,22 +62,61 @@ pub fn of(decision: &Decision, family: &Family, pairs: &[Pair], rule: Rule) -> S
     }
 }
 
-fn winner(pair: usize, family: &Family, pairs: &[Pair]) -> Sentence {
+/// The winner's difference after the correction for having been selected, where that changes it.
+fn corrected(family: &Family, means: &[Vec<Option<f64>>], winner: usize) -> Option<f64> {
+    let incumbent = means.get(family.incumbent?)?;
+    let challengers: Vec<usize> = family.challengers().map(|(pair, _)| pair).collect();
+    let differences: Vec<Vec<Option<f64>>> = challengers
+        .iter()
+        .map(|pair| paired::differences(&means[*pair], incumbent))
+        .collect();
+    let found = selection_corrected(&differences).ok()?;
+    let place = challengers.iter().position(|it| *it == winner)?;
+    found.differences[place].filter(|_| found.keep < 1.0)
+}
+
+fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) -> Sentence {
     let versus = family.versus(pair);
     let p = versus.and_then(|it| it.p_adjusted).unwrap_or(f64::NAN);
     let winner = pairs.get(pair).cloned();
+    let challengers = count(family.tested(), "challenger");
+    let correction = corrected.map_or_else(String::new, |it| {
+        format!(
+            " Expect about {it:+.2}: the best of {challengers} looks better than it is, because it was \
+             chosen for these scores."
+        )
+    });
     let reason = format!(
-        "{} beats the incumbent by {}, one-sided p = {} over {}.",
+        "{} beats the incumbent by {}, one-sided p = {} over {}.{}",
         winner.as_ref().map(ToString::to_string).unwrap_or_default(),
         versus.map(figure).unwrap_or_default(),
         small(p),
-        count(family.tested(), "challenger"),
+        challengers,
+        correction.replace('-', "−"),
     );
     Sentence {
         winner,
         reason,
         scenarios_needed: None,
-        corrected_diff: None,
+        corrected_diff: corrected,
+    }
+}
+
+/// What has to be repeated before a lead counts.
+fn not_comparable(obstacle: Obstacle, leader: Option<&Pair>, incumbent: &Pair) -> String {
+    match obstacle {
+        Obstacle::JudgedApart(share) => {
+            let pairs = leader.map_or_else(String::new, |it| format!("{},{}", it.id(), incumbent.id()));
+            format!(
+                " It does not count, because {:.0} % of the verdicts on the two come from different judges or \
+                 sittings, which may be stricter or kinder: judge both again, side by side (assize judge reopen \
+                 --pairs {pairs}).",
+                share * 100.0
+            )
+        }
+        Obstacle::Settings => " It does not count, because the two were collected with different settings: \
+                               collect one of them again with the other's."
+            .to_owned(),
     }
 }
 

@@ -2,19 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use assize_domain::leaderboard::Coverage;
-use assize_stats::table::Table;
 
-use super::read::{Scores, TierScores};
+use super::decision::Decision;
+use super::family::Family;
+use super::read::Scores;
+use super::view::View;
+use super::{length, rank};
 use crate::error::count;
 
 /// The warnings about one tier's scores.
 pub fn warnings(
     scores: &Scores,
-    judged: &TierScores,
-    table: &Table,
-    coverage: Coverage,
+    view: &View<'_>,
+    family: &Family,
+    decision: &Decision,
 ) -> Vec<String> {
+    let (judged, table) = (view.judged.as_ref(), &view.table);
+    let coverage = scores.coverage(view.coverage);
     let mut warnings = Vec::new();
     if coverage.failed > 0 {
         warnings.push(format!(
@@ -69,6 +73,7 @@ pub fn warnings(
             ways.join("; "),
         ));
     }
+    warnings.extend(about_leader(scores, view, family, decision));
     if scores.adaptive {
         warnings.push(
             "collected adaptively: weak pairs were dropped early and have fewer scenarios, and the \
@@ -84,6 +89,40 @@ pub fn warnings(
     }
     warnings
 }
+
+/// What could explain the leader's lead besides quality.
+fn about_leader(
+    scores: &Scores,
+    view: &View<'_>,
+    family: &Family,
+    decision: &Decision,
+) -> Vec<String> {
+    let (Some(leader), Some(incumbent)) = (decision.leader(), family.incumbent) else {
+        return Vec::new();
+    };
+    let mut warnings = Vec::new();
+    let unjudged = rank::unjudged(scores, family).count();
+    if matches!(decision, Decision::Winner { .. }) && unjudged > 0 {
+        warnings.push(format!(
+            "{} collected and not judged here: if scores decided which pairs are judged, p is too small, and \
+             only the confirmation split can decide",
+            count(unjudged, "pair") + if unjudged == 1 { " was" } else { " were" },
+        ));
+    }
+    let pairs = scores.pairs();
+    let [ours, theirs] = [leader, incumbent].map(|pair| scores.lost(pair));
+    if (ours.share() - theirs.share()).abs() > NOTABLE_LOSS {
+        warnings.push(format!(
+            "{} of {} requests of {} and {} of {} of {} produced nothing: the means are over the rest",
+            ours.failed, ours.requested, pairs[leader], theirs.failed, theirs.requested, pairs[incumbent],
+        ));
+    }
+    warnings.extend(length::explains(scores, view, leader, incumbent, &pairs[leader]));
+    warnings
+}
+
+/// A smaller difference in the shares of failed requests is not worth a line.
+const NOTABLE_LOSS: f64 = 0.02;
 
 /// The first few names.
 fn listed(names: &BTreeSet<&str>) -> String {

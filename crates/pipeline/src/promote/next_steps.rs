@@ -58,6 +58,13 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
             judge.push(tier);
         }
     }
+    if failed("judged_alike") {
+        steps.push(reopen(report, options));
+        judge.push(report.tier);
+    }
+    if failed("family") {
+        judge.push(report.tier);
+    }
     judge.sort();
     judge.dedup();
     steps.extend(
@@ -65,13 +72,8 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
             .into_iter()
             .flat_map(|tier| judge_steps(tier, options)),
     );
-    if failed("agreement") || failed("bias") {
-        steps.push(Step::Words(
-            "The tiers do not agree well enough: look at where they differ, sharpen the rubric's \
-             anchors or take another automatic judge, and judge again.",
-        ));
-    }
-    if failed("flag") || failed("worst_scenario") {
+    steps.extend(remedies(&failed));
+    if failed("flag") || failed("worst_scenario") || failed("worst_segment") {
         let has_won = report
             .check("p_adjusted")
             .is_some_and(|it| it.outcome == Outcome::Passed);
@@ -89,6 +91,50 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
         ));
     }
     steps
+}
+
+/// Advice for checks that no single command repairs.
+fn remedies(failed: &dyn Fn(&str) -> bool) -> Vec<Step> {
+    let advice = [
+        (
+            "judge_bias",
+            "The automatic tier favours one of the pairs: look at where the tiers differ, sharpen the \
+             rubric's anchors or take another automatic judge, and judge again.",
+        ),
+        (
+            "same_settings",
+            "Collect one of the pairs again with the settings of the other, in this experiment, and judge \
+             both side by side.",
+        ),
+        (
+            "failed_candidates",
+            "Find out why the requests failed (assize runs show), correct that, and collect these cells \
+             again: what failed may be what was hard.",
+        ),
+        (
+            "confirmation.margin",
+            "On unseen scenarios the difference is smaller than the margin: look for a better pair.",
+        ),
+    ];
+    let found = advice.into_iter().filter(|(name, _)| failed(name));
+    found.map(|(_, words)| Step::Words(words)).collect()
+}
+
+/// The command after which both pairs are judged again, side by side.
+fn reopen(report: &GateReport, options: &PromoteOptions<'_>) -> Step {
+    let pairs = format!("{},{}", report.candidate.id(), report.incumbent.id());
+    let flags = [
+        ("--experiment", options.experiment.to_owned()),
+        ("--pairs", pairs),
+        ("--tier", report.tier.to_string()),
+    ];
+    Step::Command {
+        verb: "judge reopen",
+        flags: flags
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    }
 }
 
 /// The command that collects one pair, as the experiment was collected.

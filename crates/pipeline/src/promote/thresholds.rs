@@ -172,6 +172,7 @@ impl From<&Thresholds> for DecisionRule {
         Self {
             level: thresholds.level,
             margin: thresholds.margin,
+            judged_apart: thresholds.judged_apart,
         }
     }
 }
