@@ -20,7 +20,7 @@ fn failed(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Runs the gate with these settings and expects exactly one check to fail.
+/// Runs the gate with these settings and expects exactly these checks to fail, separated by spaces.
 #[track_caller]
 fn refused(scratch: &Scratch, settings: &[(&str, &str)], expected: &str) -> Value {
     let mut command = scratch.command(format!("{PROMOTE} --json").as_str());
@@ -28,7 +28,8 @@ fn refused(scratch: &Scratch, settings: &[(&str, &str)], expected: &str) -> Valu
     let outcome = Outcome::of(&command.output().expect("the binary runs"));
     assert_eq!(outcome.code, 3, "{outcome}");
     let report = outcome.json();
-    assert_eq!(failed(&report), [expected], "{outcome}");
+    let expected: Vec<&str> = expected.split(' ').collect();
+    assert_eq!(failed(&report), expected, "{outcome}");
     assert_eq!(report["promoted"], false);
     assert!(!report["next"].as_array().expect("steps").is_empty());
     assert_eq!(history(scratch).len(), 0);
@@ -109,7 +110,7 @@ fn each_check_fails_alone() {
     refused(&scratch, &[("ASSIZE_GATE_MARGIN", "9")], "margin");
     refused(
         &scratch,
-        &[("ASSIZE_GATE_DOUBLE_SCORED", "49")],
+        &[("ASSIZE_GATE_DOUBLE_SCORED", "33")],
         "double_scored",
     );
     refused(&scratch, &[("ASSIZE_GATE_LEVEL", "0.003")], "p_adjusted");
@@ -139,10 +140,13 @@ fn each_check_fails_alone() {
             },
             ..ahead(prompt, s, k)
         }),
-        &[("ASSIZE_GATE_SCENARIO_FLOOR", "-0.5")],
+        &[("ASSIZE_GATE_SCENARIO_FLOOR", "0")],
         "worst_scenario",
     );
-    assert!(report.to_string().contains("That is s2."), "{report}");
+    assert!(
+        report.to_string().contains("That is s2: -1.00 as observed"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -177,24 +181,34 @@ fn judges_who_disagree_block_the_promotion() {
             ..ahead(prompt, s, k)
         }),
         &[],
-        "rank.auto",
-    );
-    // It scores the two candidates of a cell the other way round: same means, no agreement.
-    refused(
-        &judged(|prompt, s, k| Tip {
-            auto_tone: ahead(prompt, s, 1 - k).tone,
-            ..ahead(prompt, s, k)
-        }),
-        &[],
-        "agreement.tone",
+        "rank.auto judge_bias",
     );
     refused(
         &judged(|prompt, s, k| Tip {
-            auto_tone: ahead(prompt, s, k).tone + i64::from(s == 0),
+            auto_tone: ahead(prompt, s, k).tone + i64::from(s == 0 && prompt == "p2"),
             ..ahead(prompt, s, k)
         }),
         &[("ASSIZE_GATE_BIAS", "0.1")],
-        "bias.tone",
+        "judge_bias",
+    );
+    // A bias towards both pairs cancels, and noise is reported without blocking.
+    let noisy = judged(|prompt, s, k| Tip {
+        auto_tone: ahead(prompt, s, 1 - k).tone + i64::from(s == 0),
+        ..ahead(prompt, s, k)
+    });
+    let dry = noisy
+        .ok(format!("{PROMOTE} --dry-run --json").as_str())
+        .json();
+    let checks = dry["checks"].as_array().expect("checks");
+    let bias = checks
+        .iter()
+        .find(|it| it["name"] == "judge_bias")
+        .expect("the check");
+    assert!(
+        bias["why"]
+            .as_str()
+            .is_some_and(|it| it.contains("agreement (α): worth 1.00")),
+        "{bias}"
     );
 }
 
@@ -277,7 +291,12 @@ fn an_unconfirmed_win_is_not_promoted() {
             ..tip
         }
     });
-    refused(&scratch, &[], "confirmation");
+    let report = refused(&scratch, &[], "confirmation confirmation.margin");
+    let words = report.to_string();
+    assert!(
+        words.contains("The candidate is not ahead there."),
+        "{words}"
+    );
 }
 
 #[test]

@@ -91,6 +91,9 @@ fn header(page: &mut Markup, board: &Leaderboard) {
     if let Some(used) = sentences::confirmation_use(board) {
         page.leaf("p", &[], &used).raw("\n");
     }
+    if let Some(line) = sentences::combination(board) {
+        page.leaf("p", &[], &line).raw("\n");
+    }
     if board.rows.is_empty() {
         next_step(page, board);
     }
@@ -219,6 +222,13 @@ fn figures(page: &mut Markup, board: &Leaderboard) {
         "Shares of the total variance of single scores. Only the parts of model, prompt and their combination can be \
          shipped; the rest is due to scenarios and chance.",
         svg::variance::draw(board),
+    );
+    figure_of(
+        page,
+        "Where the leader loses",
+        "Scenarios and segments in which the leading challenger is worse than the incumbent. Filled points: without the \
+         noise of few candidates. Hollow points: as observed.",
+        svg::losses::draw(board),
     );
     figure_of(
         page,

@@ -181,7 +181,10 @@ pub fn losses(board: &Leaderboard, most: usize) -> Vec<Loss> {
         diff: it.diff,
         estimate: it.estimate,
     });
-    let mut losses: Vec<Loss> = segments.chain(scenarios).filter(|it| it.estimate < 0.0).collect();
+    let mut losses: Vec<Loss> = segments
+        .chain(scenarios)
+        .filter(|it| it.estimate < 0.0)
+        .collect();
     losses.sort_by(|a, b| a.estimate.total_cmp(&b.estimate));
     losses.truncate(most);
     losses

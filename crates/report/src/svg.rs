@@ -11,6 +11,7 @@ pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;
 mod labels;
+pub(crate) mod losses;
 pub mod power;
 pub(crate) mod scatter;
 pub(crate) mod variance;
@@ -51,6 +52,11 @@ pub fn heat_map(board: &Leaderboard) -> Option<String> {
 /// Where the differences come from.
 pub fn variance(board: &Leaderboard) -> Option<String> {
     variance::draw(board).map(Markup::into_string)
+}
+
+/// Where the leading challenger loses.
+pub fn losses(board: &Leaderboard) -> Option<String> {
+    losses::draw(board).map(Markup::into_string)
 }
 
 /// The control chart of judges' sittings, in the order of time.

@@ -118,9 +118,16 @@ impl Page {
             let name = shorten(&loss.name, names);
             let gap = " ".repeat(names - width(&name));
             let bar = "━".repeat(bar::columns(loss.estimate / worst.estimate, 10));
-            let figures = format!("{:>6} (seen {})", figure::signed(loss.estimate), figure::signed(loss.diff));
-            self.lines
-                .push(format!("   {name}{gap} {figures} {bar}").trim_end().to_owned());
+            let figures = format!(
+                "{:>6} (seen {})",
+                figure::signed(loss.estimate),
+                figure::signed(loss.diff)
+            );
+            self.lines.push(
+                format!("   {name}{gap} {figures} {bar}")
+                    .trim_end()
+                    .to_owned(),
+            );
         }
     }
 

@@ -259,10 +259,22 @@ mod tests {
         let found = paired_at_equal(&differences, &covariate, 0.95)
             .unwrap()
             .unwrap();
-        assert!((found.slope - 0.079_616_036_137_775_28).abs() < 1e-9, "{found:?}");
-        assert!((found.mean - 0.462_356_484_095_614_5).abs() < 1e-9, "{found:?}");
-        assert!((found.slope_p - 0.000_542_231_993_437_908_2).abs() < 1e-9, "{found:?}");
-        assert!((found.se - 0.208_680_358_086_424_27).abs() < 1e-9, "{found:?}");
+        assert!(
+            (found.slope - 0.079_616_036_137_775_28).abs() < 1e-9,
+            "{found:?}"
+        );
+        assert!(
+            (found.mean - 0.462_356_484_095_614_5).abs() < 1e-9,
+            "{found:?}"
+        );
+        assert!(
+            (found.slope_p - 0.000_542_231_993_437_908_2).abs() < 1e-9,
+            "{found:?}"
+        );
+        assert!(
+            (found.se - 0.208_680_358_086_424_27).abs() < 1e-9,
+            "{found:?}"
+        );
         assert_eq!(paired_at_equal(&differences, &[1.0; 6], 0.95), Ok(None));
         assert!(paired_at_equal(&differences, &covariate[1..], 0.95).is_err());
     }

@@ -32,9 +32,8 @@ pub fn explains(
         }
     }
     let found = paired_at_equal(&differences, &longer, 1.0 - LEVEL).ok()??;
-    let is_explained = found.raw.interval.low > 0.0
-        && found.slope_p <= LEVEL
-        && found.interval.low <= 0.0;
+    let is_explained =
+        found.raw.interval.low > 0.0 && found.slope_p <= LEVEL && found.interval.low <= 0.0;
     is_explained.then(|| {
         format!(
             "{name} writes {:+.0} tokens, and the score depends on length here: at equal length the difference is \

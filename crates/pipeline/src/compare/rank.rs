@@ -34,7 +34,7 @@ pub fn rank(
     let means = &view.means;
     let mut family = Family::new(means, incumbent, options.seed);
     let raters = RatersOfPairs::of(judged);
-    compare_conditions(scores, &raters, rule, &mut family);
+    compare_conditions(scores, &raters, rule.judged_apart, &mut family);
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|pair| family.members[*pair].scenarios > 0)
         .collect();
@@ -105,7 +105,7 @@ pub fn unjudged<'a>(scores: &'a Scores, family: &'a Family) -> impl Iterator<Ite
 }
 
 /// Notes what differed between each challenger and the incumbent besides model and prompt.
-fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, rule: Rule, family: &mut Family) {
+fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, limit: f64, family: &mut Family) {
     let Some(incumbent) = family.incumbent else {
         return;
     };
@@ -115,7 +115,7 @@ fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, rule: Rule, famil
             continue;
         };
         versus.judged_apart = raters.judged_apart(pair, incumbent);
-        let apart = versus.judged_apart.filter(|it| *it > rule.judged_apart);
+        let apart = versus.judged_apart.filter(|it| *it > limit);
         member.obstacle = if scores.settings_of_pair(pair) != theirs {
             Some(Obstacle::Settings)
         } else {

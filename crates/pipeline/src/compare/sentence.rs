@@ -18,7 +18,9 @@ pub fn of(
     rule: Rule,
 ) -> Sentence {
     let (leader, why) = match *decision {
-        Decision::Winner { pair } => return winner(pair, family, pairs, corrected(family, means, pair)),
+        Decision::Winner { pair } => {
+            return winner(pair, family, pairs, corrected(family, means, pair));
+        }
         Decision::NoWinner { leader, why } => (leader, why),
     };
     let Some(incumbent) = family.incumbent.and_then(|it| pairs.get(it)) else {
@@ -106,7 +108,8 @@ fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) 
 fn not_comparable(obstacle: Obstacle, leader: Option<&Pair>, incumbent: &Pair) -> String {
     match obstacle {
         Obstacle::JudgedApart(share) => {
-            let pairs = leader.map_or_else(String::new, |it| format!("{},{}", it.id(), incumbent.id()));
+            let pairs =
+                leader.map_or_else(String::new, |it| format!("{},{}", it.id(), incumbent.id()));
             format!(
                 " It does not count, because {:.0} % of the verdicts on the two come from different judges or \
                  sittings, which may be stricter or kinder: judge both again, side by side (assize judge reopen \
@@ -114,9 +117,11 @@ fn not_comparable(obstacle: Obstacle, leader: Option<&Pair>, incumbent: &Pair) -
                 share * 100.0
             )
         }
-        Obstacle::Settings => " It does not count, because the two were collected with different settings: \
+        Obstacle::Settings => {
+            " It does not count, because the two were collected with different settings: \
                                collect one of them again with the other's."
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

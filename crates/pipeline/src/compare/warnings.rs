@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-
 use super::decision::Decision;
 use super::family::Family;
 use super::read::Scores;
@@ -117,7 +116,13 @@ fn about_leader(
             ours.failed, ours.requested, pairs[leader], theirs.failed, theirs.requested, pairs[incumbent],
         ));
     }
-    warnings.extend(length::explains(scores, view, leader, incumbent, &pairs[leader]));
+    warnings.extend(length::explains(
+        scores,
+        view,
+        leader,
+        incumbent,
+        &pairs[leader],
+    ));
     warnings
 }
 

@@ -28,6 +28,8 @@ struct BoardPage {
     axis: String,
     variance: Option<String>,
     sources: Option<String>,
+    losses: Option<(String, String)>,
+    combination: Option<String>,
     scatter: Option<String>,
     rubric: Option<String>,
     /// How often the confirmation split was used.
@@ -87,6 +89,8 @@ pub(crate) async fn render(
         axis: svg::forest_axis(board),
         variance: svg::variance(board),
         sources: sentences::sources_line(board),
+        losses: sentences::losses_line(board).zip(svg::losses(board)),
+        combination: sentences::combination(board),
         scatter: svg::scatter(board),
         rubric: board.rubric.as_ref().map(|it| it.id.clone()),
         top,
