@@ -148,7 +148,7 @@ fn with_globals<'a>(session: &'a Session, flags: &'a [(String, String)]) -> Vec<
 
 fn step_line(session: &Session, step: &Step) -> String {
     match step {
-        Step::Words(words) => (*words).to_owned(),
+        Step::Words(words) => words.to_string(),
         Step::Command { verb, flags } => command_line(verb, &with_globals(session, flags)),
     }
 }

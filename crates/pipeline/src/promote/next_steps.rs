@@ -1,10 +1,14 @@
 //! What to do next where the gate fails.
 
 use assize_domain::builtin;
+use std::borrow::Cow;
+
 use assize_domain::judge::Tier;
 use assize_domain::options::{Identity, Kind, OPTIONS, OptionSpec};
 use assize_domain::promotion::{Check, GateReport, Outcome};
 use assize_domain::scenario::Split;
+use assize_stats::e_process::{EProcessSettings, further_blocks};
+use assize_stats::{Draws, describe};
 
 use super::PromoteOptions;
 use super::evidence::Proposal;
@@ -19,7 +23,7 @@ pub enum Step {
         verb: &'static str,
         flags: Vec<(String, String)>,
     },
-    Words(&'static str),
+    Words(Cow<'static, str>),
 }
 
 /// The steps that would let the failed checks pass, or show that they should not.
@@ -73,22 +77,28 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
             .flat_map(|tier| judge_steps(tier, options)),
     );
     steps.extend(remedies(&failed));
+    let is_unconfirmed = report
+        .check("confirmation")
+        .is_some_and(|it| it.outcome == Outcome::Failed && it.figure.is_some());
+    if is_unconfirmed {
+        steps.extend(more_confirmation(proposal, options));
+    }
     if failed("flag") || failed("worst_scenario") || failed("worst_segment") {
         let has_won = report
             .check("p_adjusted")
             .is_some_and(|it| it.outcome == Outcome::Passed);
-        steps.push(Step::Words(if has_won {
+        steps.push(Step::Words(Cow::Borrowed(if has_won {
             "The win has a cost: correct the prompt for what got worse, and collect it as a new \
              version."
         } else {
             "Correct the prompt for what got worse, and collect it as a new version."
-        }));
+        })));
     }
     if steps.is_empty() && !report.passed {
-        steps.push(Step::Words(
+        steps.push(Step::Words(Cow::Borrowed(
             "The evidence does not support this promotion: add scenarios to the task, collect and judge \
              them, or look for a better pair.",
-        ));
+        )));
     }
     steps
 }
@@ -117,7 +127,41 @@ fn remedies(failed: &dyn Fn(&str) -> bool) -> Vec<Step> {
         ),
     ];
     let found = advice.into_iter().filter(|(name, _)| failed(name));
-    found.map(|(_, words)| Step::Words(words)).collect()
+    found
+        .map(|(_, words)| Step::Words(Cow::Borrowed(words)))
+        .collect()
+}
+
+/// More scenarios than this are never proposed.
+const MOST_SCENARIOS: usize = 500;
+/// Simulated continuations of the confirmation's test.
+const CONTINUATIONS: usize = 200;
+
+/// How many more scenarios would confirm the candidate, if the difference so far holds.
+fn more_confirmation(proposal: &Proposal, options: &PromoteOptions<'_>) -> Option<Step> {
+    let found = proposal.evidence.confirmation.as_ref()?;
+    let mean = describe::mean(&found.differences).filter(|mean| *mean > 0.0)?;
+    let settings = EProcessSettings {
+        scale: found.scale,
+        alpha: options.thresholds.level,
+    };
+    let draws = Draws {
+        count: CONTINUATIONS,
+        seed: options.seed,
+    };
+    let (differences, scale) = (&found.differences, found.scale);
+    let more = further_blocks(differences, mean, scale, MOST_SCENARIOS, settings, draws);
+    let words = match more.ok()?.p80 {
+        Some(more) => format!(
+            "Add {more} scenarios to the confirmation split, collect and judge both pairs there, and promote again: \
+             if the difference of {mean:+.2} holds, that is enough in 80 % of cases, and the test stays valid."
+        ),
+        None => format!(
+            "A difference of {mean:+.2} on the confirmation split would need more than {MOST_SCENARIOS} scenarios: look \
+             for a better pair."
+        ),
+    };
+    Some(Step::Words(Cow::Owned(words)))
 }
 
 /// The command after which both pairs are judged again, side by side.

@@ -197,7 +197,7 @@ fn gate(it: &Assessment, used: Option<String>) -> Gate {
     };
     let step = |it: &promote::Step| match it {
         promote::Step::Command { verb, flags } => (true, command_line(verb, flags)),
-        promote::Step::Words(words) => (false, (*words).to_owned()),
+        promote::Step::Words(words) => (false, words.to_string()),
     };
     Gate {
         sentence: sentence(report),
