@@ -5,7 +5,7 @@ use std::path::Path;
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::task::TaskDefaults;
-use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
+use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
 use assize_pipeline::{PipelineError, seal, whole_file};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
@@ -31,7 +31,7 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         .map(|path| Ok((path.as_path(), format_of(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
-    session.check_task(store.as_ref(), &args.experiment)?;
+    let task = session.task_of(store.as_ref(), &args.experiment)?;
     let author = args.unseal.then(|| session.author());
     seal::check(
         store.as_ref(),
@@ -43,6 +43,7 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         tier: args.tier,
         incumbent: args.incumbent.clone(),
         split: args.split,
+        current: task.task().map(CurrentScenarios::from),
         ..CompareOptions::usual(&args.experiment)
     };
     let board = compare(store.as_ref(), &options, decision_rule(session)?)?;

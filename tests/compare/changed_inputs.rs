@@ -95,6 +95,80 @@ fn an_edited_scenario_counts_once_and_its_earlier_verdicts_are_listed() {
 }
 
 #[test]
+fn a_deleted_scenario_no_longer_counts() {
+    let scratch = scratch();
+    collect(&scratch, "scripted:a,scripted:b", "");
+    judge(&scratch, "judge.json");
+    let text = scratch.read("task/scenarios.jsonl");
+    let kept: Vec<&str> = text.lines().skip(1).collect();
+    scratch.write("task/scenarios.jsonl", &kept.join("\n"));
+    let board = scratch.board("e");
+    assert_eq!(board["rows"][0]["scenarios"], 5, "{board}");
+    assert_eq!(board["older_versions"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn pairs_that_were_judged_in_different_sittings_have_no_winner() {
+    let scratch = scratch();
+    collect(&scratch, "scripted:a", "");
+    judge(&scratch, "first.json");
+    collect(&scratch, "scripted:b", "");
+    judge(&scratch, "second.json");
+    let board = scratch.board("e");
+    let row = &board["rows"][0];
+    assert_eq!(row["vs_incumbent"]["p"], json!(1.0 / 64.0));
+    assert_eq!(row["vs_incumbent"]["judged_apart"], 1.0);
+    assert_eq!(board["decision"]["winner"], Value::Null, "{board}");
+    let reason = board["decision"]["reason"].as_str().expect("a reason");
+    let command = "assize judge reopen --pairs scripted:b/p1,scripted:a/p1";
+    assert!(reason.contains(command), "{reason}");
+
+    // The command that is named repairs it: the next sitting judges both.
+    let reopened = command.strip_prefix("assize ").expect("a command of ours");
+    scratch.ok(format!("{reopened} --experiment e").as_str());
+    judge(&scratch, "both.json");
+    let board = scratch.board("e");
+    assert_eq!(board["rows"][0]["vs_incumbent"]["judged_apart"], 0.0);
+    assert_eq!(
+        board["decision"]["winner"]["model"], "scripted:b",
+        "{board}"
+    );
+}
+
+#[test]
+fn candidates_that_never_came_are_on_the_board() {
+    let scratch = scratch();
+    let responses = json!({"models": {
+        "a": {"parameter_count": 1, "responses": [{"prompt": "*", "scenario": "*", "texts": ["fine"]}]},
+        "b": {"parameter_count": 1, "responses": [
+            {"prompt": "*", "scenario": "s1", "texts": [], "error": "timeout"},
+            {"prompt": "*", "scenario": "*", "texts": ["good"]}]}}});
+    scratch.write("script.json", &responses.to_string());
+    let small = "--task task --prompts p1 --n-tips 2 --retries 0";
+    scratch.run(&assize_test_support::collect(
+        "scripted:a,scripted:b",
+        small,
+    ));
+    judge(&scratch, "judge.json");
+    let board = scratch.board("e");
+    let rows = board["rows"].as_array().expect("rows");
+    let lost = |model: &str| {
+        let row = rows.iter().find(|it| it["model"] == model).expect("a row");
+        row["n_failed"].clone()
+    };
+    assert_eq!(
+        (lost("scripted:a"), lost("scripted:b")),
+        (json!(0), json!(2)),
+        "{board}"
+    );
+    assert!(
+        warned(&board, "2 of 12 requests of scripted:b × p1"),
+        "{}",
+        board["warnings"]
+    );
+}
+
+#[test]
 fn two_contents_of_a_prompt_are_two_rows() {
     let scratch = scratch();
     collect(&scratch, "scripted:a", "");

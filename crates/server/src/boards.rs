@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use assize_domain::leaderboard::Leaderboard;
-use assize_pipeline::compare::{Cells, CompareOptions, Compared, compare_cells};
+use assize_pipeline::compare::{Cells, CompareOptions, Compared, CurrentScenarios, compare_cells};
 use assize_pipeline::judge::status::{Status, status};
 use assize_pipeline::{PipelineError, seal};
 use assize_store::{ExperimentSummary, Runs as _};
@@ -70,8 +70,11 @@ impl Boards {
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
-            let (store, options) = (Arc::clone(&app.store), options.clone());
+            let (store, mut options) = (Arc::clone(&app.store), options.clone());
             let rule = app.config.thresholds.decision_rule();
+            // An edited task shows on the board after the next change in the store.
+            let task = app.config.task_of(store.as_ref(), &options.experiment)?;
+            options.current = task.task().map(CurrentScenarios::from);
             let work = move || compare_cells(store.as_ref(), &options, rule);
             let Compared { board, cells } = app.boards.worker.run(work)??;
             let json = serde_json::to_vec(&board)
