@@ -311,7 +311,7 @@ fn spot_check(spot: &SpotStatus, width: usize) -> String {
         .take(SHOWN)
         .map(|it| {
             vec![
-                format!("{} × {}", it.model, it.prompt),
+                it.name(),
                 it.cases.to_string(),
                 format!("{}/{}", it.judged, it.drawn),
                 figure::plain(it.auto_mean),
@@ -319,7 +319,7 @@ fn spot_check(spot: &SpotStatus, width: usize) -> String {
                     (Some(mean), Some(se)) => {
                         format!("{} ±{:.2}", figure::plain(mean), 1.96 * se)
                     }
-                    _ => figure::NONE.to_owned(),
+                    _ => "unknown".to_owned(),
                 },
             ]
         })

@@ -23,6 +23,8 @@ pub struct Item {
     pub candidate: u32,
     pub model: String,
     pub prompt: String,
+    /// The content of the prompt.
+    pub prompt_sha256: String,
     pub scenario: String,
     pub split: Split,
 }
@@ -211,6 +213,7 @@ impl Reader {
                         candidate: verdict.candidate,
                         model: run.model.to_owned(),
                         prompt: run.prompt.to_owned(),
+                        prompt_sha256: run.prompt_sha256.to_owned(),
                         scenario: run.scenario.to_owned(),
                         split,
                     });

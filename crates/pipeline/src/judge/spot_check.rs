@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 
 use assize_domain::judge::Tier;
+use assize_domain::prompt::short_hash;
+use assize_domain::scenario::Split;
 use assize_domain::sitting::{Inclusion, Sitting};
 use assize_stats::describe::{mean, sd};
 use assize_stats::spot_check::{draw, inclusion_probabilities};
@@ -24,11 +26,13 @@ const FLOOR: f64 = 0.5;
 /// Pairs whose means differ by less than this are close.
 const CLOSE: f64 = 1.0;
 
-/// The mean of a pair from both tiers together.
+/// The mean of a pair on one split from both tiers together.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PairEstimate {
     pub model: String,
+    /// With its content (`v1@3fa2c1`) where the name has had several.
     pub prompt: String,
+    pub split: Split,
     /// Cases that the automatic tier had judged when the spot check was drawn.
     pub cases: usize,
     /// Cases drawn, and those that an expert has judged since.
@@ -36,9 +40,21 @@ pub struct PairEstimate {
     pub judged: usize,
     /// The automatic tier's own mean composite.
     pub auto_mean: f64,
-    /// Inclusion-weighted mean composite; `None` until every drawn case is judged.
+    /// Inclusion-weighted mean composite; `None` until every drawn case is judged, and unknown
+    /// where none was drawn.
     pub mean: Option<f64>,
     pub se: Option<f64>,
+}
+
+impl PairEstimate {
+    /// The pair, with its split where that is not the usual one.
+    pub fn name(&self) -> String {
+        let pair = format!("{} × {}", self.model, self.prompt);
+        match self.split {
+            Split::Selection => pair,
+            other => format!("{pair} ({other})"),
+        }
+    }
 }
 
 /// Draws about so many of the cases that only the automatic tier has judged.
@@ -81,16 +97,30 @@ pub fn draw_cases(ratings: &Ratings, expected: usize, seed: u64) -> Result<Vec<I
     Ok(drawn.collect())
 }
 
-fn pair_of(ratings: &Ratings, item: usize) -> (&str, &str) {
+/// A split and a pair with the content of its prompt: scores of different splits or contents are
+/// never put into one mean.
+type PairOnSplit<'a> = (Split, &'a str, &'a str, &'a str);
+
+fn pair_of(ratings: &Ratings, item: usize) -> PairOnSplit<'_> {
     let item = &ratings.items[item];
-    (&item.model, &item.prompt)
+    (item.split, &item.model, &item.prompt, &item.prompt_sha256)
+}
+
+/// The prompt's name, with its content where the name has had several.
+fn prompt_name(ratings: &Ratings, (_, _, prompt, sha256): PairOnSplit<'_>) -> String {
+    let namesakes = ratings.items.iter().filter(|it| it.prompt == prompt);
+    if namesakes.into_iter().any(|it| it.prompt_sha256 != sha256) {
+        format!("{prompt}@{}", short_hash(sha256))
+    } else {
+        prompt.to_owned()
+    }
 }
 
 fn pair_means<'a>(
     ratings: &'a Ratings,
     auto: &BTreeMap<usize, Vec<f64>>,
-) -> BTreeMap<(&'a str, &'a str), f64> {
-    let mut by_pair: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+) -> BTreeMap<PairOnSplit<'a>, f64> {
+    let mut by_pair: BTreeMap<PairOnSplit<'_>, Vec<f64>> = BTreeMap::new();
     for (item, composites) in auto {
         let of_pair = by_pair.entry(pair_of(ratings, *item)).or_default();
         of_pair.extend(mean(composites));
@@ -143,7 +173,7 @@ pub fn estimates(ratings: &Ratings, sitting: &Sitting) -> Vec<PairEstimate> {
         .collect();
     let auto = frame_of(ratings, sitting);
     let expert = ratings.expert();
-    let mut pairs: BTreeMap<(&str, &str), Pair> = BTreeMap::new();
+    let mut pairs: BTreeMap<PairOnSplit<'_>, Pair> = BTreeMap::new();
     for (item, cheap) in auto {
         let pair = pairs.entry(pair_of(ratings, item)).or_default();
         pair.cheap.push(cheap);
@@ -167,13 +197,14 @@ pub fn estimates(ratings: &Ratings, sitting: &Sitting) -> Vec<PairEstimate> {
             inclusion,
         }));
     }
-    let estimates = pairs.into_iter().map(|((model, prompt), pair)| {
+    let estimates = pairs.into_iter().map(|(key, pair)| {
         let complete = pair.drawn == pair.judged && !pair.known.is_empty();
         let found = inclusion_weighted(&pair.cheap, &pair.known, 1.0).ok();
         let found = found.filter(|_| complete);
         PairEstimate {
-            model: model.to_owned(),
-            prompt: prompt.to_owned(),
+            model: key.1.to_owned(),
+            prompt: prompt_name(ratings, key),
+            split: key.0,
             cases: pair.cheap.len(),
             drawn: pair.drawn,
             judged: pair.judged,

@@ -257,7 +257,7 @@ fn spot(it: &SpotStatus) -> Spot {
                 format!("{} ±{}", figure::plain(mean), figure::plain(1.96 * se))
             }
             (Some(mean), None) => figure::plain(mean),
-            (None, _) => figure::NONE.to_owned(),
+            (None, _) => "unknown".to_owned(),
         };
         let figures = [
             it.cases.to_string(),
@@ -265,7 +265,7 @@ fn spot(it: &SpotStatus) -> Spot {
             figure::plain(it.auto_mean),
             mean,
         ];
-        (format!("{} × {}", it.model, it.prompt), figures)
+        (it.name(), figures)
     };
     Spot {
         drawn: it.drawn,
