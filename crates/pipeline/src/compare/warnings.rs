@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use assize_domain::own_model;
+
 use super::decision::Decision;
 use super::family::Family;
 use super::read::Scores;
@@ -72,6 +74,12 @@ pub fn warnings(
             ways.join("; "),
         ));
     }
+    let judges = judged.raters().iter().map(|it| it.kind.as_str());
+    let pairs = 0..scores.pair_count();
+    let models: BTreeSet<&str> = pairs
+        .map(|pair| scores.pair_key(pair).model.as_str())
+        .collect();
+    warnings.extend(own_model::warnings(judges, models));
     warnings.extend(about_leader(scores, view, family, decision));
     if scores.adaptive {
         warnings.push(

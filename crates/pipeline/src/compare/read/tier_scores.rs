@@ -28,6 +28,8 @@ pub struct TierScores {
 pub struct Rater {
     pub kind: String,
     pub name: String,
+    /// The digest of a judging model, or an agent's program.
+    pub version: Option<String>,
     /// `None` for automatic judges.
     pub sitting: Option<String>,
 }
@@ -137,7 +139,10 @@ impl TierScores {
         let (sitting, judge) = file.rater();
         let sitting = (tier == Tier::Expert).then_some(sitting);
         let is_same = |it: &Rater| {
-            it.sitting.as_deref() == sitting && it.name == judge.name && it.kind == judge.kind
+            it.sitting.as_deref() == sitting
+                && it.name == judge.name
+                && it.kind == judge.kind
+                && it.version.as_deref() == judge.version.as_deref()
         };
         // The latest rater mostly judged this run too.
         let known = self.raters.iter().rposition(is_same);
@@ -145,6 +150,7 @@ impl TierScores {
             self.raters.push(Rater {
                 kind: judge.kind.to_string(),
                 name: judge.name.to_string(),
+                version: judge.version.as_deref().map(str::to_owned),
                 sitting: sitting.map(str::to_owned),
             });
             self.raters.len() - 1
