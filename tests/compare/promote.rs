@@ -118,6 +118,7 @@ fn each_check_fails_alone() {
     refused(
         &judged(|prompt, s, k| Tip {
             ok: !(prompt == "p2" && s < 2),
+            auto_ok: !(prompt == "p2" && s < 2),
             ..ahead(prompt, s, k)
         }),
         &[],
@@ -455,7 +456,7 @@ fn what_is_promoted_is_what_was_judged() {
     scratch.write("task/prompts/p2.md", "Tell nothing about {{ topic }}.\n");
     let edited = scratch.fails(2, PROMOTE);
     assert!(edited.stderr.contains("as it was judged"), "{edited}");
-    let other = scratch.fails(2, "promote --experiment e");
+    let other = scratch.fails(2, "promote --task tip --experiment e");
     assert!(other.stderr.contains("runs of the task 'shop'"), "{other}");
     let unknown = scratch.fails(2, format!("{PROMOTE} --candidate nobody/p9").as_str());
     assert!(unknown.stderr.contains("is not a pair"), "{unknown}");

@@ -240,10 +240,10 @@ fn flags<'a>(
     deciding
         .flags
         .iter()
-        .map(|flag| flag_check(&format!("flag.{}", flag.name), flag, thresholds))
+        .map(|flag| flag_check(&format!("flag.{}", flag.name), &flag.name, flag, thresholds))
 }
 
-fn flag_check(name: &str, flag: &FlagShares, thresholds: &Thresholds) -> Check {
+fn flag_check(name: &str, label: &str, flag: &FlagShares, thresholds: &Thresholds) -> Check {
     let is_good = flag.weight > 0.0;
     let (direction, relation, threshold) = if is_good {
         (
@@ -256,7 +256,7 @@ fn flag_check(name: &str, flag: &FlagShares, thresholds: &Thresholds) -> Check {
     };
     let check = OpenCheck::new(
         name,
-        &format!("{}: {direction}", flag.name),
+        &format!("{label}: {direction}"),
         Quantity::Share,
         relation,
         threshold,

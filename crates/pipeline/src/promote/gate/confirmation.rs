@@ -46,7 +46,8 @@ pub fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool
     ];
     let flags = found.flags.iter().map(|flag: &FlagShares| {
         let name = format!("confirmation.flag.{}", flag.name);
-        flag_check(&name, flag, thresholds)
+        let label = format!("{} on unseen scenarios", flag.name);
+        flag_check(&name, &label, flag, thresholds)
     });
     checks.extend(flags);
     checks

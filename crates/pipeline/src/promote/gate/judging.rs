@@ -52,14 +52,9 @@ fn judge_bias(found: &DifferentialBias, evidence: &Evidence, thresholds: &Thresh
         Tier::Expert => it.mean.abs(),
         Tier::Auto => interval.low.abs().max(interval.high.abs()),
     };
-    let favoured = if it.mean > 0.0 {
-        "candidate"
-    } else {
-        "incumbent"
-    };
     let agreement = agreement(evidence, 1.0 - thresholds.level);
     let why = format!(
-        "The automatic tier favours the {favoured}: {:+.2} [{:+.2}, {:+.2}] over {} scenarios{agreement}.",
+        "Auto − expert is {:+.2} [{:+.2}, {:+.2}] higher for the candidate, over {} scenarios{agreement}.",
         it.mean, interval.low, interval.high, it.blocks
     );
     let check = OpenCheck::new(
