@@ -249,6 +249,25 @@ fn agreement_and_means_of_judges_leave_sealed_scores_out() {
 }
 
 #[test]
+fn other_commands_do_not_show_sealed_scores() {
+    let scratch = judged();
+    let adaptive = scratch.fails(
+        2,
+        "collect --task task --models scripted:m --script script.json --experiment e --adaptive \
+         --judge scripted:m --split confirmation",
+    );
+    assert!(adaptive.stderr.contains("sealed"), "{adaptive}");
+    let run = &runs(&scratch, "--split confirmation")[0];
+    let id = run["run_id"].as_str().expect("an id");
+    let line =
+        format!("judge amend {id} --candidate 0 --set tone=5 --set worth=5 --reason typo --json");
+    let amended = scratch.ok(line.as_str());
+    assert_eq!(amended.json()["before"], Value::Null, "{amended}");
+    assert!(!amended.stderr.contains("composite"), "{amended}");
+    assert!(ledger(&scratch).is_empty());
+}
+
+#[test]
 fn a_copy_has_the_ledgers_of_both_sides() {
     let scratch = judged();
     let there = "sqlite:there.db";

@@ -6,6 +6,8 @@ mod api;
 mod client;
 mod fuzz;
 #[cfg(unix)]
+mod ledger;
+#[cfg(unix)]
 mod recovery;
 mod search;
 #[cfg(unix)]

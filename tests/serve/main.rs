@@ -7,3 +7,4 @@ mod jobs_on_hosts;
 mod openapi;
 mod panel_browser;
 mod panel_forms;
+mod seal;

@@ -1,13 +1,14 @@
 //! `assize collect --adaptive`: halving, round by round, and what comes after it.
 
+use anyhow::bail;
 use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
 use assize_pipeline::collect::Collection;
 use assize_pipeline::collect::adaptive::{Adaptive, Ended, Outcome, Round, Standing};
-use assize_pipeline::count;
 use assize_pipeline::events::{JobEvent, RoundPair, SettledRound};
+use assize_pipeline::{PipelineError, count};
 use serde_json::{Value, json};
 
 use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
@@ -21,6 +22,13 @@ use crate::webhook;
 
 /// Collects adaptively, or shows what that would mean.
 pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
+    if plan.options.values.split == Split::Confirmation {
+        bail!(PipelineError::Invalid(
+            "--adaptive chooses pairs by their scores, and those of the confirmation split are \
+             sealed: collect it without --adaptive, or choose another --split"
+                .to_owned()
+        ));
+    }
     let judge = args.judge.as_deref().unwrap_or_default();
     let given = args.options.0.of(JobKind::Judge);
     judge::auto::check_judge(session, judge, &given)?;

@@ -4,7 +4,9 @@ use assize_domain::judge::Tier;
 use assize_pipeline::count;
 use assize_pipeline::judge::amend::{self, Amendment};
 use assize_pipeline::judge::reopen::{self, ReopenOptions};
+use assize_pipeline::seal::RunSeal;
 use assize_report::figure;
+use serde_json::Value;
 
 use crate::Exit;
 use crate::cli::verdicts::{Amend, Reopen};
@@ -31,16 +33,28 @@ pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
     };
     let now = environment::now();
     let amended = amend::amend(store.as_ref(), &amendment, &now, environment::entropy)?;
+    let run = store.run_get(&amended.run_id)?;
+    let is_sealed = RunSeal::new(store.as_ref(), None).hides(&run)?;
     if session.output.json {
-        session.output.json_line(&amended)?;
+        let mut shown = serde_json::to_value(&amended)?;
+        if is_sealed {
+            shown["before"] = Value::Null;
+            shown["after"] = Value::Null;
+        }
+        session.output.json_line(&shown)?;
     }
+    let change = if is_sealed {
+        "amended (the confirmation split is sealed)".to_owned()
+    } else {
+        format!(
+            "composite {} → {}",
+            figure::tick(amended.before.composite),
+            figure::tick(amended.after.composite)
+        )
+    };
     session.output.say(&format!(
-        "Candidate {} of run {} ({} tier): composite {} → {}. The earlier verdict stays in the history.",
-        amended.candidate,
-        amended.run_id,
-        amended.tier,
-        figure::tick(amended.before.composite),
-        figure::tick(amended.after.composite)
+        "Candidate {} of run {} ({} tier): {change}. The earlier verdict stays in the history.",
+        amended.candidate, amended.run_id, amended.tier,
     ));
     Ok(Exit::Done)
 }

@@ -23,6 +23,7 @@ await run(async () => {
       `/compare-runs?run=${ids[0]}&run=${ids.at(-1)}`, "/promotions?experiment=before", "/run/new",
       "/jobs", "/tokens", "/desk", "/desk/before", "/experiments/nowhere", "/nowhere",
       "/judges/before/auto", "/experiments/before/runs?order=best", "/api-docs", "/experiments/long/runs",
+      "/experiments/before?split=confirmation", "/experiments/before/runs?split=confirmation",
     ];
     for (const path of paths) {
       await page.goto(base + path);

@@ -234,6 +234,9 @@ const fn about(kind: ErrorKind) -> &'static str {
         ErrorKind::Forbidden => {
             "The token's role does not permit this, or the request comes from another site"
         }
+        ErrorKind::Sealed => {
+            "The token's role does not permit this, or the confirmation split is sealed"
+        }
         ErrorKind::NotFound => "The requested resource does not exist",
         ErrorKind::Conflict => "The request conflicts with the current state",
         ErrorKind::TooLarge => "The request is too large",
