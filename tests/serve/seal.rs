@@ -199,8 +199,8 @@ fn the_pages_of_runs_are_sealed() {
     assert!(text.contains("composite sealed"), "{text}");
     assert!(!text.contains("expert.composite"), "{text}");
     assert!(!text.contains("class=\"score\""), "{text}");
-    let side = format!("GET /compare-runs?run={}&run={}", ids[0], ids[1]);
-    let (_, text) = site.page(&site.viewer, &side, "");
+    let diff = format!("GET /compare-runs?run={}&run={}", ids[0], ids[1]);
+    let (_, text) = site.page(&site.viewer, &diff, "");
     assert_eq!(text.matches("composite sealed").count(), 2, "{text}");
     let unseal = format!("POST /runs/{}/unseal", ids[0]);
     assert_eq!(site.page(&site.viewer, &unseal, "").0, 403);

@@ -155,6 +155,7 @@ impl Ratings {
     }
 
     /// The ratings on these splits. Items keep their places.
+    #[must_use]
     pub fn on_splits(&self, splits: &[Split]) -> Self {
         let is_kept = |item: &usize| splits.contains(&self.items[*item].split);
         let mut raters = self.raters.clone();

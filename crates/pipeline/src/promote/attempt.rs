@@ -77,8 +77,8 @@ fn found(report: &GateReport, has_seen: bool) -> Attempt {
 
 fn hide(report: &mut GateReport) {
     for check in report.checks.iter_mut().filter(|it| is_confirming(it)) {
+        check.figure = None;
         if check.outcome != Outcome::NotApplicable {
-            check.figure = None;
             check.outcome = Outcome::Sealed;
             check.why = Some("Sealed until the candidate is nominated.".to_owned());
         }
@@ -149,11 +149,12 @@ mod tests {
             check("p_adjusted", Some(0.01), Outcome::Passed),
             check("confirmation", Some(0.02), Outcome::Passed),
             check("confirmation.margin", Some(0.7), Outcome::Passed),
+            check("confirmation.flag.x", Some(0.1), Outcome::NotApplicable),
             check("confirmations", Some(1.0), Outcome::Passed),
         ]);
         hide(&mut report);
         assert!(!report.passed);
         let figures: Vec<_> = report.checks.iter().map(|it| it.figure).collect();
-        assert_eq!(figures, [Some(0.01), None, None, Some(1.0)]);
+        assert_eq!(figures, [Some(0.01), None, None, None, Some(1.0)]);
     }
 }

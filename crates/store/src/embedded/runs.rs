@@ -116,22 +116,10 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
         values.extend([Stored::Number(key), stored]);
     }
     if let Some(split) = query.split {
-        let stored = lookup(conn, known::SPLIT, split.as_str())?;
-        let is_default = split == Split::Selection;
-        if stored.is_none() && !is_default {
+        let Some(of_split) = split_condition(conn, split, &mut values)? else {
             return Ok(Vec::new());
-        }
-        let value = match (is_default, stored.is_some()) {
-            (true, false) => "",
-            (true, true) => " AND p.value <> ?",
-            (false, _) => " AND p.value = ?",
         };
-        let not = if is_default { " NOT" } else { "" };
-        sql.push_str(&format!(
-            " AND{not} EXISTS (SELECT 1 FROM params p WHERE p.run = r.id AND p.key = ?{value})"
-        ));
-        values.push(Stored::Number(known::SPLIT));
-        values.extend(stored);
+        sql.push_str(&of_split);
     }
     if let Some(pending) = query.pending {
         sql.push_str(
@@ -160,6 +148,27 @@ fn matching(conn: &Connection, experiment: i64, query: &RunQuery) -> Attempt<Vec
     let mut list = conn.prepare_cached(&sql)?;
     let ids = list.query_map(params_from_iter(values), |row| row.get(0))?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The condition that a run is in a split; `None` if no run can be. Runs that do not name a split
+/// are in the selection split.
+fn split_condition(
+    conn: &Connection,
+    split: Split,
+    values: &mut Vec<Stored<'_>>,
+) -> Attempt<Option<String>> {
+    let stored = lookup(conn, known::SPLIT, split.as_str())?;
+    let (not, value) = match (split, &stored) {
+        (Split::Selection, Some(_)) => (" NOT", " AND p.value <> ?"),
+        (Split::Selection, None) => (" NOT", ""),
+        (_, Some(_)) => ("", " AND p.value = ?"),
+        (_, None) => return Ok(None),
+    };
+    values.push(Stored::Number(known::SPLIT));
+    values.extend(stored);
+    Ok(Some(format!(
+        " AND{not} EXISTS (SELECT 1 FROM params p WHERE p.run = r.id AND p.key = ?{value})"
+    )))
 }
 
 /// Marks runs as deleted, all or none; their cells can be recorded again.
