@@ -201,7 +201,7 @@ pub struct Collect {
     allow_negative_numbers = true,
     after_help = "Examples:
   assize compare --experiment tip-bench -o board.html
-  assize compare --experiment tip-bench --pareto
+  assize compare --experiment tip-bench --pareto=cost
   assize compare --experiment tip-bench --fail-under 11.5 -o board.xml
   assize compare --experiment tip-bench --candidate qwen2.5:1.5b/v4 --fail-unless-winner
 
@@ -231,9 +231,10 @@ pub struct Compare {
     /// Write to a file, format by its ending (.json .csv .md .html .txt, .xml for JUnit); repeatable
     #[arg(long, short, value_name = "FILE")]
     pub output: Vec<PathBuf>,
-    /// Show quality against latency: the Pareto frontier, and which pairs are dominated
-    #[arg(long)]
-    pub pareto: bool,
+    /// Show quality against latency or cost: the Pareto frontier, and which pairs are dominated
+    /// [latency where it was measured]
+    #[arg(long, value_name = "latency|cost", num_args = 0..=1, require_equals = true, default_missing_value = "measured", hide_possible_values = true)]
+    pub pareto: Option<ParetoBy>,
     /// Exit 3 where the mean composite of what the board says to ship is lower
     #[arg(long, value_name = "X", value_parser = finite)]
     pub fail_under: Option<f64>,
@@ -243,6 +244,15 @@ pub struct Compare {
     /// The pair that a build asks about: exit 3 where it is worse than the incumbent; repeatable
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub candidate: Vec<String>,
+}
+
+/// What quality is weighed against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ParetoBy {
+    /// Latency, or cost where latency was not measured.
+    Measured,
+    Latency,
+    Cost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -120,9 +120,9 @@ pub enum Judge {
         /// Which experiment
         #[arg(long, value_name = "NAME")]
         experiment: String,
-        /// List where an automatic judge and the experts differ by more than this many points
-        #[arg(long, value_name = "POINTS", default_value_t = 3.0, value_parser = points)]
-        delta: f64,
+        /// List where an automatic judge and the experts differ by more than this many points [default: a fifth of the composite's range]
+        #[arg(long, value_name = "POINTS", value_parser = points)]
+        delta: Option<f64>,
         /// Include the sealed confirmation split; the ledger records the look
         #[arg(long)]
         unseal: bool,

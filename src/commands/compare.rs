@@ -4,6 +4,7 @@ use std::path::Path;
 
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
+use assize_domain::leaderboard::{Pareto, Resource};
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
 use assize_pipeline::{PipelineError, seal, whole_file};
@@ -11,7 +12,7 @@ use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
 
 use crate::Exit;
-use crate::cli::{Compare, Format};
+use crate::cli::{Compare, Format, ParetoBy};
 use crate::environment;
 use crate::output::{complain, safe};
 use crate::session::Session;
@@ -46,10 +47,18 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         current: task.task().map(CurrentScenarios::from),
         ..CompareOptions::usual(&args.experiment)
     };
-    let board = compare(store.as_ref(), &options, decision_rule(session)?)?;
+    let mut board = compare(store.as_ref(), &options, decision_rule(session)?)?;
+    let chosen = match args.pareto {
+        Some(ParetoBy::Latency) => Some(Resource::Latency),
+        Some(ParetoBy::Cost) => Some(Resource::Cost),
+        Some(ParetoBy::Measured) | None => None,
+    };
+    if let Some(resource) = chosen {
+        board.pareto = Pareto::against(&board.rows, resource);
+    }
     let ask = Ask {
         check: check(&board, args)?,
-        pareto: args.pareto,
+        pareto: args.pareto.is_some(),
     };
     for (path, format) in &outputs {
         whole_file::write(path, &render(session, &board, &ask, *format, false)?)?;

@@ -2,4 +2,5 @@
 
 mod commands;
 mod option_table;
+mod plan;
 mod webhook;

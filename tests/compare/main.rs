@@ -3,5 +3,6 @@
 mod changed_inputs;
 mod full_grid;
 mod leaderboard;
+mod money;
 mod promote;
 mod seal;

@@ -10,7 +10,7 @@ use crate::verdict::RubricRef;
 pub mod check;
 pub mod pareto;
 
-pub use pareto::Pareto;
+pub use pareto::{Pareto, Resource};
 
 /// Means by the name of a criterion or flag, in the rubric's order.
 pub type Scores = IndexMap<String, f64>;
@@ -26,7 +26,8 @@ pub struct Leaderboard {
     pub rows: Vec<Row>,
     pub decision: Option<Decision>,
     pub variance: Option<Variance>,
-    /// Quality against latency; `null` where latency was not measured.
+    /// Quality against latency, or against cost where latency was not measured; `null` where
+    /// neither was.
     #[serde(default)]
     pub pareto: Option<Pareto>,
     pub coverage: Coverage,
@@ -41,6 +42,9 @@ pub struct Leaderboard {
     pub confirmation: Option<ConfirmationUse>,
     /// What a reader should know before believing the rows.
     pub warnings: Vec<String>,
+    /// What the decision was held against.
+    #[serde(default)]
+    pub rule: Option<BoardRule>,
     /// For the combined tier.
     #[serde(default)]
     pub combination: Option<Combination>,
@@ -57,6 +61,13 @@ pub struct Leaderboard {
     /// Verdicts on earlier versions of scenarios, which are kept and do not count.
     #[serde(default)]
     pub older_versions: Vec<OlderVersion>,
+}
+
+/// `level` and `margin` of `[gate]`, the margin in points of the composite.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct BoardRule {
+    pub level: f64,
+    pub margin: f64,
 }
 
 /// Whose scores a board shows.
@@ -163,6 +174,15 @@ pub struct Row {
     pub n_failed: u32,
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
+    /// The median of its runs' latencies.
+    #[serde(default)]
+    pub latency_p50_ms: Option<f64>,
+    /// 95 % of its runs were at most so slow.
+    #[serde(default)]
+    pub latency_p95_ms: Option<f64>,
+    /// What a thousand candidates cost, where the provider reports costs.
+    #[serde(default)]
+    pub cost_usd_per_1000: Option<f64>,
 }
 
 impl Row {
@@ -313,6 +333,9 @@ mod tests {
             n_failed: 0,
             latency_ms: None,
             tokens_per_s: None,
+            latency_p50_ms: None,
+            latency_p95_ms: None,
+            cost_usd_per_1000: None,
         }
     }
 
@@ -332,6 +355,7 @@ mod tests {
             composite_range: None,
             confirmation: None,
             warnings: Vec::new(),
+            rule: None,
             combination: None,
             method: None,
             unjudged_pairs: Vec::new(),

@@ -19,6 +19,7 @@ pub(crate) mod harm;
 mod length;
 pub(crate) mod rank;
 pub(crate) mod read;
+pub(crate) mod resources;
 mod sentence;
 pub(crate) mod two_tier;
 mod view;

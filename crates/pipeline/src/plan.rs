@@ -195,6 +195,8 @@ fn simulation<'a>(
             judge_sd: usual.judge_sd * (high - low) / (usual_high - usual_low),
             composite_range: (low, high),
             whole_numbers: false,
+            // Power needs no p to four digits.
+            draws: 1_000,
             flags: flags
                 .map(|(name, weight)| FlagRate {
                     name: name.clone(),

@@ -55,6 +55,12 @@ pub fn explaining(board: &Leaderboard) -> Vec<Column<'_>> {
         Column::new("latency", |row| {
             figure::optional(row.latency_ms, figure::latency)
         }),
+        Column::new("p95", |row| {
+            figure::optional(row.latency_p95_ms, figure::latency)
+        }),
+        Column::new("$ per 1,000", |row| {
+            figure::optional(row.cost_usd_per_1000, figure::dollars)
+        }),
         Column::new("tok/s", |row| {
             figure::optional(row.tokens_per_s, figure::speed)
         }),

@@ -30,7 +30,7 @@ const BEFORE: [&str; 12] = [
     "composite_ci95_low",
     "composite_ci95_high",
 ];
-const AFTER: [&str; 12] = [
+const AFTER: [&str; 15] = [
     "vs_incumbent",
     "vs_incumbent_ci95_low",
     "vs_incumbent_ci95_high",
@@ -40,6 +40,9 @@ const AFTER: [&str; 12] = [
     "p_best",
     "latency_ms",
     "tokens_per_s",
+    "latency_p50_ms",
+    "latency_p95_ms",
+    "cost_usd_per_1000",
     "pareto",
     "incumbent",
     "winner",
@@ -103,6 +106,9 @@ fn after(board: &Leaderboard, row: &Row) -> Vec<String> {
         number(row.p_best),
         number(row.latency_ms),
         number(row.tokens_per_s),
+        number(row.latency_p50_ms),
+        number(row.latency_p95_ms),
+        number(row.cost_usd_per_1000),
         board
             .pareto
             .as_ref()

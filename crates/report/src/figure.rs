@@ -83,6 +83,17 @@ pub fn speed(tokens_per_s: f64) -> String {
     }
 }
 
+/// `$0.25`, `$0.0031`: US dollars.
+pub fn dollars(cost: f64) -> String {
+    if !cost.is_finite() {
+        NONE.to_owned()
+    } else if cost < 0.095 && cost > 0.0 {
+        format!("${cost:.4}")
+    } else {
+        format!("${cost:.2}")
+    }
+}
+
 /// As short as it can be: `9`, `9.5`, `−0.25`.
 pub fn tick(value: f64) -> String {
     let text = plain(value);

@@ -48,7 +48,7 @@ pub fn render(board: &Leaderboard, generated_at: &str) -> String {
             false,
         );
         page.raw("</section>\n");
-        reading(&mut page);
+        reading(&mut page, board);
     }
     page.raw("<footer>Assize leaderboard, made ")
         .text(generated_at);
@@ -202,13 +202,18 @@ fn scroll_box(page: &mut Markup, name: &str) {
 }
 
 fn figures(page: &mut Markup, board: &Leaderboard) {
-    let latency_caption = if is_measured(board) {
-        "Filled points, joined by the dashed line: no other pair is both better and faster. Hollow points: some pair is. \
-         Vertical lines are 95 % intervals; a number is a rank in the table."
+    let against = board.pareto.as_ref().map(|it| it.against);
+    let against = against.unwrap_or_default();
+    let intervals = if is_measured(board) {
+        "Vertical lines are 95 % intervals; a number is a rank in the table."
     } else {
-        "Filled points, joined by the dashed line: no other pair is both better and faster. Hollow points: some pair is. \
-         A number is a rank in the table."
+        "A number is a rank in the table."
     };
+    let caption = format!(
+        "Filled points, joined by the dashed line: no other pair is both better and {}. Hollow points: some pair is. \
+         {intervals}",
+        sentences::uses_less(against)
+    );
     page.raw("<div class=\"figures\">\n");
     figure_of(
         page,
@@ -232,37 +237,35 @@ fn figures(page: &mut Markup, board: &Leaderboard) {
     );
     figure_of(
         page,
-        "Quality and latency",
-        latency_caption,
+        &format!("Quality and {}", against.name()),
+        &caption,
         svg::scatter::draw(board),
     );
     page.raw("</div>\n");
 }
 
-fn figure_of(
-    page: &mut Markup,
-    heading: &'static str,
-    caption: &'static str,
-    drawing: Option<Markup>,
-) {
+fn figure_of(page: &mut Markup, heading: &str, caption: &str, drawing: Option<Markup>) {
     let Some(drawing) = drawing else {
         return;
     };
-    page.raw("<figure>\n<h2>").raw(heading).raw("</h2>\n");
+    page.raw("<figure>\n").leaf("h2", &[], heading).raw("\n");
     scroll_box(page, heading);
     page.append(&drawing)
         .raw("\n</div>\n<figcaption>")
-        .raw(caption)
+        .text(caption)
         .raw("</figcaption>\n</figure>\n");
 }
 
-fn reading(page: &mut Markup) {
+fn reading(page: &mut Markup, board: &Leaderboard) {
     page.raw(
         "<section class=\"reading\">\n<h2>How to read this</h2>\n<dl>\n\
          <dt>composite</dt><dd>The mean over scenarios of the rubric's total; ± is half of the 95 % interval.</dd>\n\
          <dt>vs incumbent</dt><dd>The mean difference on the scenarios that both have; the dashed line in the plot is the incumbent.</dd>\n\
          <dt>p adj</dt><dd>The probability of so large a lead if no challenger were better, corrected for the number of \
-         challengers. Below .05 counts as a win. It is one-sided and covers all challengers together, while ± beside a \
+         challengers. "
+    );
+    page.text(&sentences::significant_below(board)).raw(
+        " It is one-sided and covers all challengers together, while ± beside a \
          difference is two-sided and covers one: the two can disagree, and p adj decides.</dd>\n\
          <dt>p best</dt><dd>How often the pair comes first when the scenarios are resampled.</dd>\n\
          </dl>\n</section>\n",

@@ -143,6 +143,12 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
     columns.push(column("latency", &|row| {
         figure::optional(row.latency_ms, figure::latency)
     }));
+    columns.push(column("p95", &|row| {
+        figure::optional(row.latency_p95_ms, figure::latency)
+    }));
+    columns.push(column("$ per 1,000", &|row| {
+        figure::optional(row.cost_usd_per_1000, figure::dollars)
+    }));
     columns.push(column("tok/s", &|row| {
         figure::optional(row.tokens_per_s, figure::speed)
     }));

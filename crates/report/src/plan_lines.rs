@@ -133,7 +133,7 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
     if let Some(cost) = plan.cost_usd {
         lines.push(line(
             "cost",
-            dollars(cost),
+            figure::dollars(cost),
             "by what these models charged before".to_owned(),
         ));
     }
@@ -195,7 +195,7 @@ fn cheapest(plan: &Plan) -> String {
     };
     let cost = it
         .cost_usd
-        .map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+        .map_or_else(String::new, |cost| format!(", {}", figure::dollars(cost)));
     format!(
         "The fewest outputs with {goal}: {} × {}{confirmation}, {outputs} outputs, {} of judging{cost} \
          (power {}).",
@@ -273,14 +273,6 @@ fn hours(hours: f64) -> String {
         format!("{:.0} min", hours * 60.0)
     } else {
         format!("{hours:.1} h")
-    }
-}
-
-fn dollars(cost: f64) -> String {
-    if cost < 0.005 {
-        format!("${cost:.4}")
-    } else {
-        format!("${cost:.2}")
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sentences that every format shares.
 
-use assize_domain::leaderboard::{BoardTier, Leaderboard, Row, Scores};
+use assize_domain::leaderboard::{BoardTier, Leaderboard, Resource, Row, Scores};
 
 use crate::figure;
 use crate::shell::shell_word;
@@ -302,6 +302,20 @@ pub fn sources_line(board: &Leaderboard) -> Option<String> {
             figure::percent(rest.1)
         )
     })
+}
+
+/// Which p counts as a win.
+pub fn significant_below(board: &Leaderboard) -> String {
+    let level = board.rule.map_or(0.05, |it| it.level);
+    format!("At most {} counts as a win.", figure::p_value(Some(level)))
+}
+
+/// What a pair is that uses less of a resource.
+pub const fn uses_less(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Latency => "faster",
+        Resource::Cost => "cheaper",
+    }
 }
 
 /// ` (of 17)`, if the rubric's maximum is known.

@@ -21,8 +21,6 @@ use crate::http::run_blocking;
 
 /// The number of cached boards. A board is small compared with its runs.
 const CAPACITY: usize = 64;
-/// The difference from which on two tiers disagree; the default of the command line.
-const DELTA: f64 = 3.0;
 
 /// A board with its JSON.
 #[derive(Debug)]
@@ -144,7 +142,7 @@ impl Boards {
                 let (store, experiment) = (Arc::clone(&app.store), experiment.clone());
                 let work = move || {
                     let splits = seal::visible_splits(store.as_ref(), &experiment)?;
-                    status(store.as_ref(), &experiment, &splits, DELTA)
+                    status(store.as_ref(), &experiment, &splits, None)
                 };
                 app.boards.worker.run(work)?
             };

@@ -19,7 +19,12 @@ use crate::session::Session;
 /// Rows that each list shows; `--json` has all.
 const SHOWN: usize = 10;
 
-pub fn run(session: &Session, experiment: &str, delta: f64, unseal: bool) -> anyhow::Result<Exit> {
+pub fn run(
+    session: &Session,
+    experiment: &str,
+    delta: Option<f64>,
+    unseal: bool,
+) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
     session.check_task(store.as_ref(), experiment)?;
     let splits = if unseal {

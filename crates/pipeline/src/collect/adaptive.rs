@@ -32,6 +32,7 @@ use crate::{PipelineError, Result};
 mod halve;
 mod schedule;
 
+pub(crate) use halve::halve;
 pub use halve::{Halved, Standing};
 pub use schedule::Schedule;
 
@@ -196,7 +197,7 @@ impl Adaptive {
         } else {
             self.schedule.pairs(round + 1)
         };
-        let halved = halve::halve(alive, &means, self.incumbent, keep).ok_or_else(|| {
+        let halved = halve(alive, &means, self.incumbent, keep).ok_or_else(|| {
             PipelineError::Invalid(format!(
                 "the incumbent {} has no verdict of the automatic judge after round {}, so nothing can be \
                  compared with it: see what failed above and run the same command again, or name another \

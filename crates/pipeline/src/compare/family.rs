@@ -8,7 +8,7 @@ use assize_stats::{Alternative, Draws, Interval, describe, min_p, paired};
 use super::comparability::Obstacle;
 
 /// Random draws where there are too many scenarios to enumerate.
-const DRAWS: usize = 10_000;
+pub const DRAWS: usize = 10_000;
 
 /// The tests of one tier's scores, by pair.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,6 +37,11 @@ pub struct Member {
 impl Family {
     /// Tests every pair against the incumbent; `means` is by pair, then by scenario.
     pub fn new(means: &[Vec<Option<f64>>], incumbent: Option<usize>, seed: u64) -> Self {
+        Self::drawn(means, incumbent, Draws { count: DRAWS, seed })
+    }
+
+    /// [`Family::new`] with another number of draws.
+    pub fn drawn(means: &[Vec<Option<f64>>], incumbent: Option<usize>, draws: Draws) -> Self {
         let judged = |pair: &[Option<f64>]| pair.iter().flatten().count();
         let incumbent = incumbent.filter(|it| means.get(*it).is_some_and(|pair| judged(pair) > 0));
         let mut members: Vec<Member> = means
@@ -46,7 +51,7 @@ impl Family {
                 ..Member::default()
             })
             .collect();
-        let method = incumbent.and_then(|it| test(means, it, seed, &mut members));
+        let method = incumbent.and_then(|it| test(means, it, draws, &mut members));
         Self {
             incumbent,
             members,
@@ -75,7 +80,7 @@ impl Family {
 fn test(
     means: &[Vec<Option<f64>>],
     incumbent: usize,
-    seed: u64,
+    draws: Draws,
     members: &mut [Member],
 ) -> Option<min_p::Method> {
     let challengers: Vec<usize> = (0..means.len()).filter(|pair| *pair != incumbent).collect();
@@ -83,7 +88,6 @@ fn test(
         .iter()
         .map(|pair| paired::differences(&means[*pair], &means[incumbent]))
         .collect();
-    let draws = Draws { count: DRAWS, seed };
     let family = min_p::family_tests(&differences, Alternative::Greater, draws).ok();
     let tests = family.as_ref().map_or(&[][..], |it| &it.tests);
     for (position, pair) in challengers.into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use assize_domain::leaderboard::{
-    Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
+    BoardRule, Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
 };
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
@@ -14,7 +14,7 @@ use super::family::{Family, ends};
 use super::harm::Effects;
 use super::read::{Scores, TierScores};
 use super::view::View;
-use super::{CompareOptions, sentence, warnings};
+use super::{CompareOptions, resources, sentence, warnings};
 use crate::{PipelineError, Result};
 
 /// Draws for the chance of being best, which is shown and decides nothing.
@@ -85,6 +85,10 @@ pub fn rank(
             .map(|rubric| rubric.composite_range().into()),
         confirmation: None,
         warnings: warnings::warnings(scores, view, &family, &decision),
+        rule: Some(BoardRule {
+            level: rule.level,
+            margin: rule.margin,
+        }),
         combination: view.combination.clone(),
         method: family.method.map(|it| it.name().to_owned()),
         unjudged_pairs: unjudged(scores, &family)
@@ -193,6 +197,9 @@ fn row(
         n_failed: scores.lost(index).failed,
         latency_ms: scores.mean_of(index, |it| it.latency_ms),
         tokens_per_s: scores.mean_of(index, |it| it.tokens_per_s),
+        latency_p50_ms: resources::latency_quantile(scores, index, 0.5),
+        latency_p95_ms: resources::latency_quantile(scores, index, 0.95),
+        cost_usd_per_1000: resources::cost_per_1000(scores, index),
     })
 }
 

@@ -108,16 +108,17 @@ pub struct SpotStatus {
     pub estimates: Vec<PairEstimate>,
 }
 
-/// Looks at everything. `splits` are those whose scores may be shown.
+/// Looks at everything. `splits` are those whose scores may be shown; two tiers disagree where they
+/// differ by more than `delta` points, by default a fifth of the composite's range.
 pub fn status(
     store: &dyn Judging,
     experiment: &str,
     splits: &[Split],
-    delta: f64,
+    delta: Option<f64>,
 ) -> Result<Status> {
     let counts = store.judging_count(experiment)?;
     let records = store.sitting_list(experiment)?;
-    let mut status = blank(experiment, counts, delta);
+    let mut status = blank(experiment, counts, delta.unwrap_or(0.0));
     status.sittings = records.iter().map(sitting_status).collect();
     let Some(all) = ratings::read(store, experiment)? else {
         return Ok(status);
@@ -136,7 +137,9 @@ pub fn status(
     status.warnings = own_model::warnings(kinds, models);
     status.warnings.extend(flat_judges(&status.sittings));
     status.agreement = agreement(ratings);
-    status.disagreements = disagreements(ratings, delta);
+    let (low, high) = ratings.rubric.composite_range();
+    status.delta = delta.unwrap_or((high - low) / 5.0);
+    status.disagreements = disagreements(ratings, status.delta);
     (status.spot_check, status.spot_check_out) = spot_checks(&all, ratings, &records);
     status.rubric = Some(all.rubric_ref);
     Ok(status)

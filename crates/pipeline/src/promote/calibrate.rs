@@ -11,6 +11,8 @@
 //! For comparison it also counts the rules that people use instead: the top of the board, and the top of
 //! the board if its percentile-bootstrap interval is above zero.
 
+use std::ops::Range;
+
 use assize_domain::judge::Tier;
 use assize_domain::promotion::Outcome;
 use assize_stats::power::{self, Goal};
@@ -18,15 +20,18 @@ use assize_stats::rng::SplitMix64;
 use assize_stats::simulate::seed_of;
 use assize_stats::table::Cell;
 use assize_stats::two_tier::{Both, TierCell};
-use assize_stats::{Alternative, StatsError, bootstrap, paired};
+use assize_stats::{Alternative, Draws, StatsError, bootstrap, paired};
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
 use crate::compare::decision::decide;
-use crate::compare::family::Family;
+use crate::compare::family::{DRAWS, Family};
 use draw::{Drawn, in_threads, means};
 
 mod draw;
+mod practice;
+
+pub use practice::{Practice, Rates};
 
 /// How experiments are drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +54,8 @@ pub struct Design {
     /// Otherwise they are as drawn, so that the spreads and effects are exactly those given.
     pub whole_numbers: bool,
     pub flags: Vec<FlagRate>,
+    /// Sign vectors of the test, where there are too many to enumerate.
+    pub draws: usize,
 }
 
 /// A flag of the rubric, and how often it is set for every pair.
@@ -82,6 +89,7 @@ impl Default for Design {
             composite_range: (2.0, 17.0),
             whole_numbers: true,
             flags: vec![flag("format_ok", 2.0, 0.95), flag("overlong", -1.0, 0.1)],
+            draws: DRAWS,
         }
     }
 }
@@ -97,6 +105,13 @@ pub struct Passes {
 }
 
 impl Passes {
+    /// Adds those of other experiments.
+    pub const fn add(&mut self, other: Self) {
+        self.experiments += other.experiments;
+        self.gate += other.gate;
+        self.confirmed += other.confirmed;
+    }
+
     /// The share of experiments in which the gate promoted, without and with confirmation.
     pub fn shares(&self) -> (f64, f64) {
         let share = |count: usize| count as f64 / self.experiments.max(1) as f64;
@@ -181,18 +196,19 @@ impl Design {
     }
 
     /// How often the gate promotes the best of these challengers; where none is better than the
-    /// incumbent, how often it promotes any.
+    /// incumbent, how often it promotes any. `experiments` are numbers, so that more can be added.
     pub fn passes(
         &self,
         effects: &[f64],
-        experiments: usize,
+        experiments: Range<usize>,
         seed: u64,
         thresholds: &Thresholds,
     ) -> Result<Passes, StatsError> {
         let best = effects.iter().copied().fold(0.0, f64::max);
-        let parts = in_threads(experiments, |indexes| {
+        let first = experiments.start;
+        let parts = in_threads(experiments.len(), |indexes| {
             let mut found = Passes::default();
-            for index in indexes {
+            for index in indexes.map(|it| first + it) {
                 let seed = seed_of(seed, index as u64);
                 let mut evidence = self.evidence(effects, seed, thresholds)?;
                 let effect = effects.get(evidence.candidate - 1).copied().unwrap_or(0.0);
@@ -206,12 +222,11 @@ impl Design {
             Ok(found)
         })?;
         let mut all = Passes {
-            experiments,
+            experiments: experiments.len(),
             ..Passes::default()
         };
         for part in parts {
-            all.gate += part.gate;
-            all.confirmed += part.confirmed;
+            all.add(part);
         }
         Ok(all)
     }
@@ -300,9 +315,17 @@ impl Design {
         thresholds: &Thresholds,
     ) -> Result<Evidence, StatsError> {
         let drawn = self.draw(effects, seed)?;
+        Ok(self.evidence_of(&drawn, seed, thresholds))
+    }
+
+    fn evidence_of(&self, drawn: &Drawn, seed: u64, thresholds: &Thresholds) -> Evidence {
         let mut rng = SplitMix64::new(seed_of(seed, 4));
         let expert = means(&drawn.expert);
-        let family = Family::new(&expert, Some(0), 42);
+        let draws = Draws {
+            count: self.draws,
+            seed: 42,
+        };
+        let family = Family::drawn(&expert, Some(0), draws);
         let rule = thresholds.decision_rule().within(self.composite_range);
         let decision = decide(&family, &[], rule);
         let candidate = decision.leader().unwrap_or(1);
@@ -329,18 +352,19 @@ impl Design {
             flags: flags.clone(),
             missing_cells: 0,
         };
-        Ok(Evidence {
+        Evidence {
             candidate,
             incumbent: 0,
             tiers: vec![
                 tier(Tier::Expert, expert, &drawn.expert),
                 tier(Tier::Auto, means(&drawn.auto), &drawn.auto),
             ],
-            two_tiers: [candidate, 0].map(|pair| double_scored(&drawn, pair)),
+            two_tiers: [candidate, 0].map(|pair| double_scored(drawn, pair)),
             composite_range: self.composite_range,
             seed: 42,
+            family: Some(family),
             ..Evidence::default()
-        })
+        }
     }
 }
 

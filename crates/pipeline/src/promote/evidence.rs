@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::Pair;
+use assize_domain::leaderboard::{Pair, Resource};
 use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
@@ -16,6 +16,7 @@ use crate::compare::comparability::{Comparability, RatersOfPairs};
 use crate::compare::decision::decide;
 use crate::compare::family::Family;
 use crate::compare::read::{self, CurrentScenarios, PairKey, Scores, TierScores};
+use crate::compare::resources::log_ratios;
 use crate::compare::{self, rank, two_tier};
 use crate::{PipelineError, Result};
 
@@ -115,6 +116,9 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
                 .as_ref()
                 .map_or((0.0, 0.0), Rubric::composite_range),
             seed: options.seed,
+            family: None,
+            log_latency_ratios: log_ratios(&scores, Resource::Latency, candidate, incumbent),
+            log_cost_ratios: log_ratios(&scores, Resource::Cost, candidate, incumbent),
         },
         champion,
         params: scores.params.clone(),

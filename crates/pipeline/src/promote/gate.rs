@@ -35,6 +35,7 @@ mod confirmation;
 mod harm;
 mod judging;
 mod open_check;
+mod resources;
 #[cfg(test)]
 mod tests;
 
@@ -58,12 +59,17 @@ pub struct Evidence {
     pub criteria_scenarios: Vec<usize>,
     /// The cells of the candidate and of the incumbent, with the scores of both tiers.
     pub two_tiers: [Vec<Option<TierCell>>; 2],
+    /// By scenario: ln(candidate's latency / incumbent's), and the same of what candidates cost.
+    pub log_latency_ratios: Vec<f64>,
+    pub log_cost_ratios: Vec<f64>,
     /// `None` where the task has no confirmation split.
     pub confirmation: Option<Confirmation>,
     /// The smallest and the largest composite that the rubric allows.
     pub composite_range: (f64, f64),
     /// Seeds what is drawn where exact enumeration is out of reach.
     pub seed: u64,
+    /// The tests of the deciding tier's scores, where they were made before.
+    pub family: Option<Family>,
 }
 
 /// One tier's scores on the selection split.
@@ -130,6 +136,7 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
     checks.extend(deciding.iter().flat_map(|it| flags(it, thresholds)));
     checks.extend(ranks(evidence, thresholds));
     checks.extend(judging::judges(evidence, thresholds));
+    checks.extend(resources::resources(evidence, thresholds));
     checks.push(coverage(tier, deciding, thresholds));
     let is_clear = checks.iter().all(|it| it.outcome != Outcome::Failed);
     checks.extend(confirmation::confirmation(evidence, thresholds, is_clear));
@@ -172,6 +179,16 @@ impl Evidence {
     }
 }
 
+impl Evidence {
+    /// The tests of one tier's scores: those that were made before, unless lost candidates count.
+    fn family_of(&self, tier: &TierEvidence) -> Cow<'_, Family> {
+        match (self.penalised(tier), &self.family) {
+            (Cow::Borrowed(_), Some(family)) => Cow::Borrowed(family),
+            (means, _) => Cow::Owned(Family::new(&means, Some(self.incumbent), self.seed)),
+        }
+    }
+}
+
 fn compare(differences: &[Option<f64>], level: f64) -> Result<PairedDiff, StatsError> {
     let shared: Vec<f64> = differences.iter().flatten().copied().collect();
     paired::paired_diff(&shared, 1.0 - level)
@@ -182,13 +199,7 @@ fn significance(
     deciding: Option<&TierEvidence>,
     thresholds: &Thresholds,
 ) -> Check {
-    let family = deciding.map_or_else(Family::default, |it| {
-        Family::new(
-            &evidence.penalised(it),
-            Some(evidence.incumbent),
-            evidence.seed,
-        )
-    });
+    let family = deciding.map_or_else(Cow::default, |it| evidence.family_of(it));
     let versus = family.versus(evidence.candidate);
     let p = versus.and_then(|it| it.p_adjusted);
     let why = p.is_none().then(|| {

@@ -36,6 +36,13 @@ pub struct Thresholds {
     pub judged_apart: f64,
     /// How far the shares of failed requests of the two pairs may be apart.
     pub failed_margin: f64,
+    /// By which share the candidate may be slower than the incumbent; not checked where it is not
+    /// set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_margin: Option<f64>,
+    /// By which share it may cost more; not checked where it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_margin: Option<f64>,
     /// Cells of the two pairs that may be failed, missing or unjudged.
     pub missing_cells: u32,
     /// Candidates that both tiers must have judged before their agreement counts.
@@ -58,6 +65,8 @@ impl Default for Thresholds {
             segment_floor: None,
             judged_apart: 0.1,
             failed_margin: 0.05,
+            latency_margin: None,
+            cost_margin: None,
             missing_cells: 0,
             double_scored: 30,
             bias: None,
@@ -134,6 +143,16 @@ impl Thresholds {
                 "scenario_floor",
                 self.scenario_floor.is_none_or(|it| at_least_zero(-it)),
                 format!("is {}: use 0 or fewer points", shown(self.scenario_floor)),
+            ),
+            (
+                "latency_margin",
+                self.latency_margin.is_none_or(at_least_zero),
+                format!("is {}: use a share from 0", shown(self.latency_margin)),
+            ),
+            (
+                "cost_margin",
+                self.cost_margin.is_none_or(at_least_zero),
+                format!("is {}: use a share from 0", shown(self.cost_margin)),
             ),
             (
                 "double_scored",

@@ -1,10 +1,10 @@
-//! A scatter plot of quality against latency: up is better, left is faster.
+//! A scatter plot of quality against latency or cost: up is better, left is faster or cheaper.
 //!
 //! A filled point is on the Pareto frontier (no other pair is both better and faster), and a thin
-//! line joins these points; other points are hollow. Pairs without a latency are left out, and the
-//! chart is left out if no latency was measured.
+//! line joins these points; other points are hollow. Pairs that were not measured are left out, and so
+//! is the chart if nothing was measured.
 
-use assize_domain::leaderboard::{Leaderboard, Row};
+use assize_domain::leaderboard::{Leaderboard, Resource, Row};
 
 use super::labels::{Area, Point, place};
 use super::{Anchor, aside, drawing, finish, guide};
@@ -25,39 +25,38 @@ const LABEL_COLUMNS: usize = 34;
 
 /// One labelled point per pair.
 pub fn draw(board: &Leaderboard) -> Option<Markup> {
+    let pareto = board.pareto.as_ref()?;
+    let against = pareto.against;
     let rows: Vec<(&Row, f64)> = board
         .rows
         .iter()
         .filter(|row| row.composite.mean.is_finite())
-        .filter_map(|row| Some((row, row.latency_ms.filter(|it| it.is_finite())?)))
+        .filter_map(|row| Some((row, against.of(row)?)))
         .collect();
-    let pareto = board.pareto.as_ref()?;
-    let across = Axis::covering(rows.iter().map(|(_, latency_ms)| *latency_ms), 6.0)?;
+    let across = Axis::covering(rows.iter().map(|(_, used)| *used), 6.0)?;
     let up = Axis::of_composites(board, 6.0)?;
-    let at = |row: &Row, latency_ms: f64| {
-        let x = PLOT.left + across.fraction(latency_ms) * (PLOT.right - PLOT.left);
+    let at = |row: &Row, used: f64| {
+        let x = PLOT.left + across.fraction(used) * (PLOT.right - PLOT.left);
         (x, height_of(&up, row.composite.mean))
     };
     let title = format!(
-        "Composite against latency of the pairs in {}",
+        "Composite against {} of the pairs in {}",
+        against.name(),
         board.experiment
     );
     let mut svg = drawing(&title, WIDTH, HEIGHT);
-    axes(&mut svg, board, &across, &up);
+    axes(&mut svg, board, against, (&across, &up));
     let (mut ordered, dominated): (Vec<_>, Vec<_>) =
         rows.iter().copied().partition(|(row, _)| pareto.holds(row));
     let best = ordered.len();
-    frontier(
-        &mut svg,
-        ordered.iter().map(|(row, latency_ms)| at(row, *latency_ms)),
-    );
+    frontier(&mut svg, ordered.iter().map(|(row, used)| at(row, *used)));
     ordered.extend(dominated);
-    for (position, (row, latency_ms)) in ordered.iter().enumerate() {
+    for (position, (row, used)) in ordered.iter().enumerate() {
         point(
             &mut svg,
             row,
-            *latency_ms,
-            at(row, *latency_ms),
+            (against, *used),
+            at(row, *used),
             &up,
             position < best,
         );
@@ -68,8 +67,8 @@ pub fn draw(board: &Leaderboard) -> Option<Markup> {
     let points: Vec<Point> = ordered
         .iter()
         .zip(pairs(names, LABEL_COLUMNS))
-        .map(|((row, latency_ms), whole)| {
-            let (x, y) = at(row, *latency_ms);
+        .map(|((row, used), whole)| {
+            let (x, y) = at(row, *used);
             Point {
                 x,
                 y,
@@ -116,7 +115,7 @@ fn frontier(svg: &mut Markup, points: impl Iterator<Item = (f64, f64)>) {
     }
 }
 
-fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {
+fn axes(svg: &mut Markup, board: &Leaderboard, against: Resource, (across, up): (&Axis, &Axis)) {
     for tick in up.ticks() {
         let y = height_of(up, tick);
         guide(
@@ -150,14 +149,17 @@ fn axes(svg: &mut Markup, board: &Leaderboard, across: &Axis, up: &Axis) {
         PLOT.right,
         HEIGHT - 8.0,
         Anchor::End,
-        "latency in ms, faster on the left",
+        match against {
+            Resource::Latency => "latency in ms, faster on the left",
+            Resource::Cost => "US dollars per 1,000 candidates, cheaper on the left",
+        },
     );
 }
 
 fn point(
     svg: &mut Markup,
     row: &Row,
-    latency_ms: f64,
+    (against, used): (Resource, f64),
     (x, y): (f64, f64),
     up: &Axis,
     filled: bool,
@@ -166,7 +168,10 @@ fn point(
         "{}: {}, {}",
         row.pair(),
         figure::plain(row.composite.mean),
-        figure::latency(latency_ms)
+        match against {
+            Resource::Latency => figure::latency(used),
+            Resource::Cost => figure::dollars(used),
+        }
     );
     svg.raw("<g>").leaf("title", &[], &described);
     if let Some([low, high]) = interval(row) {

@@ -1,6 +1,6 @@
 //! Chooses the columns of the terminal tables, their widths, and lays out the lines.
 
-use assize_domain::leaderboard::{Leaderboard, Row, Scores};
+use assize_domain::leaderboard::{Leaderboard, Resource, Row, Scores};
 
 use super::Style;
 use super::bar;
@@ -216,18 +216,33 @@ fn grow(room: &mut usize, to: usize, spare: &mut usize) {
 }
 
 /// Groups of further columns, most important first; a group is shown whole or not at all. With
-/// `--pareto` the frontier and the latencies come first.
+/// `--pareto` the frontier and what it is against come first.
 fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Column>> {
     let mut groups = Vec::new();
     if let Some(pareto) = board.pareto.as_ref().filter(|_| pareto) {
         let mark = |row: &Row| if pareto.holds(row) { FRONTIER } else { "" }.to_owned();
-        groups.push(vec![latency(board), Column::new("front", board, mark)]);
+        let used = match pareto.against {
+            Resource::Latency => latency(board),
+            Resource::Cost => cost(board),
+        };
+        groups.push(vec![used, Column::new("front", board, mark)]);
     }
     let any = |has: &dyn Fn(&Row) -> bool| board.rows.iter().any(has);
     let one = |wanted: bool, column: &dyn Fn() -> Column| {
         if wanted { vec![column()] } else { Vec::new() }
     };
-    let slow = any(&|row| row.latency_ms.is_some()) && groups.is_empty();
+    let shown = board
+        .pareto
+        .as_ref()
+        .filter(|_| pareto)
+        .map(|it| it.against);
+    let slow = any(&|row| row.latency_ms.is_some()) && shown != Some(Resource::Latency);
+    let charged = any(&|row| row.cost_usd_per_1000.is_some()) && shown != Some(Resource::Cost);
+    let p95 = one(any(&|row| row.latency_p95_ms.is_some()), &|| {
+        Column::new("p95", board, |row| {
+            figure::optional(row.latency_p95_ms, figure::latency)
+        })
+    });
     let speed = one(any(&|row| row.tokens_per_s.is_some()), &|| {
         Column::new("tok/s", board, |row| {
             figure::optional(row.tokens_per_s, figure::speed)
@@ -261,6 +276,8 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
             .into_iter()
             .chain(speed)
             .collect(),
+        one(charged, &|| cost(board)),
+        p95,
         scores(board, |row| &row.criteria, figure::plain),
     ]);
     groups.retain(|group| !group.is_empty());
@@ -270,6 +287,12 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
 fn latency(board: &Leaderboard) -> Column {
     Column::new("latency", board, |row| {
         figure::optional(row.latency_ms, figure::latency)
+    })
+}
+
+fn cost(board: &Leaderboard) -> Column {
+    Column::new("$ per 1,000", board, |row| {
+        figure::optional(row.cost_usd_per_1000, figure::dollars)
     })
 }
 

@@ -1,11 +1,11 @@
-//! Quality against latency as text: the Pareto frontier, and which pair dominates each other pair.
+//! Quality against latency or cost as text: the Pareto frontier, and which pair dominates each other pair.
 
-use assize_domain::leaderboard::{Leaderboard, Pair, Row};
+use assize_domain::leaderboard::{Leaderboard, Pair, Resource, Row};
 
 use super::Page;
 use super::paint::Paint;
-use crate::figure;
 use crate::text::clean;
+use crate::{figure, sentences};
 
 /// Marks a pair on the Pareto frontier.
 pub const FRONTIER: &str = "◆";
@@ -13,8 +13,8 @@ pub const FRONTIER: &str = "◆";
 /// The frontier as a sentence, and a line for each dominated pair.
 pub fn add(page: &mut Page, board: &Leaderboard) {
     let Some(pareto) = &board.pareto else {
-        let why = "Quality against latency: fewer than two pairs have a measured latency, so there \
-                   is nothing to weigh.";
+        let why = "Quality against latency or cost: fewer than two pairs have a measured one, so \
+                   there is nothing to weigh.";
         page.sentence(why, Paint::Plain);
         return;
     };
@@ -22,10 +22,12 @@ pub fn add(page: &mut Page, board: &Leaderboard) {
     let on: Vec<String> = pareto
         .frontier
         .iter()
-        .filter_map(|pair| row_of(pair).map(|row| with_figures(pair, row)))
+        .filter_map(|pair| row_of(pair).map(|row| with_figures(pair, row, pareto.against)))
         .collect();
     let line = format!(
-        "Quality against latency ({FRONTIER}: no pair is both better and faster): {}.",
+        "Quality against {} ({FRONTIER}: no pair is both better and {}): {}.",
+        pareto.against.name(),
+        words(pareto.against).0,
         on.join("; ")
     );
     page.sentence(&line, Paint::Plain);
@@ -40,8 +42,8 @@ pub fn add(page: &mut Page, board: &Leaderboard) {
         };
         let line = format!(
             "– {} is {} than {}{others}",
-            with_figures(&beaten.pair, row),
-            comparison(row, by),
+            with_figures(&beaten.pair, row, pareto.against),
+            comparison(row, by, pareto.against),
             clean(&by.pair().to_string())
         );
         page.sentence(&line, Paint::Plain);
@@ -49,22 +51,36 @@ pub fn add(page: &mut Page, board: &Leaderboard) {
 }
 
 /// `gemma3:1b × v1 (11.02, 371 ms)`
-fn with_figures(pair: &Pair, row: &Row) -> String {
+fn with_figures(pair: &Pair, row: &Row, against: Resource) -> String {
+    let used = match against {
+        Resource::Latency => figure::optional(row.latency_ms, figure::latency),
+        Resource::Cost => figure::optional(row.cost_usd_per_1000, figure::dollars),
+    };
     format!(
         "{} ({}, {})",
         clean(&pair.to_string()),
         figure::plain(row.composite.mean),
-        figure::optional(row.latency_ms, figure::latency)
+        used
     )
 }
 
 /// In which respects the other pair is ahead; there is at least one.
-fn comparison(row: &Row, by: &Row) -> &'static str {
+fn comparison(row: &Row, by: &Row, against: Resource) -> String {
     let is_worse = row.composite.mean < by.composite.mean;
-    let is_slower = row.latency_ms > by.latency_ms;
-    match (is_worse, is_slower) {
-        (true, true) => "worse and slower",
-        (true, false) => "worse and no faster",
-        _ => "slower and no better",
+    let uses_more = against.of(row) > against.of(by);
+    let (less, more) = words(against);
+    match (is_worse, uses_more) {
+        (true, true) => format!("worse and {more}"),
+        (true, false) => format!("worse and no {less}"),
+        _ => format!("{more} and no better"),
     }
+}
+
+/// What a pair is that uses less, and one that uses more.
+const fn words(against: Resource) -> (&'static str, &'static str) {
+    let more = match against {
+        Resource::Latency => "slower",
+        Resource::Cost => "dearer",
+    };
+    (sentences::uses_less(against), more)
 }

@@ -39,6 +39,9 @@ fn row(rank: u32, (model, prompt): (&str, &str), mean: f64, latency_ms: f64) -> 
         n_failed: 0,
         latency_ms: Some(latency_ms),
         tokens_per_s: Some(36_000.0 / latency_ms),
+        latency_p50_ms: None,
+        latency_p95_ms: None,
+        cost_usd_per_1000: None,
     }
 }
 
@@ -97,6 +100,7 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
         composite_range: Some([2.0, 17.0]),
         confirmation: None,
         warnings: Vec::new(),
+        rule: None,
         combination: None,
         method: None,
         unjudged_pairs: Vec::new(),

@@ -89,7 +89,7 @@ impl Design {
         drawn
     }
 
-    fn rows(&self, effects: &[f64], seed: u64) -> Vec<Row> {
+    pub(super) fn rows(&self, effects: &[f64], seed: u64) -> Vec<Row> {
         let pairs = BlockModel {
             treatment_effects: [0.0]
                 .iter()

@@ -60,6 +60,9 @@ fn sound() -> Evidence {
         comparability: Comparability::default(),
         unjudged_pairs: 0,
         seed: 42,
+        family: None,
+        log_latency_ratios: vec![0.1; 8],
+        log_cost_ratios: Vec::new(),
     }
 }
 
@@ -414,4 +417,25 @@ fn m2_p0_is_rejected_where_a_percentile_bootstrap_would_have_promoted_it() {
     assert!(bootstrap.interval.low > 0.0, "{bootstrap:?}");
     let failed = failures(&evidence, &Thresholds::default());
     assert!(failed.contains(&"p_adjusted".to_owned()), "{failed:?}");
+}
+
+#[test]
+fn speed_and_price_count_only_where_a_margin_is_set() {
+    let margins = |latency, cost| Thresholds {
+        latency_margin: latency,
+        cost_margin: cost,
+        ..Thresholds::default()
+    };
+    let evidence = with_cells(&sound());
+    assert!(gate(&evidence, &margins(None, None)).passed);
+    // The candidate is 10.5 % slower in every scenario.
+    assert!(gate(&evidence, &margins(Some(0.2), None)).passed);
+    assert_eq!(failures(&evidence, &margins(Some(0.1), None)), ["latency"]);
+    // No cost is known, so that it cannot be shown to be within any margin.
+    assert_eq!(failures(&evidence, &margins(None, Some(0.5))), ["cost"]);
+    let mut noisy = with_cells(&sound());
+    noisy.log_cost_ratios = vec![0.6, -0.6, 0.5, -0.5, 0.7, -0.7, 0.4, -0.4];
+    // As dear on average, but that is not shown well enough for a margin of a tenth.
+    assert_eq!(failures(&noisy, &margins(None, Some(0.1))), ["cost"]);
+    assert!(gate(&noisy, &margins(None, Some(0.6))).passed);
 }

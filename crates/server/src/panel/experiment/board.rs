@@ -31,6 +31,9 @@ struct BoardPage {
     losses: Option<(String, String)>,
     combination: Option<String>,
     scatter: Option<String>,
+    /// What the scatter plot is against, and what a pair is that uses less of it.
+    against: (&'static str, &'static str),
+    significant: String,
     rubric: Option<String>,
     /// How often the confirmation split was used.
     used: Option<String>,
@@ -92,6 +95,10 @@ pub(crate) async fn render(
         losses: sentences::losses_line(board).zip(svg::losses(board)),
         combination: sentences::combination(board),
         scatter: svg::scatter(board),
+        against: board.pareto.as_ref().map_or(("latency", "faster"), |it| {
+            (it.against.name(), sentences::uses_less(it.against))
+        }),
+        significant: sentences::significant_below(board),
         rubric: board.rubric.as_ref().map(|it| it.id.clone()),
         top,
     })
