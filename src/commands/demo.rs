@@ -66,6 +66,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
         store.as_ref(),
         &CompareOptions {
             tier: (!args.no_judge).then_some(BoardTier::Auto),
+            current: Some((&plan.task).into()),
             ..CompareOptions::usual(&args.experiment)
         },
         settings.gate.decision_rule(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use assize_mcp::SessionConfig;
-use assize_pipeline::compare::{CompareOptions, DecisionRule, compare};
+use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
 use assize_store::Tracking;
 use serde_json::Value;
 
@@ -23,6 +23,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     let session = Arc::new(session.clone());
     let notifier = Notifier::new(&session);
     let for_store = Arc::clone(&session);
+    let for_board = Arc::clone(&session);
     let (for_anchors, no_anchors) = (Arc::clone(&session), args.no_anchors);
     let config = SessionConfig {
         // Opened when it is first needed: an agent may connect before anything was collected.
@@ -37,7 +38,7 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
             anchors.map_err(|error| format!("{error:#}"))
         }),
         lease_ms: i64::from(args.lease) * 1000,
-        board: Box::new(move |store, experiment| board(store, experiment, rule)),
+        board: Box::new(move |store, experiment| board(&for_board, store, experiment, rule)),
         ended: Box::new(notifier.observer()),
     };
     let served = assize_mcp::serve(config, env!("CARGO_PKG_VERSION"));
@@ -46,8 +47,18 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn board(store: &dyn Tracking, experiment: &str, rule: DecisionRule) -> Result<Value, String> {
-    let options = CompareOptions::usual(experiment);
+fn board(
+    session: &Session,
+    store: &dyn Tracking,
+    experiment: &str,
+    rule: DecisionRule,
+) -> Result<Value, String> {
+    let task = session.task_of(store, experiment);
+    let task = task.map_err(|error| format!("{error:#}"))?;
+    let options = CompareOptions {
+        current: task.task().map(CurrentScenarios::from),
+        ..CompareOptions::usual(experiment)
+    };
     let board = compare(store, &options, rule).map_err(|error| error.to_string())?;
     serde_json::to_value(board).map_err(|error| error.to_string())
 }
