@@ -3,12 +3,10 @@
 //! The API and the panel share it. A board of a hundred thousand runs takes a fraction of a second
 //! to compute; until the store changes, the cached board is returned within microseconds.
 
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use assize_domain::leaderboard::Leaderboard;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, CurrentScenarios, compare_cells};
@@ -24,13 +22,6 @@ use crate::http::run_blocking;
 /// The number of cached boards. A board is small compared with its runs.
 const CAPACITY: usize = 64;
 
-/// How long the scenarios of an experiment's task are cached: reading the task's files for every
-/// request would take longer than finding the board.
-const TASK_TTL: Duration = Duration::from_secs(2);
-
-/// The current scenarios of experiments' tasks, each with the time at which they were read.
-type TaskCache = Mutex<HashMap<String, (Instant, Option<CurrentScenarios>)>>;
-
 /// A board with its JSON.
 #[derive(Debug)]
 pub(crate) struct CachedBoard {
@@ -44,7 +35,6 @@ pub(crate) struct CachedBoard {
 pub(crate) struct Boards {
     computed: ChangeCache<CompareOptions, CachedBoard>,
     experiments: ChangeCache<(), Vec<ExperimentSummary>>,
-    tasks: TaskCache,
     statuses: ChangeCache<String, Status>,
     worker: Worker,
 }
@@ -55,7 +45,6 @@ impl Boards {
         Ok(Self {
             computed: ChangeCache::new(CAPACITY),
             experiments: ChangeCache::new(1),
-            tasks: TaskCache::default(),
             statuses: ChangeCache::new(CAPACITY),
             worker: Worker::start()?,
         })
@@ -64,36 +53,13 @@ impl Boards {
     /// The board: from the cache if it is current, otherwise computed on a blocking thread.
     pub async fn get(
         app: &App,
-        mut options: CompareOptions,
+        options: CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let changes = app.store.changes()?;
-        if let Some((true, current)) = app.boards.known_scenarios(&options.experiment) {
-            options.current = current;
-            if let Some(board) = app.boards.computed.peek(&options, changes) {
-                return Ok(board);
-            }
+        if let Some(board) = app.boards.computed.peek(&options, changes) {
+            return Ok(board);
         }
         run_blocking(app, move |app| Self::get_blocking(app, &options)).await
-    }
-
-    /// The cached scenarios of an experiment's task, and whether they are recent.
-    fn known_scenarios(&self, experiment: &str) -> Option<(bool, Option<CurrentScenarios>)> {
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, current) = tasks.get(experiment)?;
-        Some((at.elapsed() < TASK_TTL, current.clone()))
-    }
-
-    /// The current scenarios of an experiment's task; `None` if its files are not found.
-    fn current_scenarios(app: &App, experiment: &str) -> Option<CurrentScenarios> {
-        if let Some((true, current)) = app.boards.known_scenarios(experiment) {
-            return current;
-        }
-        let found = app.config.task_of(app.store.as_ref(), experiment);
-        let current: Option<CurrentScenarios> = found.ok().and_then(|it| it.task().map(Into::into));
-        let tasks = app.boards.tasks.lock();
-        let mut tasks = tasks.unwrap_or_else(PoisonError::into_inner);
-        tasks.insert(experiment.to_owned(), (Instant::now(), current.clone()));
-        current
     }
 
     /// [`Boards::get`], for blocking threads.
@@ -101,10 +67,6 @@ impl Boards {
         app: &App,
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
-        let options = &CompareOptions {
-            current: Self::current_scenarios(app, &options.experiment),
-            ..options.clone()
-        };
         let compute = || {
             let (store, mut options) = (Arc::clone(&app.store), options.clone());
             let rule = app.config.thresholds.decision_rule();
@@ -129,11 +91,7 @@ impl Boards {
     /// The latest cached board of an experiment under the default options, and whether it is
     /// current. If it is not, a new one is computed in the background.
     pub fn get_cached(app: &App, experiment: &str) -> (Option<Arc<CachedBoard>>, bool) {
-        let known = app.boards.known_scenarios(experiment);
-        let options = CompareOptions {
-            current: known.and_then(|it| it.1),
-            ..CompareOptions::usual(experiment)
-        };
+        let options = CompareOptions::usual(experiment);
         let changes = app.store.changes().unwrap_or_default();
         if let Some(board) = app.boards.computed.peek(&options, changes) {
             return (Some(board), true);

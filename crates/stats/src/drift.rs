@@ -17,8 +17,10 @@
 //! References: Roberts (1959), Technometrics 1; Lucas and Saccucci (1990), Technometrics 32;
 //! Page (1954), Biometrika 41.
 
+mod bounded;
 mod scale_use;
 
+pub use bounded::bounded_mean;
 pub use scale_use::{
     AnchorNoise, Baseline, EwmaPoint, ScaleUsePoint, ScaleUseSettings, SpreadPoint, scale_use,
 };

@@ -21,8 +21,9 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::rubric::Rubric;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::{Verdict, as_number};
+use assize_stats::StatsError;
 use assize_stats::drift::{
-    AnchorNoise, Baseline, EwmaPoint, ScaleUsePoint, ScaleUseSettings, scale_use,
+    AnchorNoise, Baseline, EwmaPoint, ScaleUsePoint, ScaleUseSettings, bounded_mean, scale_use,
 };
 use assize_store::Sittings;
 use assize_store::queue::{Closing, SittingRecord};
@@ -233,15 +234,18 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
         }
     };
     let charted = |given: &[Vec<Option<f64>>], settings| {
-        scale_use(&known, given, settings).map_err(|error| {
-            PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
-        })
+        scale_use(&known, given, settings).map_err(not_charted)
     };
     let highest = highest_scores(&scores, rubric);
+    let noisy = match tier {
+        Tier::Expert => noisy_slopes(records, &scores, &given, by_known, rubric)?,
+        Tier::Auto => Vec::new(),
+    };
     let mut drifts = Vec::new();
     for (place, point) in charted(&given, settings)?.into_iter().enumerate() {
+        let noisy = noisy.get(place).copied().flatten();
         let drift = match point {
-            Some(point) => Some(drift_of(&point)),
+            Some(point) => Some(with_noise(drift_of(&point), noisy)),
             // A model's first sitting starts its charts; only its slope can be stated yet.
             None => {
                 let alone = charted(&given[place..=place], by_known)?;
@@ -254,6 +258,66 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
         }));
     }
     Ok(drifts)
+}
+
+fn not_charted(error: StatsError) -> PipelineError {
+    PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
+}
+
+/// Whether the slope is below what a judge with the task's noise has: at the ends of the scale
+/// noise can only go inwards, so that such a judge has a slope below 1 without any drift.
+fn noisy_slopes(
+    records: &[&SittingRecord],
+    scores: &[BTreeMap<String, (f64, f64)>],
+    given: &[Vec<Option<f64>>],
+    settings: ScaleUseSettings,
+    rubric: &Rubric,
+) -> Result<Vec<Option<bool>>> {
+    let mut expected: BTreeMap<&str, f64> = BTreeMap::new();
+    for (record, scores) in records.iter().zip(scores) {
+        let anchors = &record.sitting.anchors;
+        let by_content: BTreeMap<String, &Anchor> =
+            anchors.cases.iter().map(|it| (content(it), it)).collect();
+        for key in scores.keys() {
+            let mean = by_content
+                .get(key)
+                .and_then(|it| noisy_mean(it, anchors.sd, rubric));
+            expected.insert(key, mean.unwrap_or(f64::NAN));
+        }
+    }
+    let expected: Vec<f64> = expected.into_values().collect();
+    let points = scale_use(&expected, given, settings).map_err(not_charted)?;
+    let is_low = |point: ScaleUsePoint| point.slope.map(|it| it.is_alarm && it.ewma < 0.0);
+    Ok(points.into_iter().map(|it| it.and_then(is_low)).collect())
+}
+
+/// The mean score of an anchor by a judge with this noise in the mean of the criteria.
+fn noisy_mean(anchor: &Anchor, sd: f64, rubric: &Rubric) -> Option<f64> {
+    let count = rubric.criteria.len() as f64;
+    let means = rubric.criteria.iter().map(|it| {
+        let known = as_number(anchor.scores.get(&it.name)?)?;
+        Some(bounded_mean(known, sd * count.sqrt(), it.min, it.max))
+    });
+    Some(means.sum::<Option<f64>>()? / count)
+}
+
+/// A low slope is an alarm only where noise does not explain it.
+fn with_noise(drift: Drift, is_low_with_noise: Option<bool>) -> Drift {
+    let Some(slope) = drift.slope else {
+        return drift;
+    };
+    let is_explained = slope.ewma < 0.0 && is_low_with_noise == Some(false);
+    let drift = Drift {
+        slope: Some(Slope {
+            alarm: slope.alarm && !is_explained,
+            ..slope
+        }),
+        ..drift
+    };
+    Drift {
+        alarm: !drift.charts().is_empty(),
+        ..drift
+    }
 }
 
 /// For each sitting: how many anchors got the highest score, and how many should.
