@@ -64,6 +64,9 @@ pub fn of(
     }
 }
 
+/// A correction that keeps more than this of the winner's lead over the others is not worth a sentence.
+const NOTABLE_KEEP: f64 = 0.95;
+
 /// The winner's difference after the correction for having been selected, where that changes it.
 fn corrected(family: &Family, means: &[Vec<Option<f64>>], winner: usize) -> Option<f64> {
     let incumbent = means.get(family.incumbent?)?;
@@ -74,7 +77,7 @@ fn corrected(family: &Family, means: &[Vec<Option<f64>>], winner: usize) -> Opti
         .collect();
     let found = selection_corrected(&differences).ok()?;
     let place = challengers.iter().position(|it| *it == winner)?;
-    found.differences[place].filter(|_| found.keep < 1.0)
+    found.differences[place].filter(|_| found.keep < NOTABLE_KEEP)
 }
 
 fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) -> Sentence {
