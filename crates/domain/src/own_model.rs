@@ -1,6 +1,8 @@
 //! Judges that score their own model: whether a judge's model wrote the candidates, or one of its
 //! family did. Models tend to prefer outputs like their own.
 
+use std::collections::BTreeSet;
+
 use crate::judge::Tier;
 use crate::model::ModelId;
 
@@ -45,21 +47,20 @@ pub fn relation(judge_kind: &str, model: &str) -> Option<Relation> {
 /// One sentence for every judge that scores its own model or family. `judges` are kinds.
 pub fn warnings<'a>(
     judges: impl IntoIterator<Item = &'a str>,
-    models: impl IntoIterator<Item = &'a str> + Clone,
+    models: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
     let mut judges: Vec<&str> = judges.into_iter().collect();
     judges.sort_unstable();
     judges.dedup();
+    let models: BTreeSet<&str> = models.into_iter().collect();
     judges
         .into_iter()
         .filter_map(|judge| {
             let related = |wanted: Relation| {
-                let models = models.clone().into_iter();
-                let mut found: Vec<&str> = models
+                let models = models.iter().copied();
+                let found: Vec<&str> = models
                     .filter(|model| relation(judge, model) == Some(wanted))
                     .collect();
-                found.sort_unstable();
-                found.dedup();
                 found.join(", ")
             };
             let (same, family) = (related(Relation::Same), related(Relation::Family));

@@ -166,7 +166,7 @@ fn content_sha256(
     rubric: &Rubric,
     scenarios: &[Scenario],
 ) -> String {
-    let scenarios: String = scenarios
+    let scenarios: Vec<String> = scenarios
         .iter()
         .map(|it| format!("{} {} {}\n", it.id, it.split, it.sha256))
         .collect();
@@ -174,7 +174,7 @@ fn content_sha256(
     sha256_fields(&[
         (TASK_FILE, task_toml),
         ("rubric", &rubric.sha256),
-        ("scenarios", &scenarios),
+        ("scenarios", &scenarios.concat()),
         (ANCHORS_FILE, anchors),
     ])
 }

@@ -115,7 +115,7 @@ pub fn compare_cells(
         },
     };
     let view = view::View::of(store, &scores, tier, incumbent, options)?;
-    let mut board = rank::rank(&scores, &view, incumbent, options, rule)?;
+    let mut board = rank::rank(&scores, &view, incumbent, options, rule);
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));

@@ -218,10 +218,8 @@ pub fn losses_line(board: &Leaderboard) -> Option<String> {
 /// How the combined board weighs the automatic scores, and what they save.
 pub fn combination(board: &Leaderboard) -> Option<String> {
     let found = board.combination.as_ref()?;
-    let leader = board.rows.iter().map(Row::pair);
-    let sample = leader
-        .filter_map(|pair| found.samples.iter().find(|it| it.pair == pair))
-        .next()?;
+    let mut pairs = board.rows.iter().map(Row::pair);
+    let sample = pairs.find_map(|pair| found.samples.iter().find(|it| it.pair == pair))?;
     Some(format!(
         "Automatic scores count with a weight of {:.2}: {} expert scores of {} are as precise as {:.0} alone.",
         found.lambda,

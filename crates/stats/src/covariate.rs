@@ -233,7 +233,7 @@ pub fn paired_at_equal(
     let (Some(quantile), Some(slope_p)) = (quantile, t_two_sided(t, df)) else {
         return Ok(None);
     };
-    Ok((se.is_finite() && t.is_finite()).then(|| EqualCovariate {
+    Ok((se.is_finite() && t.is_finite()).then_some(EqualCovariate {
         raw,
         covariate: centre,
         slope,

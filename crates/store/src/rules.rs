@@ -152,13 +152,12 @@ pub fn by_scenario<R: PendingPlace, E>(
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut groups: Vec<Vec<R>> = Vec::new();
     for run in runs {
-        let place = match places.get(run.scenario()) {
-            Some(place) => *place,
-            None => {
-                places.insert(run.scenario().to_owned(), groups.len());
-                groups.push(Vec::new());
-                groups.len() - 1
-            }
+        let place = if let Some(place) = places.get(run.scenario()) {
+            *place
+        } else {
+            places.insert(run.scenario().to_owned(), groups.len());
+            groups.push(Vec::new());
+            groups.len() - 1
         };
         groups[place].push(run);
     }

@@ -77,7 +77,7 @@ impl Effects {
                 })
             })
             .collect();
-        (!scenarios.is_empty()).then(|| Harm {
+        (!scenarios.is_empty()).then_some(Harm {
             pair,
             scenarios,
             segments: self.segments,

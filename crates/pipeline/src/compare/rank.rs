@@ -27,7 +27,7 @@ pub fn rank(
     incumbent: Option<usize>,
     options: &CompareOptions,
     rule: DecisionRule,
-) -> Result<Leaderboard> {
+) -> Leaderboard {
     let pairs = scores.pairs();
     let judged = view.judged.as_ref();
     let blocks = scores.scenarios.len();
@@ -67,7 +67,7 @@ pub fn rank(
     let decision = decision::decide(&family, &pairs, rule);
     let harm = harm_of(scores, &view.table, &family, &decision, options, rule.level);
     let coverage = scores.coverage(view.coverage);
-    Ok(Leaderboard {
+    Leaderboard {
         experiment: options.experiment.clone(),
         rubric: scores.rubric.clone(),
         tier: view.tier,
@@ -96,7 +96,7 @@ pub fn rank(
             .collect(),
         harm,
         older_versions: scores.older.clone(),
-    })
+    }
 }
 
 /// The collected pairs that the tier has not judged enough to be tested: somebody chose which pairs
@@ -120,10 +120,10 @@ fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, limit: f64, famil
         };
         versus.judged_apart = raters.judged_apart(pair, incumbent);
         let apart = versus.judged_apart.filter(|it| *it > limit);
-        member.obstacle = if scores.settings_of_pair(pair) != theirs {
-            Some(Obstacle::Settings)
-        } else {
+        member.obstacle = if scores.settings_of_pair(pair) == theirs {
             apart.map(Obstacle::JudgedApart)
+        } else {
+            Some(Obstacle::Settings)
         };
     }
 }

@@ -54,17 +54,7 @@ pub fn warnings(
             "cells have {least} to {most} judged candidates: each cell counts the same"
         ));
     }
-    if !scores.older.is_empty() {
-        let runs: u64 = scores.older.iter().map(|it| it.runs).sum();
-        let ids: BTreeSet<&str> = scores.older.iter().map(|it| it.scenario.as_str()).collect();
-        warnings.push(format!(
-            "{} of earlier versions of {} {} not counted ({}): collect the current version where a pair lacks it",
-            count(usize::try_from(runs).unwrap_or(usize::MAX), "run"),
-            count(ids.len(), "scenario"),
-            if runs == 1 { "is" } else { "are" },
-            listed(&ids),
-        ));
-    }
+    warnings.extend(about_versions(scores));
     let settings = scores.all_settings();
     if settings.len() > 1 {
         let ways: Vec<&str> = settings.into_iter().collect();
@@ -74,12 +64,12 @@ pub fn warnings(
             ways.join("; "),
         ));
     }
-    let judges = judged.raters().iter().map(|it| it.kind.as_str());
+    let kinds = judged.raters().iter().map(|it| it.kind.as_str());
     let pairs = 0..scores.pair_count();
     let models: BTreeSet<&str> = pairs
         .map(|pair| scores.pair_key(pair).model.as_str())
         .collect();
-    warnings.extend(own_model::warnings(judges, models));
+    warnings.extend(own_model::warnings(kinds, models));
     warnings.extend(about_leader(scores, view, family, decision));
     if scores.adaptive {
         warnings.push(
@@ -95,6 +85,21 @@ pub fn warnings(
         ));
     }
     warnings
+}
+
+/// The runs of earlier versions of scenarios.
+fn about_versions(scores: &Scores) -> Option<String> {
+    let runs: u64 = scores.older.iter().map(|it| it.runs).sum();
+    let ids: BTreeSet<&str> = scores.older.iter().map(|it| it.scenario.as_str()).collect();
+    (!ids.is_empty()).then(|| {
+        format!(
+            "{} of earlier versions of {} {} not counted ({}): collect the current version where a pair lacks it",
+            count(usize::try_from(runs).unwrap_or(usize::MAX), "run"),
+            count(ids.len(), "scenario"),
+            if runs == 1 { "is" } else { "are" },
+            listed(&ids),
+        )
+    })
 }
 
 /// What could explain the leader's lead besides quality.

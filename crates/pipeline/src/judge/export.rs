@@ -188,9 +188,9 @@ fn pending_runs(
         runs = limit(runs, options.limit, count_pairs)?;
     }
     Ok(Chosen {
-        left_under_other_rubrics,
         runs,
         rubric,
+        left_under_other_rubrics,
         held,
     })
 }

@@ -51,17 +51,8 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
     let both = two_tier::read(store, options.experiment, Split::Selection, &scores)?;
     let of_pair = |pair: usize| both.cells.get(pair).cloned().unwrap_or_default();
     let two_tiers = [candidate, incumbent].map(of_pair);
-    if let Some(rubric) = &scores.full_rubric {
-        for it in &mut tiers {
-            let Some(judged) = scores.tier(it.tier) else {
-                continue;
-            };
-            it.flags = flags(judged, rubric, candidate, incumbent);
-            it.missing_cells = missing(&scores, judged, candidate, incumbent);
-            it.judged_apart = RatersOfPairs::of(judged).judged_apart(candidate, incumbent);
-            let table = rank::table(&scores, judged)?;
-            it.cells = [candidate, incumbent].map(|pair| table.treatment_cells(pair).to_vec());
-        }
+    for it in &mut tiers {
+        compare_pairs(it, &scores, candidate, incumbent)?;
     }
     let tier = options.thresholds.deciding_tier();
     let pending = scores.coverage(tier).pending;
@@ -71,16 +62,13 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             crate::count(pending as usize, "cell")
         ));
     }
-    let family_tier = tiers.iter().find(|it| it.tier == tier);
-    let unjudged_pairs = family_tier.map_or(0, |it| {
+    let deciding = tiers.iter().find(|it| it.tier == tier);
+    let unjudged_pairs = deciding.map_or(0, |it| {
         let family = Family::new(&it.means, Some(incumbent), options.seed);
         rank::unjudged(&scores, &family).count()
     });
     let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
-    let scale = tiers
-        .iter()
-        .find(|it| it.tier == tier)
-        .and_then(|it| spread(&it.means[candidate], &it.means[incumbent]));
+    let scale = deciding.and_then(|it| spread(&it.means[candidate], &it.means[incumbent]));
     let mut confirmation = confirmation(store, options, &scores, candidate_key, incumbent_key)?;
     if let (Some(found), Some(scale)) = (&mut confirmation, scale) {
         found.scale = scale;
@@ -143,6 +131,24 @@ fn tiers(scores: &Scores) -> Result<Vec<TierEvidence>> {
             })
         })
         .collect()
+}
+
+/// Adds what depends on which pairs are compared.
+fn compare_pairs(
+    evidence: &mut TierEvidence,
+    scores: &Scores,
+    candidate: usize,
+    incumbent: usize,
+) -> Result<()> {
+    let (Some(rubric), Some(judged)) = (&scores.full_rubric, scores.tier(evidence.tier)) else {
+        return Ok(());
+    };
+    evidence.flags = flags(judged, rubric, candidate, incumbent);
+    evidence.missing_cells = missing(scores, judged, candidate, incumbent);
+    evidence.judged_apart = RatersOfPairs::of(judged).judged_apart(candidate, incumbent);
+    let table = rank::table(scores, judged)?;
+    evidence.cells = [candidate, incumbent].map(|pair| table.treatment_cells(pair).to_vec());
+    Ok(())
 }
 
 fn check_candidate(

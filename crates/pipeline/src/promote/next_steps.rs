@@ -48,20 +48,7 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
         steps.extend(pairs.map(|pair| collect(pair, Split::Selection, proposal, options)));
         judge.push(report.tier);
     }
-    if failed("double_scored") {
-        let lacks = |tier: &Tier| {
-            let mut tiers = proposal.evidence.tiers.iter();
-            let judged = tiers.find(|it| it.tier == *tier);
-            judged.is_none_or(|it| it.missing_cells > 0)
-        };
-        judge.extend(Tier::ALL.into_iter().filter(lacks));
-    }
-    for tier in Tier::ALL {
-        let rank = report.check(&format!("rank.{tier}"));
-        if rank.is_some_and(unanswered) {
-            judge.push(tier);
-        }
-    }
+    judge.extend(unjudged(report, proposal));
     if failed("judged_alike") {
         steps.push(reopen(report, options));
         judge.push(report.tier);
@@ -101,6 +88,26 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
         )));
     }
     steps
+}
+
+/// The tiers whose verdicts a check lacks.
+fn unjudged(report: &GateReport, proposal: &Proposal) -> Vec<Tier> {
+    let lacks = |tier: &Tier| {
+        let mut tiers = proposal.evidence.tiers.iter();
+        let judged = tiers.find(|it| it.tier == *tier);
+        judged.is_none_or(|it| it.missing_cells > 0)
+    };
+    let has_failed = |it: &Check| it.outcome == Outcome::Failed;
+    let mut tiers: Vec<Tier> = Vec::new();
+    if report.check("double_scored").is_some_and(has_failed) {
+        tiers.extend(Tier::ALL.into_iter().filter(lacks));
+    }
+    let unranked = |tier: &Tier| {
+        let rank = report.check(&format!("rank.{tier}"));
+        rank.is_some_and(|it| it.figure.is_none())
+    };
+    tiers.extend(Tier::ALL.into_iter().filter(unranked));
+    tiers
 }
 
 /// Advice for checks that no single command repairs.

@@ -297,13 +297,13 @@ impl Parts {
             .map(|((_, place), cheap)| (at(&own, *place), cheap - at(&own_cheap, *place)))
             .unzip();
         Ok(Self {
-            a,
-            b,
             blocks,
             trusted,
             cheap_of_trusted,
             cheap,
             items,
+            a,
+            b,
         })
     }
 

@@ -244,7 +244,7 @@ impl LeaseHandler<'_> {
             ]
             .join(", ")
         } else {
-            vec!["NULL"; 7].join(", ")
+            ["NULL"; 7].join(", ")
         };
         let sql = format!(
             "SELECT r.id, r.run_id,

@@ -205,6 +205,10 @@ fn each_check_fails_alone() {
         |it| set_differences(it, [4.0, -1.3, 4.5, -1.2, 4.2, -1.4, 4.1, -1.2]),
         &["p_adjusted", "lower_bound", "worst_segment"],
     );
+}
+
+#[test]
+fn pairs_that_were_not_treated_alike_fail() {
     check(|it| it.tiers[0].judged_apart = Some(0.2), &["judged_alike"]);
     check(
         |it| it.comparability.settings = vec!["temperature 0.2".to_owned()],
@@ -235,6 +239,10 @@ fn each_check_fails_alone() {
         &["family"],
     );
     check(|it| it.unjudged_pairs = 10, &[]);
+}
+
+#[test]
+fn flags_judges_cells_and_confirmation_fail_alone() {
     check(
         |it| it.tiers[0].flags[0].candidate = Some(0.79),
         &["flag.format_ok"],
