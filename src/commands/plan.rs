@@ -20,9 +20,10 @@ pub fn run(session: &Session, args: &Plan) -> anyhow::Result<Exit> {
     layers.given(&args.options.0);
     let mut settings = layers.finish()?;
     let guessed_seconds = models(session, &task, &mut settings)?;
-    let store = match session.store_exists() {
-        true => Some(session.store(true)?),
-        false => None,
+    let store = if session.store_exists() {
+        Some(session.store(true)?)
+    } else {
+        None
     };
     let options = PlanOptions {
         task: &task,

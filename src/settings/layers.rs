@@ -26,8 +26,8 @@ impl Layers {
     /// Defaults, then the task's.
     pub fn new(task: &TaskDefaults) -> Result<Self, BadSettings> {
         let mut layers = Self {
-            values: flat(documented()?)?,
-            optional: flat(documented_optional()?)?,
+            values: flat(&documented()?)?,
+            optional: flat(&documented_optional()?)?,
             origins: BTreeMap::new(),
         };
         let proposed =
@@ -221,7 +221,7 @@ fn read<T: DeserializeOwned>(mut values: Table, problems: &mut Vec<(String, Stri
     }
 }
 
-fn flat(text: String) -> Result<Table, BadSettings> {
+fn flat(text: &str) -> Result<Table, BadSettings> {
     let values = text.parse();
     values
         .map(flatten)

@@ -116,7 +116,7 @@ fn a_lease_begins_where_every_pair_can_be_judged() {
     let of_both = runs(&scratch)
         .into_iter()
         .filter(|it| since.contains(&it.0));
-    assert!(of_both.map(|it| it.2).all(|judged| judged));
+    assert!(of_both.into_iter().all(|it| it.2));
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn an_automatic_judge_begins_there_too() {
 
 #[test]
 fn a_tracking_server_hands_scenarios_out_in_the_same_order() {
-    let (server, scratch) = (Scratch::new(), Scratch::new());
-    let served = Served::start(&server);
+    let (folder, scratch) = (Scratch::new(), Scratch::new());
+    let served = Served::start(&folder);
     let settings = format!(
         "MLFLOW_TRACKING_URI={}\nMLFLOW_TRACKING_TOKEN={}\n",
         served.url, served.token

@@ -95,6 +95,10 @@ pub fn plan(store: Option<&dyn Tracking>, options: &PlanOptions<'_>) -> Result<P
     })
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "map_err passes errors by value"
+)]
 fn internal(error: StatsError) -> PipelineError {
     PipelineError::Internal(error.to_string())
 }

@@ -121,22 +121,31 @@ pub fn lines(plan: &Plan) -> Vec<Line> {
             share(power.false_promotions),
             "where all pairs are equal".to_owned(),
         ),
-        line(
-            "generation",
-            plan.generation
-                .hours
-                .map_or_else(|| figure::NONE.to_owned(), hours),
-            generation(plan),
-        ),
-        line("judging", hours(plan.judging.hours), judging(plan)),
     ];
-    if let Some(cost) = plan.cost_usd {
-        lines.push(line(
-            "cost",
-            figure::dollars(cost),
-            "by what these models charged before".to_owned(),
-        ));
-    }
+    lines.extend(spending(plan));
+    lines
+}
+
+/// Hours and cost.
+fn spending(plan: &Plan) -> Vec<Line> {
+    let hours_known = plan.generation.hours.map(hours);
+    let mut lines = vec![
+        Line {
+            label: "generation",
+            figure: hours_known.unwrap_or_else(|| figure::NONE.to_owned()),
+            about: generation(plan),
+        },
+        Line {
+            label: "judging",
+            figure: hours(plan.judging.hours),
+            about: judging(plan),
+        },
+    ];
+    lines.extend(plan.cost_usd.map(|cost| Line {
+        label: "cost",
+        figure: figure::dollars(cost),
+        about: "by what these models charged before".to_owned(),
+    }));
     lines
 }
 

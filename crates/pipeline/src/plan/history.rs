@@ -44,7 +44,7 @@ pub struct Pace {
 impl<'a> History<'a> {
     pub fn open(store: &'a dyn Tracking) -> Result<Self> {
         let mut known = store.experiment_list()?;
-        known.sort_by(|a, b| b.last_updated.cmp(&a.last_updated));
+        known.sort_by_key(|it| std::cmp::Reverse(it.last_updated));
         let experiments = known.into_iter().take(MOST_EXPERIMENTS);
         Ok(Self {
             store,

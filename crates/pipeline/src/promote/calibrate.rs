@@ -330,9 +330,9 @@ impl Design {
         let decision = decide(&family, &[], rule);
         let candidate = decision.leader().unwrap_or(1);
         let share = |rng: &mut SplitMix64, chance: f64| {
-            let draws = self.scenarios * self.candidates;
-            let set = (0..draws).filter(|_| rng.next_f64() < chance).count();
-            Some(set as f64 / draws as f64)
+            let requests = self.scenarios * self.candidates;
+            let set = (0..requests).filter(|_| rng.next_f64() < chance).count();
+            Some(set as f64 / requests as f64)
         };
         let flags: Vec<FlagShares> = self
             .flags
