@@ -209,7 +209,7 @@ fn read<T: DeserializeOwned>(mut values: Table, problems: &mut Vec<(String, Stri
         let bad = values.get(&key);
         problems.push((key.clone(), unreadable(bad, error.into_inner().message())));
         // An optional setting has no default and is left out instead.
-        let known = documented().and_then(flat).ok();
+        let known = documented().and_then(|text| flat(&text)).ok();
         let known = known.and_then(|mut it| it.remove(&key));
         if known.is_some() && known.as_ref() == bad {
             return None;

@@ -115,15 +115,11 @@ fn one_better(effect: f64) -> Vec<f64> {
     effects
 }
 
-/// Ways of working that promote false winners without the gate's checks.
-fn practices(out: &mut impl Write, experiments: usize) -> Outcome {
-    writeln!(
-        out,
-        "| practice, all pairs equal | before | now | bound | with confirmation | bound |\n|---|---|---|---|---|---|"
-    )?;
+/// The ways of working, each with its numbers of challengers and scenarios.
+fn cases() -> [(&'static str, Practice, usize, usize); 13] {
     let later = |share| Practice::LaterJudge { share, kinder: 0.6 };
     let lost = |share| Practice::FailedCandidates { share };
-    let cases = [
+    [
         (
             "judged later, 0.2 per criterion kinder, 8 scenarios",
             later(1.0),
@@ -177,8 +173,16 @@ fn practices(out: &mut impl Write, experiments: usize) -> Outcome {
             1,
             8,
         ),
-    ];
-    for (about, practice, challengers, scenarios) in cases {
+    ]
+}
+
+/// Ways of working that promote false winners without the gate's checks.
+fn practices(out: &mut impl Write, experiments: usize) -> Outcome {
+    writeln!(
+        out,
+        "| practice, all pairs equal | before | now | bound | with confirmation | bound |\n|---|---|---|---|---|---|"
+    )?;
+    for (about, practice, challengers, scenarios) in cases() {
         let design = Design {
             scenarios,
             ..Design::default()

@@ -244,13 +244,12 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
     let mut drifts = Vec::new();
     for (place, point) in charted(&given, settings)?.into_iter().enumerate() {
         let noisy = noisy.get(place).copied().flatten();
-        let drift = match point {
-            Some(point) => Some(with_noise(drift_of(&point), noisy)),
+        let drift = if let Some(point) = point {
+            Some(with_noise(drift_of(&point), noisy))
+        } else {
             // A model's first sitting starts its charts; only its slope can be stated yet.
-            None => {
-                let alone = charted(&given[place..=place], by_known)?;
-                alone.into_iter().flatten().map(|it| first_of(&it)).next()
-            }
+            let alone = charted(&given[place..=place], by_known)?;
+            alone.into_iter().flatten().map(|it| first_of(&it)).next()
         };
         drifts.push(drift.map(|drift| Drift {
             highest: Some(highest[place]),
@@ -260,6 +259,10 @@ fn chart(records: &[&SittingRecord], tier: Tier, rubric: &Rubric) -> Result<Vec<
     Ok(drifts)
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "map_err passes errors by value"
+)]
 fn not_charted(error: StatsError) -> PipelineError {
     PipelineError::Invalid(format!("the calibration cases cannot be charted: {error}"))
 }

@@ -321,11 +321,11 @@ impl Design {
     fn evidence_of(&self, drawn: &Drawn, seed: u64, thresholds: &Thresholds) -> Evidence {
         let mut rng = SplitMix64::new(seed_of(seed, 4));
         let expert = means(&drawn.expert);
-        let draws = Draws {
+        let vectors = Draws {
             count: self.draws,
             seed: 42,
         };
-        let family = Family::drawn(&expert, Some(0), draws);
+        let family = Family::drawn(&expert, Some(0), vectors);
         let rule = thresholds.decision_rule().within(self.composite_range);
         let decision = decide(&family, &[], rule);
         let candidate = decision.leader().unwrap_or(1);

@@ -36,6 +36,9 @@ pub struct Proposal {
     pub warnings: Vec<String>,
 }
 
+const ADAPTIVE: &str = "collected adaptively: the candidate was chosen on these scores, so only \
+                        the confirmation split can prove it";
+
 /// Reads the experiment and finds the candidate and the incumbent.
 pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Proposal> {
     let current = CurrentScenarios::from(options.task);
@@ -74,11 +77,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
         found.scale = scale;
     }
     if scores.adaptive {
-        warnings.push(
-            "collected adaptively: the candidate was chosen on these scores, so only the \
-             confirmation split can prove it"
-                .to_owned(),
-        );
+        warnings.push(ADAPTIVE.to_owned());
         // A task without that split has nothing to prove it with.
         confirmation.get_or_insert_default();
     }

@@ -94,7 +94,7 @@ impl Design {
                 let seed = seed_of(seed, index as u64);
                 match practice {
                     Practice::Peeking { looks } => {
-                        self.peek(looks, seed, thresholds, &mut found)?
+                        self.peek(looks, seed, thresholds, &mut found)?;
                     }
                     _ => self.run(practice, effects, seed, thresholds, &mut found)?,
                 }
@@ -228,7 +228,7 @@ impl Design {
                 }
             }
             Practice::Preselection => {
-                let best = self.best_of(&means(&drawn.auto));
+                let best = best_of(&means(&drawn.auto));
                 for pair in (1..drawn.expert.len()).filter(|it| *it != best) {
                     drawn.expert[pair].fill(None);
                 }
@@ -267,17 +267,6 @@ impl Design {
         let missing = drawn.expert[candidate].iter().filter(|it| it.is_none());
         evidence.tiers[0].missing_cells = missing.count();
         Ok(evidence)
-    }
-
-    /// The challenger with the largest mean difference to the incumbent.
-    fn best_of(&self, means: &[Vec<Option<f64>>]) -> usize {
-        let mean_of = |pair: usize| {
-            let shared = paired::differences(&means[pair], &means[0]);
-            let shared: Vec<f64> = shared.into_iter().flatten().collect();
-            describe::mean(&shared).unwrap_or(f64::NEG_INFINITY)
-        };
-        let best = (1..means.len()).max_by(|a, b| mean_of(*a).total_cmp(&mean_of(*b)));
-        best.unwrap_or(1)
     }
 
     /// The experts' cells after this share of every challenger's candidates was lost, the worst
@@ -368,4 +357,15 @@ fn raw_max_t(evidence: &Evidence) -> f64 {
 )]
 fn whole(number: f64) -> usize {
     number.round().max(0.0) as usize
+}
+
+/// The challenger with the largest mean difference to the incumbent.
+fn best_of(means: &[Vec<Option<f64>>]) -> usize {
+    let mean_of = |pair: usize| {
+        let shared = paired::differences(&means[pair], &means[0]);
+        let shared: Vec<f64> = shared.into_iter().flatten().collect();
+        describe::mean(&shared).unwrap_or(f64::NEG_INFINITY)
+    };
+    let best = (1..means.len()).max_by(|a, b| mean_of(*a).total_cmp(&mean_of(*b)));
+    best.unwrap_or(1)
 }
