@@ -339,8 +339,6 @@ BEGIN SELECT RAISE(ABORT, 'an entry of the ledger is never deleted'); END;
 
 /// Board rows also repeat metrics whose keys have no fixed ids.
 const V9: &str = "
-INSERT OR IGNORE INTO texts (text) VALUES
-    ('n_failed'), ('completion_tokens'), ('generation_cost_usd');
 CREATE TRIGGER board_named_metrics_update AFTER UPDATE ON latest_metrics
 WHEN old.key IN (SELECT id FROM texts
                  WHERE text IN ('n_failed', 'completion_tokens', 'generation_cost_usd'))
