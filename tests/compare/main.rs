@@ -1,6 +1,7 @@
 //! `assize compare` and `assize promote`: leaderboards, and the gate before an alias moves.
 
 mod changed_inputs;
+mod comparable_pairs;
 mod full_grid;
 mod leaderboard;
 mod money;

@@ -10,7 +10,7 @@ use assize_test_support::server::Served;
 use assize_test_support::{Outcome, Scratch};
 use serde_json::{Value, json};
 
-const PROMOTE: &str = "promote --task task --experiment e";
+pub const PROMOTE: &str = "promote --task task --experiment e";
 
 fn failed(report: &Value) -> Vec<&str> {
     let checks = report["checks"].as_array().expect("checks");
@@ -22,7 +22,7 @@ fn failed(report: &Value) -> Vec<&str> {
 
 /// Runs the gate with these settings and expects exactly these checks to fail, separated by spaces.
 #[track_caller]
-fn refused(scratch: &Scratch, settings: &[(&str, &str)], expected: &str) -> Value {
+pub fn refused(scratch: &Scratch, settings: &[(&str, &str)], expected: &str) -> Value {
     let mut command = scratch.command(format!("{PROMOTE} --json").as_str());
     command.envs(settings.iter().copied());
     let outcome = Outcome::of(&command.output().expect("the binary runs"));
@@ -46,7 +46,7 @@ fn history(scratch: &Scratch) -> Vec<Value> {
 }
 
 /// An experiment that is collected and judged on both splits.
-fn judged(tips: Tips) -> Scratch {
+pub fn judged(tips: Tips) -> Scratch {
     let scratch = scratch(tips);
     fill(&scratch);
     scratch
@@ -148,88 +148,6 @@ fn each_check_fails_alone() {
         report.to_string().contains("That is s2: -1.00 as observed"),
         "{report}"
     );
-}
-
-/// Judges what is pending for p1, then what is pending for p2, as experts do over weeks.
-fn judged_apart() -> Scratch {
-    let scratch = scratch(ahead);
-    for prompt in ["p1,p3", "p2"] {
-        collect(&scratch, &format!("--prompts {prompt}"));
-        collect(
-            &scratch,
-            &format!("--split confirmation --prompts {prompt}"),
-        );
-        judge(&scratch);
-    }
-    scratch
-}
-
-#[test]
-fn a_lead_of_another_sitting_is_not_promoted_until_both_are_judged_again() {
-    let scratch = judged_apart();
-    let report = refused(&scratch, &[], "judged_alike");
-    let next = report["next"].as_array().expect("steps");
-    let reopen = next[0].as_str().and_then(|it| it.strip_prefix("assize "));
-    let reopen = reopen.expect("a command of ours");
-    assert!(
-        reopen.contains("--pairs scripted:m/p2,scripted:m/p1"),
-        "{reopen}"
-    );
-    scratch.ok(reopen);
-    judge(&scratch);
-    scratch.ok(PROMOTE);
-}
-
-#[test]
-fn pairs_that_were_dropped_before_experts_judged_count() {
-    let scratch = scratch(ahead);
-    collect(&scratch, "--prompts p1,p2");
-    judge(&scratch);
-    // The task has no confirmation split, and a third pair was never judged by experts.
-    let text = scratch.read("task/scenarios.jsonl");
-    let selection: Vec<&str> = text
-        .lines()
-        .filter(|it| !it.contains("confirmation"))
-        .collect();
-    scratch.write("task/scenarios.jsonl", &selection.join("\n"));
-    scratch.ok(format!("{PROMOTE} --dry-run").as_str());
-    collect(&scratch, "--prompts p3");
-    let report = refused(&scratch, &[], "family");
-    assert!(
-        report.to_string().contains("1 pair was left out"),
-        "{report}"
-    );
-}
-
-#[test]
-fn different_settings_block_the_promotion() {
-    let scratch = scratch(ahead);
-    for (prompts, temperature) in [("p1,p3", "0.7"), ("p2", "0.2")] {
-        for split in ["selection", "confirmation"] {
-            let more = format!("--prompts {prompts} --temperature {temperature} --split {split}");
-            collect(&scratch, &more);
-        }
-    }
-    judge(&scratch);
-    refused(&scratch, &[], "same_settings");
-}
-
-#[test]
-fn an_edit_of_every_scenario_adds_no_evidence() {
-    let scratch = judged(ahead);
-    let p = |scratch: &Scratch| {
-        let dry = scratch
-            .ok(format!("{PROMOTE} --dry-run --json").as_str())
-            .json();
-        let checks = dry["checks"].as_array().expect("checks").clone();
-        let check = checks.into_iter().find(|it| it["name"] == "p_adjusted");
-        check.expect("the check")["figure"].clone()
-    };
-    let before = p(&scratch);
-    let text = scratch.read("task/scenarios.jsonl").replace("\"}", ".\"}");
-    scratch.write("task/scenarios.jsonl", &text);
-    fill(&scratch);
-    assert_eq!(p(&scratch), before);
 }
 
 #[test]

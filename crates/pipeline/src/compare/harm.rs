@@ -10,6 +10,9 @@ use assize_stats::table::Cell;
 /// The most effects that a board lists.
 const MOST_LISTED: usize = 50;
 
+/// Estimates that are closer than this are equal.
+const TIE: f64 = 1e-9;
+
 /// The values of one scalar field of the scenarios.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segments {
@@ -65,18 +68,22 @@ impl Effects {
 
     /// The effects as a board lists them.
     pub fn listed(self, pair: Pair, names: &[(String, String)]) -> Option<Harm> {
-        let scenarios: Vec<ScenarioEffect> = self
-            .scenarios
-            .into_iter()
-            .take(MOST_LISTED)
-            .filter_map(|(place, diff, estimate)| {
-                Some(ScenarioEffect {
-                    scenario: names.get(place)?.0.clone(),
-                    diff,
-                    estimate,
-                })
+        let effect = |(place, diff, estimate): (usize, f64, f64)| {
+            Some(ScenarioEffect {
+                scenario: names.get(place)?.0.clone(),
+                diff,
+                estimate,
             })
-            .collect();
+        };
+        let mut scenarios: Vec<ScenarioEffect> =
+            self.scenarios.into_iter().filter_map(effect).collect();
+        // Copies of an experiment can have its runs in another order: their boards are the same.
+        let rounded = |it: &ScenarioEffect| (it.estimate / TIE).round();
+        scenarios.sort_by(|a, b| {
+            let by_estimate = rounded(a).total_cmp(&rounded(b));
+            by_estimate.then_with(|| a.scenario.cmp(&b.scenario))
+        });
+        scenarios.truncate(MOST_LISTED);
         (!scenarios.is_empty()).then_some(Harm {
             pair,
             scenarios,
