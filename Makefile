@@ -42,7 +42,7 @@ test-ollama: weights
 
 ## calibrate: the promotion gate's error rates and power, by simulation
 calibrate:
-	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 10000 docs/images/power-by-scenarios.svg
+	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 5000 docs/images/power-by-scenarios.svg
 
 ## stress: 200 kills during a collection; checks that exactly the grid is recorded
 stress: build

@@ -20,7 +20,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 fn main() -> Outcome {
     let mut words = std::env::args().skip(1);
     let asked = words.next().map(|it| it.parse()).transpose()?;
-    let experiments: usize = asked.unwrap_or(10_000);
+    let experiments: usize = asked.unwrap_or(5_000);
     let file = words.next();
     let started = Instant::now();
     let mut out = std::io::stdout().lock();
