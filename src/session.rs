@@ -156,6 +156,29 @@ impl Session {
         Ok(())
     }
 
+    /// Refuses to collect the default task into an experiment whose runs have files of their own: the
+    /// newest runs say which scenarios count, so a forgotten `--task` would replace them all.
+    pub fn check_default_task(&self, experiment: &str) -> anyhow::Result<()> {
+        if self.task_given.is_some() || tracking::is_server(&self.full_uri) || !self.store_exists()
+        {
+            return Ok(());
+        }
+        let store = self.store(true)?;
+        // An experiment that does not exist yet has no task.
+        let Ok(ExperimentTask::Found(found)) = self.task_of(store.as_ref(), experiment) else {
+            return Ok(());
+        };
+        if found.place == self.task_name {
+            return Ok(());
+        }
+        Err(PipelineError::Invalid(format!(
+            "the experiment '{experiment}' holds runs of the task in {}, and without --task this collection would use \
+             '{}': name the folder with --task {}, or collect into another experiment",
+            found.place, self.task_name, found.place
+        ))
+        .into())
+    }
+
     /// The calibration cases for an experiment. It is an error if its task's files are missing,
     /// unless the user leaves the calibration cases out.
     pub fn anchors(

@@ -44,6 +44,7 @@ pub struct Plan {
 pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     let task = session.task()?;
     let settings = settings(session, &task, args)?;
+    session.check_default_task(&settings.options.experiment)?;
     let mut plan = plan(session, task, &settings, args.shard)?;
     if args.adaptive {
         plan.options.adaptive = true;

@@ -120,12 +120,13 @@ fn pairs_that_were_judged_in_different_sittings_have_no_winner() {
     assert_eq!(row["vs_incumbent"]["judged_apart"], 1.0);
     assert_eq!(board["decision"]["winner"], Value::Null, "{board}");
     let reason = board["decision"]["reason"].as_str().expect("a reason");
-    let command = "assize judge reopen --pairs scripted:b/p1,scripted:a/p1";
+    let command =
+        "assize judge reopen --experiment e --tier expert --pairs scripted:b/p1,scripted:a/p1";
     assert!(reason.contains(command), "{reason}");
 
     // The command that is named repairs it: the next sitting judges both.
     let reopened = command.strip_prefix("assize ").expect("a command of ours");
-    scratch.ok(format!("{reopened} --experiment e").as_str());
+    scratch.ok(reopened);
     judge(&scratch, "both.json");
     let board = scratch.board("e");
     assert_eq!(board["rows"][0]["vs_incumbent"]["judged_apart"], 0.0);

@@ -1,7 +1,7 @@
 //! What the gate refuses although p is small: pairs that were not collected and judged alike.
 
 use assize_test_support::Scratch;
-use assize_test_support::promotion_task::{ahead, collect, fill, judge, scratch};
+use assize_test_support::promotion_task::{SELECTION, Tip, ahead, collect, fill, judge, scratch};
 
 use crate::promote::{PROMOTE, judged, refused};
 
@@ -22,16 +22,16 @@ fn judged_apart() -> Scratch {
 #[test]
 fn a_lead_of_another_sitting_is_not_promoted_until_both_are_judged_again() {
     let scratch = judged_apart();
-    let report = refused(&scratch, &[], "judged_alike");
-    let next = report["next"].as_array().expect("steps");
-    let reopen = next[0].as_str().and_then(|it| it.strip_prefix("assize "));
-    let reopen = reopen.expect("a command of ours");
-    assert!(
-        reopen.contains("--pairs scripted:m/p2,scripted:m/p1"),
-        "{reopen}"
-    );
-    scratch.ok(reopen);
-    judge(&scratch);
+    for failed in ["judged_alike", "confirmation.judged_alike"] {
+        let report = refused(&scratch, &[], failed);
+        let next = report["next"].as_array().expect("steps");
+        let reopen = next[0].as_str().and_then(|it| it.strip_prefix("assize "));
+        let reopen = reopen.expect("a command of ours");
+        let pairs = "--pairs scripted:m/p2,scripted:m/p1";
+        assert!(reopen.contains(pairs), "{reopen}");
+        scratch.ok(reopen);
+        judge(&scratch);
+    }
     scratch.ok(PROMOTE);
 }
 
@@ -85,4 +85,80 @@ fn an_edit_of_every_scenario_adds_no_evidence() {
     scratch.write("task/scenarios.jsonl", &text);
     fill(&scratch);
     assert_eq!(p(&scratch), before);
+}
+
+#[test]
+fn the_confirmation_must_be_judged_alike_too() {
+    let scratch = scratch(ahead);
+    collect(&scratch, "");
+    judge(&scratch);
+    for prompt in ["p1", "p2"] {
+        collect(
+            &scratch,
+            &format!("--split confirmation --prompts {prompt}"),
+        );
+        judge(&scratch);
+    }
+    refused(&scratch, &[], "confirmation.judged_alike");
+}
+
+#[test]
+fn a_confirmation_scenario_that_was_lost_cannot_be_deleted() {
+    let scratch = judged(|prompt, s, k| {
+        let tip = ahead("p1", s, k);
+        if s < SELECTION {
+            return ahead(prompt, s, k);
+        }
+        // There p2 wins on half of the scenarios and loses on the others.
+        let is_better = (s % 2 == 0) == (prompt == "p2");
+        Tip {
+            worth: tip.worth + i64::from(is_better),
+            ..tip
+        }
+    });
+    let lost = "confirmation confirmation.margin";
+    refused(&scratch, &[], lost);
+    let text = scratch.read("task/scenarios.jsonl");
+    let is_won = |line: &&str| !["c1", "c3", "c5"].iter().any(|id| line.contains(*id));
+    let kept: Vec<&str> = text.lines().filter(is_won).collect();
+    scratch.write("task/scenarios.jsonl", &kept.join("\n"));
+    refused(&scratch, &[], lost);
+    let selection: Vec<&str> = text.lines().take(SELECTION).collect();
+    scratch.write("task/scenarios.jsonl", &selection.join("\n"));
+    refused(&scratch, &[], lost);
+}
+
+#[test]
+fn a_new_rubric_does_not_make_the_family_smaller() {
+    let scratch = scratch(ahead);
+    let text = scratch.read("task/scenarios.jsonl");
+    let selection: Vec<&str> = text.lines().take(SELECTION).collect();
+    scratch.write("task/scenarios.jsonl", &selection.join("\n"));
+    collect(&scratch, "");
+    judge(&scratch);
+    scratch.ok(format!("{PROMOTE} --dry-run").as_str());
+    let rubric = scratch.read("task/rubric.md");
+    scratch.write(
+        "task/rubric.md",
+        &rubric.replace("Judge it.", "Judge it well."),
+    );
+    let pairs = "--pairs scripted:m/p1,scripted:m/p2";
+    scratch.ok(format!("judge reopen --experiment e --rubric --task task {pairs}").as_str());
+    judge(&scratch);
+    let board = scratch.board("e");
+    assert_eq!(board["rows"].as_array().map(Vec::len), Some(2), "{board}");
+    let report = refused(&scratch, &[], "family").to_string();
+    assert!(report.contains("1 pair was left out"), "{report}");
+}
+
+#[test]
+fn a_forgotten_task_does_not_replace_the_experiments_own() {
+    let scratch = scratch(ahead);
+    collect(&scratch, "");
+    let forgotten = "collect --models scripted:m --script script.json --experiment e --n-tips 2";
+    let refused = scratch.fails(2, forgotten);
+    assert!(
+        refused.stderr.contains("name the folder with --task"),
+        "{refused}"
+    );
 }

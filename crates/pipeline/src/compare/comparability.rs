@@ -22,16 +22,15 @@ pub enum Obstacle {
     JudgedApart(f64),
     /// They were collected with different settings.
     Settings,
+    /// Their shares of failed requests are this far apart.
+    Failures(f64),
 }
 
 impl Comparability {
     pub fn between(scores: &Scores, candidate: usize, incumbent: usize) -> Self {
-        let [ours, theirs] = [candidate, incumbent].map(|pair| scores.settings_of_pair(pair));
+        let apart = scores.settings_apart(candidate, incumbent).into_iter();
         Self {
-            settings: ours
-                .symmetric_difference(&theirs)
-                .map(|it| (*it).to_owned())
-                .collect(),
+            settings: apart.map(str::to_owned).collect(),
             lost: [candidate, incumbent].map(|pair| Lost::share(scores.lost(pair))),
         }
     }

@@ -15,7 +15,7 @@ use super::family::{Family, Member};
 /// More scenarios than this are never proposed.
 const MOST_SCENARIOS: usize = 10_000;
 
-/// What a lead is held against: `level`, `margin` and `judged_apart` of `[gate]` in the settings.
+/// What a lead is held against: `level`, `margin`, `judged_apart` and `failed_margin` of `[gate]` in the settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecisionRule {
     /// The largest adjusted p that counts as significant.
@@ -25,6 +25,8 @@ pub struct DecisionRule {
     pub margin: Option<f64>,
     /// The share of two pairs' verdicts that may come from different raters.
     pub judged_apart: f64,
+    /// How far the shares of failed requests of two pairs may be apart.
+    pub failed_margin: f64,
 }
 
 /// The rule for one rubric, with the margin in points.
@@ -32,7 +34,6 @@ pub struct DecisionRule {
 pub struct Rule {
     pub level: f64,
     pub margin: f64,
-    pub judged_apart: f64,
 }
 
 /// The leading pair. Pairs are identified by their index in the family.
@@ -154,7 +155,6 @@ impl DecisionRule {
         Rule {
             level: self.level,
             margin: self.margin_within(range),
-            judged_apart: self.judged_apart,
         }
     }
 
@@ -187,7 +187,6 @@ mod tests {
     const RULE: Rule = Rule {
         level: 0.05,
         margin: 0.5,
-        judged_apart: 0.1,
     };
 
     /// The incumbent first, at 10 in every scenario, then challengers with these differences.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
-    BoardRule, Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores, Variance,
+    BoardRule, BoardTier, Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores,
+    Variance,
 };
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
@@ -34,7 +36,7 @@ pub fn rank(
     let means = &view.means;
     let mut family = Family::new(means, incumbent, options.seed);
     let raters = RatersOfPairs::of(judged);
-    compare_conditions(scores, &raters, rule.judged_apart, &mut family);
+    compare_conditions(scores, &raters, rule, &mut family);
     let ranked: Vec<usize> = (0..pairs.len())
         .filter(|pair| family.members[*pair].scenarios > 0)
         .collect();
@@ -65,6 +67,14 @@ pub fn rank(
     number(&mut rows);
     let rule = rule.under(scores.full_rubric.as_ref());
     let decision = decision::decide(&family, &pairs, rule);
+    let place = sentence::Place {
+        experiment: &options.experiment,
+        tier: match view.tier {
+            BoardTier::Auto => Tier::Auto,
+            BoardTier::Expert | BoardTier::Combined => Tier::Expert,
+        },
+        split: options.split,
+    };
     let harm = harm_of(scores, &view.table, &family, &decision, options, rule.level);
     let coverage = scores.coverage(view.coverage);
     Leaderboard {
@@ -75,7 +85,9 @@ pub fn rank(
         incumbent: family.incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
         rows,
-        decision: Some(sentence::of(&decision, &family, means, &pairs, rule)),
+        decision: Some(sentence::of(
+            &decision, &family, means, &pairs, rule, &place,
+        )),
         variance: shares(judged, &pairs, blocks),
         coverage,
         adaptive: scores.adaptive,
@@ -104,26 +116,34 @@ pub fn rank(
 pub fn unjudged<'a>(scores: &'a Scores, family: &'a Family) -> impl Iterator<Item = usize> + 'a {
     (0..scores.pair_count()).filter(move |pair| {
         let is_tested = family.versus(*pair).is_some_and(|it| it.p.is_some());
-        Some(*pair) != family.incumbent && !scores.runs_of(*pair).is_empty() && !is_tested
+        Some(*pair) != family.incumbent && !is_tested
     })
 }
 
 /// Notes what differed between each challenger and the incumbent besides model and prompt.
-fn compare_conditions(scores: &Scores, raters: &RatersOfPairs, limit: f64, family: &mut Family) {
+fn compare_conditions(
+    scores: &Scores,
+    raters: &RatersOfPairs,
+    rule: DecisionRule,
+    family: &mut Family,
+) {
     let Some(incumbent) = family.incumbent else {
         return;
     };
-    let theirs = scores.settings_of_pair(incumbent);
+    let lost = scores.lost(incumbent).share();
     for (pair, member) in family.members.iter_mut().enumerate() {
         let Some(versus) = &mut member.versus else {
             continue;
         };
         versus.judged_apart = raters.judged_apart(pair, incumbent);
-        let apart = versus.judged_apart.filter(|it| *it > limit);
-        member.obstacle = if scores.settings_of_pair(pair) == theirs {
-            apart.map(Obstacle::JudgedApart)
-        } else {
+        let apart = versus.judged_apart.filter(|it| *it > rule.judged_apart);
+        let failures = (scores.lost(pair).share() - lost).abs();
+        member.obstacle = if !scores.settings_apart(pair, incumbent).is_empty() {
             Some(Obstacle::Settings)
+        } else if failures > rule.failed_margin {
+            Some(Obstacle::Failures(failures))
+        } else {
+            apart.map(Obstacle::JudgedApart)
         };
     }
 }

@@ -1,6 +1,6 @@
 //! From tracked runs to scores per pair and scenario.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Coverage, OlderVersion, Pair};
@@ -59,6 +59,10 @@ pub struct Scores {
     read: u32,
     /// Runs under other rubrics, which are not in here.
     pub other_rubric_runs: u32,
+    /// Pairs that have runs under other rubrics only.
+    pub pairs_elsewhere: usize,
+    /// When the latest verdict was given.
+    last_judged: String,
     first_pair: Option<usize>,
     /// The task that the runs belong to.
     pub task: String,
@@ -132,13 +136,20 @@ pub fn read(
         return Err(error);
     }
     let all: u32 = by_rubric.iter().map(|scores| scores.read).sum();
-    let newest = by_rubric
-        .iter()
-        .rposition(|scores| !scores.tiers.is_empty());
-    let chosen = newest.or_else(|| by_rubric.len().checked_sub(1));
+    let judged = by_rubric.iter().enumerate();
+    let judged = judged.filter(|(_, scores)| !scores.tiers.is_empty());
+    let newest = judged.max_by(|a, b| a.1.last_judged.cmp(&b.1.last_judged));
+    let chosen = newest
+        .map(|(place, _)| place)
+        .or_else(|| by_rubric.len().checked_sub(1));
     let Some(mut scores) = chosen.map(|place| by_rubric.swap_remove(place)) else {
         return Ok(Scores::default());
     };
+    let elsewhere: HashSet<&PairKey> = by_rubric.iter().flat_map(|it| &it.pairs).collect();
+    let elsewhere = elsewhere.into_iter();
+    scores.pairs_elsewhere = elsewhere
+        .filter(|key| !scores.pair_index.contains_key(key))
+        .count();
     scores.other_rubric_runs = all - scores.read;
     scores.params = store.run_get(&scores.first_run)?.params;
     scores.task = scores.param(param::TASK).to_owned();
@@ -275,6 +286,11 @@ impl Scores {
         if verdicts.is_empty() {
             return;
         }
+        for (file, _) in verdicts.values() {
+            if *file.judged_at > *self.last_judged {
+                self.last_judged = file.judged_at.to_string();
+            }
+        }
         let scores = self
             .tiers
             .entry(tier)
@@ -355,6 +371,29 @@ impl Scores {
     pub fn settings_of_pair(&self, pair: usize) -> BTreeSet<&str> {
         let runs = self.runs_of(pair).iter().filter(|it| !it.is_failed);
         runs.map(|it| self.settings[it.settings].as_str()).collect()
+    }
+
+    /// The settings that only one of two pairs has in a scenario that both have, in words.
+    pub fn settings_apart(&self, left: usize, right: usize) -> BTreeSet<&str> {
+        if self.settings.len() < 2 {
+            return BTreeSet::new();
+        }
+        let of = |pair: usize| {
+            let mut by_scenario: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+            for run in self.runs_of(pair).iter().filter(|it| !it.is_failed) {
+                by_scenario
+                    .entry(run.scenario)
+                    .or_default()
+                    .insert(run.settings);
+            }
+            by_scenario
+        };
+        let (ours, theirs) = (of(left), of(right));
+        let shared = ours
+            .iter()
+            .filter_map(|(scenario, it)| Some((it, theirs.get(scenario)?)));
+        let apart = shared.flat_map(|(a, b)| a.symmetric_difference(b));
+        apart.map(|it| self.settings[*it].as_str()).collect()
     }
 
     /// The settings of all runs, in words.

@@ -1,6 +1,8 @@
 //! A decision in words.
 
+use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Decision as Sentence, Pair, Versus};
+use assize_domain::scenario::Split;
 use assize_stats::selection::selection_corrected;
 use assize_stats::{MIN_TEST_BLOCKS, paired};
 
@@ -9,6 +11,27 @@ use super::decision::{Decision, NoWinner, Rule};
 use super::family::Family;
 use crate::error::count;
 
+/// What a board is of, for commands that repair it.
+#[derive(Debug)]
+pub struct Place<'a> {
+    pub experiment: &'a str,
+    pub tier: Tier,
+    pub split: Split,
+}
+
+impl Place<'_> {
+    fn flags(&self) -> String {
+        let split = match self.split {
+            Split::Selection => String::new(),
+            other => format!(" --split {other}"),
+        };
+        format!(
+            "--experiment {} --tier {}{split}",
+            self.experiment, self.tier
+        )
+    }
+}
+
 /// The decision as the board states it.
 pub fn of(
     decision: &Decision,
@@ -16,6 +39,7 @@ pub fn of(
     means: &[Vec<Option<f64>>],
     pairs: &[Pair],
     rule: Rule,
+    place: &Place<'_>,
 ) -> Sentence {
     let (leader, why) = match *decision {
         Decision::Winner { pair } => {
@@ -50,7 +74,12 @@ pub fn of(
             no_winner(&reason, Some(MIN_TEST_BLOCKS))
         }
         NoWinner::NotComparable(obstacle) => {
-            let reason = not_comparable(obstacle, leader.and_then(|it| pairs.get(it)), incumbent);
+            let reason = not_comparable(
+                obstacle,
+                leader.and_then(|it| pairs.get(it)),
+                incumbent,
+                place,
+            );
             no_winner(&(standing() + &reason), None)
         }
         NoWinner::LeaderIsWorse => {
@@ -108,7 +137,12 @@ fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) 
 }
 
 /// What has to be repeated before a lead counts.
-fn not_comparable(obstacle: Obstacle, leader: Option<&Pair>, incumbent: &Pair) -> String {
+fn not_comparable(
+    obstacle: Obstacle,
+    leader: Option<&Pair>,
+    incumbent: &Pair,
+    place: &Place<'_>,
+) -> String {
     match obstacle {
         Obstacle::JudgedApart(share) => {
             let pairs =
@@ -116,15 +150,20 @@ fn not_comparable(obstacle: Obstacle, leader: Option<&Pair>, incumbent: &Pair) -
             format!(
                 " It does not count, because {:.0} % of the verdicts on the two come from different judges or \
                  sittings, which may be stricter or kinder: judge both again, side by side (assize judge reopen \
-                 --pairs {pairs}).",
-                share * 100.0
+                 {} --pairs {pairs}).",
+                share * 100.0,
+                place.flags(),
             )
         }
-        Obstacle::Settings => {
-            " It does not count, because the two were collected with different settings: \
-                               collect one of them again with the other's."
-                .to_owned()
-        }
+        Obstacle::Settings => " It does not count, because the two were collected with different \
+                               settings: collect both with the same settings into another \
+                               experiment."
+            .to_owned(),
+        Obstacle::Failures(share) => format!(
+            " It does not count, because the shares of requests that produced nothing differ by {:.0} points \
+             of a hundred: what failed may be what was hard.",
+            share * 100.0
+        ),
     }
 }
 

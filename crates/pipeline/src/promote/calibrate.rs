@@ -24,6 +24,7 @@ use assize_stats::{Alternative, Draws, StatsError, bootstrap, paired};
 
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
+use crate::compare::comparability::Comparability;
 use crate::compare::decision::decide;
 use crate::compare::family::{DRAWS, Family};
 use draw::{Drawn, in_threads, means};
@@ -304,6 +305,8 @@ impl Design {
             missing_cells: 0,
             scale: spread(evidence).unwrap_or(1.0),
             flags: Vec::new(),
+            judged_apart: Some(0.0),
+            comparability: Comparability::default(),
         })
     }
 

@@ -68,7 +68,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
     let deciding = tiers.iter().find(|it| it.tier == tier);
     let unjudged_pairs = deciding.map_or(0, |it| {
         let family = Family::new(&it.means, Some(incumbent), options.seed);
-        rank::unjudged(&scores, &family).count()
+        rank::unjudged(&scores, &family).count() + scores.pairs_elsewhere
     });
     let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
     let scale = deciding.and_then(|it| spread(&it.means[candidate], &it.means[incumbent]));
@@ -279,12 +279,13 @@ fn flags(
         .collect()
 }
 
-/// Cells of the two pairs that have failed, lack a verdict, or are there for one pair only.
+/// Cells of the two pairs that have failed, lack a verdict, or are there for other pairs only.
 fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: usize) -> usize {
     let both = [candidate, incumbent];
-    let scenarios: BTreeSet<usize> = both
-        .iter()
-        .flat_map(|pair| scores.runs_of(*pair).iter().map(|it| it.scenario))
+    // A scenario that any pair was collected on is one that both must have: otherwise cells that
+    // were lost could be deleted.
+    let scenarios: BTreeSet<usize> = (0..scores.pair_count())
+        .flat_map(|pair| scores.runs_of(pair).iter().map(|it| it.scenario))
         .collect();
     let lacking = |pair: usize, scenario: usize| {
         let runs = scores.runs_of(pair).iter();
@@ -300,8 +301,9 @@ fn missing(scores: &Scores, judged: &TierScores, candidate: usize, incumbent: us
     cells.sum()
 }
 
-/// The two pairs on the confirmation split: the task's scenarios as they are now, under the same
-/// rubric as the selection.
+/// The two pairs on the confirmation split, under the same rubric as the selection: the task's
+/// scenarios as they are now, and those that were collected there and have left the task since.
+/// Otherwise a scenario that was lost could be deleted after it was seen.
 fn confirmation(
     store: &dyn Boards,
     options: &PromoteOptions<'_>,
@@ -309,23 +311,21 @@ fn confirmation(
     candidate: &PairKey,
     incumbent: &PairKey,
 ) -> Result<Option<Confirmation>> {
-    let wanted: Vec<(String, String)> = options
-        .task
-        .scenarios
-        .iter()
+    let scores = read::read(store, options.experiment, Split::Confirmation, None)?;
+    let in_task = options.task.scenarios.iter();
+    let mut wanted: Vec<(String, String)> = in_task
         .filter(|scenario| scenario.split == Split::Confirmation)
         .map(|scenario| (scenario.id.clone(), scenario.sha256.clone()))
         .collect();
+    let collected = scores.scenarios.iter();
+    let removed: Vec<(String, String)> = collected
+        .filter(|(id, _)| !wanted.iter().any(|it| it.0 == *id))
+        .cloned()
+        .collect();
+    wanted.extend(removed);
     if wanted.is_empty() {
         return Ok(None);
     }
-    let current = CurrentScenarios::from(options.task);
-    let scores = read::read(
-        store,
-        options.experiment,
-        Split::Confirmation,
-        Some(&current),
-    )?;
     let tier = options.thresholds.deciding_tier();
     let judged = scores
         .tier(tier)
@@ -333,7 +333,11 @@ fn confirmation(
     let means = |pair: &PairKey| -> Vec<Option<f64>> {
         let place = scores.find_key(pair);
         let cell = |scenario: &(String, String)| {
-            let scenario = scores.scenarios.iter().position(|it| it == scenario)?;
+            // Runs of older tools do not name a version.
+            let is_it = |it: &&(String, String)| {
+                it.0 == scenario.0 && (it.1 == scenario.1 || it.1.is_empty())
+            };
+            let scenario = scores.scenarios.iter().position(|it| is_it(&it))?;
             let cell = judged?.cell(place?, scenario)?;
             (cell.complete > 0).then(|| cell.composite / f64::from(cell.candidates))
         };
@@ -341,6 +345,7 @@ fn confirmation(
     };
     let (ours, theirs) = (means(candidate), means(incumbent));
     let missing_cells = ours.iter().chain(&theirs).filter(|it| it.is_none()).count();
+    let both = scores.find_key(candidate).zip(scores.find_key(incumbent));
     Ok(Some(Confirmation {
         differences: paired::differences(&ours, &theirs)
             .into_iter()
@@ -349,16 +354,18 @@ fn confirmation(
         scenarios: wanted.len(),
         missing_cells,
         scale: 1.0,
-        flags: match (judged, &scores.full_rubric) {
-            (Some(judged), Some(rubric)) => {
-                let places = (scores.find_key(candidate), scores.find_key(incumbent));
-                let both = places.0.zip(places.1);
-                both.map_or_else(Vec::new, |(ours, theirs)| {
-                    flags(judged, rubric, ours, theirs)
-                })
+        flags: match (judged, &scores.full_rubric, both) {
+            (Some(judged), Some(rubric), Some((ours, theirs))) => {
+                flags(judged, rubric, ours, theirs)
             }
             _ => Vec::new(),
         },
+        judged_apart: judged.zip(both).and_then(|(judged, (ours, theirs))| {
+            RatersOfPairs::of(judged).judged_apart(ours, theirs)
+        }),
+        comparability: both.map_or_else(Comparability::default, |(ours, theirs)| {
+            Comparability::between(&scores, ours, theirs)
+        }),
     }))
 }
 

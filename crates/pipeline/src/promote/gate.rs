@@ -110,6 +110,9 @@ pub struct Confirmation {
     /// was looked at: that of the selection split.
     pub scale: f64,
     pub flags: Vec<FlagShares>,
+    /// The share of the two pairs' verdicts that come from different raters.
+    pub judged_apart: Option<f64>,
+    pub comparability: Comparability,
 }
 
 /// What the gate found.

@@ -49,9 +49,14 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
         judge.push(report.tier);
     }
     judge.extend(unjudged(report, proposal));
-    if failed("judged_alike") {
-        steps.push(reopen(report, options));
-        judge.push(report.tier);
+    for (check, split) in [
+        ("judged_alike", Split::Selection),
+        ("confirmation.judged_alike", Split::Confirmation),
+    ] {
+        if failed(check) {
+            steps.push(reopen(report, split, options));
+            judge.push(report.tier);
+        }
     }
     if failed("family") {
         judge.push(report.tier);
@@ -120,8 +125,8 @@ fn remedies(failed: &dyn Fn(&str) -> bool) -> Vec<Step> {
         ),
         (
             "same_settings",
-            "Collect one of the pairs again with the settings of the other, in this experiment, and judge \
-             both side by side.",
+            "Collect both pairs with the same settings into another experiment, and judge them side by side \
+             there.",
         ),
         (
             "failed_candidates",
@@ -172,12 +177,13 @@ fn more_confirmation(proposal: &Proposal, options: &PromoteOptions<'_>) -> Optio
 }
 
 /// The command after which both pairs are judged again, side by side.
-fn reopen(report: &GateReport, options: &PromoteOptions<'_>) -> Step {
+fn reopen(report: &GateReport, split: Split, options: &PromoteOptions<'_>) -> Step {
     let pairs = format!("{},{}", report.candidate.id(), report.incumbent.id());
     let flags = [
         ("--experiment", options.experiment.to_owned()),
         ("--pairs", pairs),
         ("--tier", report.tier.to_string()),
+        ("--split", split.to_string()),
     ];
     Step::Command {
         verb: "judge reopen",

@@ -192,6 +192,7 @@ impl From<&Thresholds> for DecisionRule {
             level: thresholds.level,
             margin: thresholds.margin,
             judged_apart: thresholds.judged_apart,
+            failed_margin: thresholds.failed_margin,
         }
     }
 }

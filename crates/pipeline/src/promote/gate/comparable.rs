@@ -7,6 +7,7 @@ use assize_stats::MIN_TEST_BLOCKS;
 
 use super::open_check::OpenCheck;
 use super::{Evidence, TierEvidence};
+use crate::compare::comparability::Comparability;
 use crate::error::count;
 use crate::promote::thresholds::Thresholds;
 
@@ -16,23 +17,38 @@ pub fn comparable(
     deciding: Option<&TierEvidence>,
     thresholds: &Thresholds,
 ) -> Vec<Check> {
+    conditions(
+        "",
+        deciding.and_then(|it| it.judged_apart),
+        &evidence.comparability,
+        thresholds,
+    )
+}
+
+/// The same on the scenarios of a split; `prefix` starts the names of the checks.
+pub fn conditions(
+    prefix: &str,
+    judged_apart: Option<f64>,
+    comparability: &Comparability,
+    thresholds: &Thresholds,
+) -> Vec<Check> {
     vec![
-        judged_alike(deciding, thresholds),
-        same_settings(evidence),
-        failed_candidates(evidence, thresholds),
+        judged_alike(prefix, judged_apart, thresholds),
+        same_settings(prefix, comparability),
+        failed_candidates(prefix, comparability, thresholds),
     ]
 }
 
 /// A difference between judges or sittings must not look like one between pairs.
-fn judged_alike(deciding: Option<&TierEvidence>, thresholds: &Thresholds) -> Check {
+fn judged_alike(prefix: &str, judged_apart: Option<f64>, thresholds: &Thresholds) -> Check {
     let check = OpenCheck::new(
-        "judged_alike",
+        &format!("{prefix}judged_alike"),
         "verdicts by different judges",
         Quantity::Share,
         Relation::AtMost,
         thresholds.judged_apart,
     );
-    let Some(apart) = deciding.and_then(|it| it.judged_apart) else {
+    let Some(apart) = judged_apart else {
         let why = "No scenario is judged for both pairs.";
         return check.finish(Outcome::NotApplicable, None, Some(why.to_owned()));
     };
@@ -47,14 +63,14 @@ fn judged_alike(deciding: Option<&TierEvidence>, thresholds: &Thresholds) -> Che
     check.against(Some(apart), Some(why))
 }
 
-fn same_settings(evidence: &Evidence) -> Check {
-    let different = &evidence.comparability.settings;
+fn same_settings(prefix: &str, comparability: &Comparability) -> Check {
+    let different = &comparability.settings;
     let why = format!(
         "Only one of the pairs was collected with: {}.",
         different.join("; ")
     );
     OpenCheck::new(
-        "same_settings",
+        &format!("{prefix}same_settings"),
         "settings that differ",
         Quantity::Count,
         Relation::AtMost,
@@ -63,8 +79,12 @@ fn same_settings(evidence: &Evidence) -> Check {
     .against(Some(different.len() as f64), Some(why))
 }
 
-fn failed_candidates(evidence: &Evidence, thresholds: &Thresholds) -> Check {
-    let [ours, theirs] = evidence.comparability.lost;
+fn failed_candidates(
+    prefix: &str,
+    comparability: &Comparability,
+    thresholds: &Thresholds,
+) -> Check {
+    let [ours, theirs] = comparability.lost;
     let why = format!(
         "{:.1} % of the candidate's requests and {:.1} % of the incumbent's produced nothing: the means are \
          over the rest.",
@@ -72,7 +92,7 @@ fn failed_candidates(evidence: &Evidence, thresholds: &Thresholds) -> Check {
         theirs * 100.0
     );
     OpenCheck::new(
-        "failed_candidates",
+        &format!("{prefix}failed_candidates"),
         "difference in failed requests",
         Quantity::Share,
         Relation::AtMost,

@@ -8,7 +8,7 @@ use assize_stats::e_process::{EProcessSettings, e_process};
 use assize_stats::{MIN_TEST_BLOCKS, describe};
 
 use super::open_check::OpenCheck;
-use super::{Confirmation, Evidence, FlagShares, flag_check};
+use super::{Confirmation, Evidence, FlagShares, comparable, flag_check};
 use crate::error::count;
 use crate::promote::thresholds::Thresholds;
 
@@ -50,6 +50,15 @@ pub fn confirmation(evidence: &Evidence, thresholds: &Thresholds, is_clear: bool
         flag_check(&name, &label, flag, thresholds)
     });
     checks.extend(flags);
+    let conditions = comparable::conditions(
+        "confirmation.",
+        found.judged_apart,
+        &found.comparability,
+        thresholds,
+    );
+    // They are the same questions as on the selection split: only what is wrong is shown.
+    let wrong = conditions.into_iter();
+    checks.extend(wrong.filter(|it| it.outcome == Outcome::Failed));
     checks
 }
 

@@ -50,6 +50,8 @@ fn sound() -> Evidence {
             missing_cells: 0,
             scale: 1.0,
             flags: vec![flag("overlong", -1.0, 0.1, 0.1)],
+            judged_apart: Some(0.0),
+            comparability: Comparability::default(),
         }),
         composite_range: (2.0, 17.0),
         segments: vec![Segments {
@@ -276,6 +278,8 @@ fn flags_judges_cells_and_confirmation_fail_alone() {
         missing_cells,
         scale: 1.0,
         flags: Vec::new(),
+        judged_apart: Some(0.0),
+        comparability: Comparability::default(),
     };
     let flat = [1.0, -1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.1];
     for found in [
@@ -386,6 +390,8 @@ fn equal_differences_are_confirmed_by_their_sign() {
             missing_cells: 0,
             scale: 1.0,
             flags: Vec::new(),
+            judged_apart: Some(0.0),
+            comparability: Comparability::default(),
         });
         assert_eq!(outcome(&evidence, &thresholds, "confirmation"), expected);
     }
