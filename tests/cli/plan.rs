@@ -239,10 +239,7 @@ fn the_server_s_plan_is_the_command_s() {
     let fields = problems["error"]["fields"].as_array().expect("fields");
     let fields: Vec<&Value> = fields.iter().map(|it| &it["field"]).collect();
     assert_eq!(fields, ["nonsense", "effect"]);
-    let one = served.post(
-        "/api/bench/plan",
-        &json!({"models": ["a"], "prompts": ["v1"]}),
-    );
+    let one = post(&served, &json!({"models": ["a"], "prompts": ["v1"]}));
     assert_eq!(one.status, 400);
     assert!(
         one.json()["error"]["message"]
