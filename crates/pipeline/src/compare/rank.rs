@@ -37,34 +37,7 @@ pub fn rank(
     let mut family = Family::new(means, incumbent, options.seed);
     let raters = RatersOfPairs::of(judged);
     compare_conditions(scores, &raters, rule, &mut family);
-    let ranked: Vec<usize> = (0..pairs.len())
-        .filter(|pair| family.members[*pair].scenarios > 0)
-        .collect();
-    let p_best = chances(
-        means,
-        &ranked,
-        Draws {
-            count: DISPLAY_DRAWS,
-            seed: options.seed,
-        },
-    );
-    let mut rows: Vec<Row> = ranked
-        .iter()
-        .filter_map(|&index| {
-            let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
-            row.vs_incumbent = family.versus(index).cloned();
-            row.p_best = p_best.get(&index).copied();
-            Some(row)
-        })
-        .collect();
-    rows.sort_by(|a, b| {
-        b.composite
-            .mean
-            .total_cmp(&a.composite.mean)
-            .then_with(|| b.scenarios.cmp(&a.scenarios))
-            .then_with(|| a.pair().cmp(&b.pair()))
-    });
-    number(&mut rows);
+    let rows = ranked_rows(scores, view, &family, &pairs, options.seed);
     let rule = rule.under(scores.full_rubric.as_ref());
     let decision = decision::decide(&family, &pairs, rule);
     let place = sentence::Place {
@@ -109,6 +82,46 @@ pub fn rank(
         harm,
         older_versions: scores.older.clone(),
     }
+}
+
+/// The judged pairs by composite, with their tests.
+fn ranked_rows(
+    scores: &Scores,
+    view: &View<'_>,
+    family: &Family,
+    pairs: &[Pair],
+    seed: u64,
+) -> Vec<Row> {
+    let (judged, means) = (view.judged.as_ref(), &view.means);
+    let ranked: Vec<usize> = (0..pairs.len())
+        .filter(|pair| family.members[*pair].scenarios > 0)
+        .collect();
+    let p_best = chances(
+        means,
+        &ranked,
+        Draws {
+            count: DISPLAY_DRAWS,
+            seed,
+        },
+    );
+    let mut rows: Vec<Row> = ranked
+        .iter()
+        .filter_map(|&index| {
+            let mut row = row(scores, judged, &pairs[index], index, &means[index])?;
+            row.vs_incumbent = family.versus(index).cloned();
+            row.p_best = p_best.get(&index).copied();
+            Some(row)
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        b.composite
+            .mean
+            .total_cmp(&a.composite.mean)
+            .then_with(|| b.scenarios.cmp(&a.scenarios))
+            .then_with(|| a.pair().cmp(&b.pair()))
+    });
+    number(&mut rows);
+    rows
 }
 
 /// The collected pairs that the tier has not judged enough to be tested: somebody chose which pairs
