@@ -280,16 +280,14 @@ impl Scores {
         // The latest verdict of a candidate counts, and the rater who gave it.
         let mut verdicts = BTreeMap::new();
         for file in in_order(&run.files, tier, run.rubric.sha256) {
+            if *file.judged_at > *self.last_judged {
+                self.last_judged = file.judged_at.to_string();
+            }
             let of_file = file.verdicts.iter();
             verdicts.extend(of_file.map(|verdict| (verdict.candidate, (file, verdict))));
         }
         if verdicts.is_empty() {
             return;
-        }
-        for (file, _) in verdicts.values() {
-            if *file.judged_at > *self.last_judged {
-                self.last_judged = file.judged_at.to_string();
-            }
         }
         let scores = self
             .tiers
@@ -367,12 +365,6 @@ impl Scores {
         lost
     }
 
-    /// The settings of a pair's runs, in words.
-    pub fn settings_of_pair(&self, pair: usize) -> BTreeSet<&str> {
-        let runs = self.runs_of(pair).iter().filter(|it| !it.is_failed);
-        runs.map(|it| self.settings[it.settings].as_str()).collect()
-    }
-
     /// The settings that only one of two pairs has in a scenario that both have, in words.
     pub fn settings_apart(&self, left: usize, right: usize) -> BTreeSet<&str> {
         if self.settings.len() < 2 {
@@ -398,8 +390,12 @@ impl Scores {
 
     /// The settings of all runs, in words.
     pub fn all_settings(&self) -> BTreeSet<&str> {
-        let pairs = 0..self.pairs.len();
-        pairs.flat_map(|pair| self.settings_of_pair(pair)).collect()
+        let mut is_used = vec![false; self.settings.len()];
+        for run in self.runs.iter().flatten().filter(|it| !it.is_failed) {
+            is_used[run.settings] = true;
+        }
+        let used = self.settings.iter().zip(is_used).filter(|(_, used)| *used);
+        used.map(|(settings, _)| settings.as_str()).collect()
     }
 
     /// Expert where it has judged anything, else auto.

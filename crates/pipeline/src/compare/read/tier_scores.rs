@@ -119,8 +119,14 @@ impl TierScores {
     ) {
         let small = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let first = self.shares.len();
+        let mut latest: Option<(*const LeanFile<'a>, u32)> = None;
         for file in files {
-            let rater = self.rater_of(file, tier);
+            // The verdicts of a run are mostly of one file.
+            let rater = match latest {
+                Some((same, rater)) if std::ptr::eq(same, file) => rater,
+                _ => self.rater_of(file, tier),
+            };
+            latest = Some((file, rater));
             let mut of_cell = self.shares[first..].iter_mut();
             match of_cell.find(|it| it.rater == rater) {
                 Some(share) => share.verdicts += 1,
