@@ -157,7 +157,7 @@ impl Relation {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Passed,
-    /// Good enough for a tentative conclusion, and let through as such.
+    /// Let through with a caveat. No check ends so any more; earlier entries of the history do.
     Tentative,
     Failed,
     /// There is nothing to check here.

@@ -22,6 +22,7 @@ use assize_stats::table::Cell;
 use assize_stats::two_tier::{Both, TierCell};
 use assize_stats::{Alternative, Draws, StatsError, bootstrap, paired};
 
+use super::evidence;
 use super::gate::{Confirmation, Evidence, FlagShares, TierEvidence, gate};
 use super::thresholds::Thresholds;
 use crate::compare::comparability::Comparability;
@@ -392,7 +393,5 @@ fn double_scored(drawn: &Drawn, pair: usize) -> Vec<Option<TierCell>> {
 fn spread(evidence: &Evidence) -> Option<f64> {
     let deciding = evidence.tiers.first()?;
     let of = |pair: usize| deciding.means.get(pair);
-    let differences = paired::differences(of(evidence.candidate)?, of(evidence.incumbent)?);
-    let shared: Vec<f64> = differences.into_iter().flatten().collect();
-    assize_stats::describe::sd(&shared).filter(|it| *it > 0.0)
+    evidence::spread(of(evidence.candidate)?, of(evidence.incumbent)?)
 }

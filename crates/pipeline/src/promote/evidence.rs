@@ -370,7 +370,7 @@ fn confirmation(
 }
 
 /// The standard deviation of the differences of two pairs over scenarios, if they have any.
-fn spread(candidate: &[Option<f64>], incumbent: &[Option<f64>]) -> Option<f64> {
+pub fn spread(candidate: &[Option<f64>], incumbent: &[Option<f64>]) -> Option<f64> {
     let differences = paired::differences(candidate, incumbent);
     let shared: Vec<f64> = differences.into_iter().flatten().collect();
     assize_stats::describe::sd(&shared).filter(|sd| *sd > 0.0)
