@@ -9,7 +9,8 @@
 //! | [`features`] | which numbers describe a candidate in a context? |
 //! | [`ridge`], [`model`] | what has one arm learnt, and how is it stored? |
 //! | [`policy`] | which candidate is shown, with what probability, and what follows from a reward? |
-//! | [`pool`] | with what does a new user start? |
+//! | [`pool`], [`replay`] | with what does a new user, or a new policy, start? |
+//! | [`off_policy`] | what reward would a policy have had, from the log of another? |
 //!
 //! Everything is a pure function of its arguments: no I/O, no clock, no randomness of its own.
 //! Nothing panics: what cannot be computed is a [`PolicyError`] that names the value and the remedy.
@@ -52,8 +53,10 @@
 mod error;
 pub mod features;
 pub mod model;
+pub mod off_policy;
 pub mod policy;
 pub mod pool;
+pub mod replay;
 pub mod ridge;
 
 pub use error::PolicyError;
@@ -61,6 +64,7 @@ pub use features::{Context, FeatureVector, FeatureVersion, Profile};
 pub use model::{Model, UserModels};
 pub use policy::{Changed, Choice, Policy, PolicyKind, PolicySettings, check_reward, choose};
 pub use pool::Pool;
+pub use replay::{LoggedCandidate, LoggedDecision};
 
 /// The arm of candidates that name none: all of them share one model for each user and policy.
 pub const SHARED_ARM: &str = "*";

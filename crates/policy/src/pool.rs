@@ -11,7 +11,7 @@
 //! prior sample size of Bayesian linear regression (Gelman et al. 2013, chapter 14).
 
 use crate::model::Sums;
-use crate::{Model, PolicyError, features};
+use crate::{Model, PolicyError, UserModels, features};
 use std::collections::BTreeMap;
 
 const POOL_VERSION: u8 = 0x81;
@@ -78,6 +78,29 @@ impl Pool {
         Ok(())
     }
 
+    /// Adds the sums of another pool. An arm that has another length there is left as it is.
+    pub fn merge(&mut self, other: &Self) {
+        for (arm, theirs) in &other.arms {
+            let dimension = theirs.dimension;
+            let ours = self.arms.entry(arm.clone());
+            let ours = ours.or_insert_with(|| Sums::zero(dimension));
+            if ours.dimension == dimension {
+                ours.n += theirs.n;
+                add_to(&mut ours.a, &theirs.a);
+                add_to(&mut ours.b, &theirs.b);
+            }
+        }
+    }
+
+    /// A model of all users for each arm: A = λI + A_pool, b = b_pool.
+    pub fn fit(&self, lambda: f64) -> Result<UserModels, PolicyError> {
+        let mut models = UserModels::default();
+        for (arm, sums) in &self.arms {
+            models.insert(arm.clone(), regularised(sums.clone(), lambda)?);
+        }
+        Ok(models)
+    }
+
     /// The model with which a new user starts in each arm.
     pub(crate) fn starts(
         &self,
@@ -90,13 +113,23 @@ impl Pool {
             start.n = 0;
             start.a.iter_mut().for_each(|entry| *entry *= weight);
             start.b.iter_mut().for_each(|entry| *entry *= weight);
-            let mut diagonal = 0;
-            for row in 0..start.dimension {
-                start.a[diagonal] += lambda;
-                diagonal += start.dimension - row;
-            }
-            Ok((arm.clone(), start.model()?))
+            Ok((arm.clone(), regularised(start, lambda)?))
         };
         self.arms.iter().map(start).collect()
+    }
+}
+
+fn regularised(mut sums: Sums, lambda: f64) -> Result<Model, PolicyError> {
+    let mut diagonal = 0;
+    for row in 0..sums.dimension {
+        sums.a[diagonal] += lambda;
+        diagonal += sums.dimension - row;
+    }
+    sums.model()
+}
+
+fn add_to(target: &mut [f64], values: &[f64]) {
+    for (entry, value) in target.iter_mut().zip(values) {
+        *entry += value;
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use assize_policy::off_policy::{Limits, Row, estimate};
 use assize_policy::policy::choose_with;
 use assize_policy::{Model, Policy, PolicyKind, PolicySettings, UserModels};
 use serde_json::Value;
@@ -208,6 +209,66 @@ fn epsilon_greedy_meets_every_step() {
                 &numbers(&source["final"]["theta"][arm]),
                 &name,
             );
+        }
+    }
+}
+
+/// Two targets on the log of the ε-greedy trajectory. The reference has no clipping, no clusters
+/// and no correction n/(n − 1) in the delta method.
+#[test]
+fn off_policy_estimates_meet_the_reference() {
+    for (name, case) in cases() {
+        let source = &case["epsilon_greedy_ridge"];
+        let theta = source["final"]["theta"].as_array().unwrap();
+        let steps = source["steps"].as_array().unwrap();
+        for target in ["greedy_on_final_theta", "uniform"] {
+            let row = |(t, step): (usize, &Value)| {
+                let x = numbers(&case["contexts"][t]);
+                let predict = |theta: &Value| -> f64 {
+                    numbers(theta).iter().zip(&x).map(|(w, x)| w * x).sum()
+                };
+                let predicted: Vec<f64> = theta.iter().map(predict).collect();
+                let greedy = choose_with(&predicted, 0.0, [0.5, 0.5]).unwrap().greedy;
+                let pi = |arm: usize| match target {
+                    "uniform" => 1.0 / predicted.len() as f64,
+                    _ => f64::from(u8::from(arm == greedy)),
+                };
+                let arm = index(&step["arm"]);
+                Row {
+                    user: t,
+                    reward: step["reward"].as_f64().unwrap(),
+                    propensity: step["propensity"].as_f64().unwrap(),
+                    target: pi(arm),
+                    predicted: predicted[arm],
+                    predicted_target: predicted.iter().enumerate().map(|(a, q)| pi(a) * q).sum(),
+                }
+            };
+            let rows: Vec<Row> = steps.iter().enumerate().map(row).collect();
+            let limits = Limits {
+                clip: f64::INFINITY,
+                least_ess: 0.0,
+                confidence: 0.95,
+            };
+            let found = estimate(&rows, &limits);
+            let expected = |key: &str| source["final"]["ope"][target][key].as_f64().unwrap();
+            let estimates = found.estimates.unwrap();
+            let n = rows.len() as f64;
+            for (value, key) in [
+                (estimates.ips.value, "ips"),
+                (estimates.ips.se, "ips_se"),
+                (estimates.snips.value, "snips"),
+                (
+                    estimates.snips.se * ((n - 1.0) / n).sqrt(),
+                    "snips_se_delta",
+                ),
+                (estimates.dr.value, "dr"),
+                (estimates.dr.se, "dr_se"),
+                (found.ess, "ess"),
+                (found.max_weight, "max_weight"),
+                (found.mean_weight, "mean_weight"),
+            ] {
+                close(value, expected(key), &format!("{name} {target} {key}"));
+            }
         }
     }
 }
