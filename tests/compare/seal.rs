@@ -1,5 +1,8 @@
 //! The seal of the confirmation split, and the ledger of looks and attempts.
 
+use assize_domain::ledger::Entry;
+use assize_store::Ledger as _;
+use assize_store::embedded::{EmbeddedStore, random_run_id};
 use assize_test_support::promotion_task::{ahead, collect, fill, judge, scratch};
 use assize_test_support::{Outcome, Scratch};
 use serde_json::{Value, json};
@@ -94,7 +97,7 @@ fn an_attempt_that_sees_the_confirmation_opens_it_and_is_recorded() {
     );
     assert_eq!(entry["candidate"]["prompt"], "p2");
     assert_eq!(entry["incumbent"]["prompt"], "p1");
-    for figure in ["confirmation", "p_adjusted", "margin"] {
+    for figure in ["confirmation", "confirmation.scale", "p_adjusted", "margin"] {
         assert!(entry["figures"][figure].is_number(), "{figure}: {entry}");
     }
     // Now everybody may look, which is not recorded any more.
@@ -113,6 +116,28 @@ fn an_attempt_that_sees_the_confirmation_opens_it_and_is_recorded() {
         table.stdout.lines().all(|it| it.chars().count() <= 80),
         "{table}"
     );
+}
+
+#[test]
+fn later_attempts_use_the_scale_of_the_first() {
+    let scratch = judged();
+    scratch.ok(format!("{PROMOTE} --dry-run").as_str());
+    let own = ledger(&scratch)[0].clone();
+    // An earlier attempt by the same pairs, which had another spread on the selection split.
+    let mut earlier: Entry = serde_json::from_value(own.clone()).expect("an entry");
+    earlier.id = "earlier".to_owned();
+    earlier.at = "2020-01-01T00:00:00.000Z".to_owned();
+    earlier
+        .figures
+        .insert("confirmation.scale".to_owned(), 50.0);
+    let store = scratch.file(".assize/assize.db");
+    let store = EmbeddedStore::open(&store, || 0, random_run_id).expect("a store");
+    store.ledger_append("e", &earlier).expect("an entry");
+    scratch.fails(3, format!("{PROMOTE} --dry-run").as_str());
+    let latest = ledger(&scratch).pop().expect("an entry");
+    let figure = |entry: &Value, name: &str| entry["figures"][name].as_f64().expect("a figure");
+    assert!((figure(&latest, "confirmation.scale") - 50.0).abs() < 1e-9);
+    assert!(figure(&latest, "confirmation") > figure(&own, "confirmation"));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The ledger on a real MLflow server, and copies of it.
 
 use assize_domain::ledger::{Entry, Kind, Via};
+use assize_domain::run::RunStatus;
 use assize_domain::scenario::Split;
 use assize_mlflow::{Config, MlflowStore};
-use assize_store::{Ledger as _, StoreError};
+use assize_store::{Ledger as _, RunQuery, Runs as _, StoreError};
 use assize_test_support::Scratch;
 use assize_test_support::mlflow::Mlflow;
 use assize_test_support::promotion_task::{ahead, fill, scratch};
@@ -56,6 +57,7 @@ fn the_seal_and_the_ledger_on_a_real_server() {
         assert_eq!(run["metrics"]["composite"], Value::Null, "{run}");
     }
     assert_eq!(ledger(&scratch, "").len(), 1);
+    runs_are_listed_in_both_orders(&server);
     two_writers_at_once(&server, &scratch);
 
     // Copies in both directions add up, and what opens the seal is copied, too.
@@ -79,6 +81,38 @@ fn the_seal_and_the_ledger_on_a_real_server() {
         shown["confirmation"],
         json!({"looks": 41, "attempts": 1, "candidates": 1})
     );
+}
+
+fn runs_are_listed_in_both_orders(server: &Mlflow) {
+    let store = store(server);
+    let ids = |query: &RunQuery| {
+        let page = store.run_list("e", query).expect("runs");
+        let ids: Vec<String> = page.runs.into_iter().map(|it| it.run_id).collect();
+        (ids, page.next_page_token)
+    };
+    let (mut oldest_first, _) = ids(&RunQuery::default());
+    assert!(oldest_first.len() > 20, "{}", oldest_first.len());
+    oldest_first.reverse();
+    let mut listed = Vec::new();
+    let mut query = RunQuery {
+        newest_first: true,
+        max_results: 7,
+        ..RunQuery::default()
+    };
+    loop {
+        let (page, next) = ids(&query);
+        listed.extend(page);
+        query.page_token = next;
+        if query.page_token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, oldest_first);
+    let failed = RunQuery {
+        status: Some(RunStatus::Failed),
+        ..RunQuery::default()
+    };
+    assert_eq!(ids(&failed).0, Vec::<String>::new());
 }
 
 fn two_writers_at_once(server: &Mlflow, scratch: &Scratch) {

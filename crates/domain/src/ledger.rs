@@ -20,6 +20,10 @@ use crate::scenario::Split;
 /// The start of the keys of all entries; the rest is the entry's id.
 pub const TAG_PREFIX: &str = "assize.ledger.";
 
+/// The figure with the scale σ₀ of the confirmation's test, which every later attempt uses again:
+/// the test is valid only for a scale that was fixed before the scores were seen.
+pub const SCALE: &str = "confirmation.scale";
+
 /// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -198,6 +202,17 @@ impl fmt::Display for ConfirmationUse {
     }
 }
 
+/// The scale that the first attempt with these pairs used on the confirmation split.
+pub fn first_scale(entries: &[Entry], candidate: &Pair, incumbent: &Pair) -> Option<f64> {
+    let is_theirs = |it: &&Entry| {
+        it.has_seen_confirmation()
+            && it.candidate.as_ref() == Some(candidate)
+            && it.incumbent.as_ref() == Some(incumbent)
+    };
+    let mut scales = entries.iter().filter(is_theirs);
+    scales.find_map(|it| it.figures.get(SCALE).copied())
+}
+
 /// Whether everybody may see the scores of the confirmation split: an attempt at a promotion has
 /// nominated a candidate and seen them.
 pub fn is_confirmation_open(entries: &[Entry]) -> bool {
@@ -257,5 +272,29 @@ mod tests {
         assert_eq!(words(&entries), "looked at 2 times, 1 attempt");
         assert_eq!(words(&entries[3..]), "1 attempt");
         assert!(is_confirmation_open(&entries));
+    }
+
+    #[test]
+    fn the_first_scale_of_two_pairs_stays() {
+        let pair = |prompt: &str| Pair {
+            model: "m".to_owned(),
+            prompt: prompt.to_owned(),
+        };
+        let (new, old) = (pair("new"), pair("old"));
+        let seen = Some(Split::Confirmation);
+        let attempt = |id: &str, candidate: &Pair, split, scale: f64| Entry {
+            candidate: Some(candidate.clone()),
+            incumbent: Some(old.clone()),
+            figures: BTreeMap::from([(SCALE.to_owned(), scale)]),
+            ..entry(id, "2026-01-01T00:00:00Z", Kind::Attempt, split)
+        };
+        let entries = [
+            attempt("a", &pair("other"), seen, 1.0),
+            attempt("b", &new, None, 2.0),
+            attempt("c", &new, seen, 3.0),
+            attempt("d", &new, seen, 4.0),
+        ];
+        assert_eq!(first_scale(&entries, &new, &old), Some(3.0));
+        assert_eq!(first_scale(&entries, &old, &new), None);
     }
 }

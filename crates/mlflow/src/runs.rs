@@ -45,17 +45,28 @@ impl Runs for MlflowStore {
         let after = query.page_token.as_deref().map(page_start).transpose()?;
         let limit = usize::try_from(query.max_results).unwrap_or(usize::MAX);
         let mut found: Vec<Tracked> = Vec::new();
-        let from_ms = after.as_ref().map_or(0, |(from_ms, _)| *from_ms);
-        self.cells_from(&id, from_ms, &mut |runs| {
+        let mut visit = |runs: Vec<Tracked>| {
             let shown = runs.into_iter().filter(|run| {
-                let is_later = after
-                    .as_ref()
-                    .is_none_or(|(ms, id)| run.sort_key() > (*ms, id.as_str()));
-                is_later && matches_query(run, query)
+                let is_next = after.as_ref().is_none_or(|(ms, id)| {
+                    let key = run.sort_key();
+                    let last = (*ms, id.as_str());
+                    if query.newest_first {
+                        key < last
+                    } else {
+                        key > last
+                    }
+                });
+                is_next && matches_query(run, query)
             });
             found.extend(shown);
             Ok(limit == 0 || found.len() <= limit)
-        })?;
+        };
+        let start_ms = after.as_ref().map(|(ms, _)| *ms);
+        if query.newest_first {
+            self.cells_until(&id, start_ms, &mut visit)?;
+        } else {
+            self.cells_from(&id, start_ms.unwrap_or(0), &mut visit)?;
+        }
         let is_cut = limit > 0 && found.len() > limit;
         if is_cut {
             found.truncate(limit);
@@ -182,12 +193,28 @@ impl MlflowStore {
         most: usize,
         token: Option<&str>,
     ) -> Result<RunsAnswer> {
+        let mut page = self.search_in_order("ASC", experiment_ids, filter, most, token)?;
+        // Servers order by start time only. Runs with the same start time are ordered by id.
+        page.runs
+            .sort_by(|a, b| (a.start_time_ms, &a.run_id).cmp(&(b.start_time_ms, &b.run_id)));
+        Ok(page)
+    }
+
+    fn search_in_order(
+        &self,
+        order: &str,
+        experiment_ids: &[String],
+        filter: &str,
+        most: usize,
+        token: Option<&str>,
+    ) -> Result<RunsAnswer> {
+        let by = ["start_time", "run_id"].map(|key| format!("attributes.{key} {order}"));
         let mut body = json!({
             "experiment_ids": experiment_ids,
             "filter": filter,
             "run_view_type": "ACTIVE_ONLY",
             "max_results": most,
-            "order_by": ["attributes.start_time ASC", "attributes.run_id ASC"],
+            "order_by": by,
         });
         if let Some(token) = token {
             body["page_token"] = json!(token);
@@ -195,11 +222,7 @@ impl MlflowStore {
         let page = self
             .rest
             .post::<RunsAnswer>("/api/2.0/mlflow/runs/search", &body)?;
-        let mut page = page.map_err(|refusal| self.rest.refused("a search", &refusal))?;
-        // Servers order by start time only. Runs with the same start time are ordered by id.
-        page.runs
-            .sort_by(|a, b| (a.start_time_ms, &a.run_id).cmp(&(b.start_time_ms, &b.run_id)));
-        Ok(page)
+        page.map_err(|refusal| self.rest.refused("a search", &refusal))
     }
 
     /// Visits the active runs that match a filter, oldest first, page by page, until `visit`
@@ -275,6 +298,41 @@ impl MlflowStore {
             });
             visit(runs)
         })
+    }
+
+    /// Visits the runs of an experiment that started at this time or earlier, newest first. Of
+    /// several finished runs of a cell it visits the newest, because it cannot know the first.
+    fn cells_until(
+        &self,
+        experiment_id: &str,
+        until_ms: Option<i64>,
+        visit: &mut dyn FnMut(Vec<Tracked>) -> Result<bool>,
+    ) -> Result<()> {
+        let ids = [experiment_id.to_owned()];
+        let until = until_ms.map(|ms| format!("attributes.start_time <= {ms}"));
+        let filter = until.unwrap_or_default();
+        let mut cells: HashSet<String> = HashSet::new();
+        let mut seen: HashSet<String> = HashSet::new();
+        let mut token: Option<String> = None;
+        loop {
+            let page = self.search_in_order("DESC", &ids, &filter, PAGE, token.as_deref())?;
+            let mut runs = page.runs;
+            runs.sort_by(|a, b| b.sort_key().cmp(&a.sort_key()));
+            // Pages are offsets: a run that is created meanwhile moves others to the next page.
+            runs.retain(|run| seen.insert(run.run_id.clone()));
+            runs.retain(|run| match run.tag(tag::CELL_KEY) {
+                None => true,
+                Some(key) => {
+                    let is_over = matches!(run.status, RunStatus::Finished | RunStatus::Failed);
+                    is_over && cells.insert(key.to_owned())
+                }
+            });
+            parallel_restore(self, &mut runs)?;
+            token = page.next_page_token.filter(|token| !token.is_empty());
+            if !visit(runs)? || token.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Converts to the store's `Run`, without artifacts, because listing them takes a request each.
@@ -362,11 +420,12 @@ fn matches_query(run: &Tracked, query: &RunQuery) -> bool {
         .all(|(key, value)| value.is_none() || run.param(key) == value.as_deref());
     let split = run.param(param::SPLIT).unwrap_or(Split::Selection.as_str());
     let of_split = query.split.is_none_or(|it| it.as_str() == split);
+    let of_status = query.status.is_none_or(|it| it == run.status);
     let awaited = query.pending.is_none_or(|pending| {
         let says = run.tag(tag::JUDGE_PENDING) == Some(if pending { "true" } else { "false" });
         says && (!pending || run.status == RunStatus::Finished)
     });
-    named && of_split && awaited
+    named && of_split && of_status && awaited
 }
 
 fn page_start(token: &str) -> Result<(i64, String)> {

@@ -87,8 +87,9 @@ pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Asse
         passed: ruling.passed,
         checks: ruling.checks,
     };
+    let scale = proposal.evidence.confirmation.as_ref().map(|it| it.scale);
     // From here on figures of the confirmation split are in the ledger, or not in the report.
-    let awaits_confirmation = attempt::record(store, options, &mut report)?;
+    let awaits_confirmation = attempt::record(store, options, &mut report, scale)?;
     Ok(Assessment {
         next: if awaits_confirmation {
             Vec::new()

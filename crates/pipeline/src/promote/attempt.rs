@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_domain::ledger::AttemptOutcome;
+use assize_domain::ledger::{AttemptOutcome, SCALE};
 use assize_domain::promotion::{Check, GateReport, Outcome};
 use assize_store::Ledger;
 
@@ -23,11 +23,15 @@ pub(super) fn record(
     store: &dyn Ledger,
     options: &PromoteOptions<'_>,
     report: &mut GateReport,
+    scale: Option<f64>,
 ) -> Result<bool> {
     let has_seen = confirming(report).any(|it| it.figure.is_some());
     match options.author {
         Some(author) if has_seen || !options.dry_run => {
-            let attempt = found(report, has_seen);
+            let mut attempt = found(report, has_seen);
+            if let Some(scale) = scale.filter(|_| has_seen) {
+                attempt.figures.insert(SCALE.to_owned(), scale);
+            }
             ledger::attempt(store, options.experiment, author, attempt)?;
             Ok(false)
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{Pair, Resource};
+use assize_domain::ledger::first_scale;
 use assize_domain::promotion::Promotion;
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
@@ -71,11 +72,11 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
         rank::unjudged(&scores, &family).count() + scores.pairs_elsewhere
     });
     let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
-    let scale = deciding.and_then(|it| spread(&it.means[candidate], &it.means[incumbent]));
     let mut confirmation = confirmation(store, options, &scores, candidate_key, incumbent_key)?;
-    if let (Some(found), Some(scale)) = (&mut confirmation, scale) {
-        found.scale = scale;
-    }
+    let ledger = store.ledger_list(options.experiment)?;
+    let scale = first_scale(&ledger, &pairs[candidate], &pairs[incumbent])
+        .or_else(|| spread(&deciding?.means[candidate], &deciding?.means[incumbent]));
+    set_scale(&mut confirmation, scale);
     if scores.adaptive {
         warnings.push(ADAPTIVE.to_owned());
         // A task without that split has nothing to prove it with.
@@ -367,6 +368,12 @@ fn confirmation(
             Comparability::between(&scores, ours, theirs)
         }),
     }))
+}
+
+fn set_scale(confirmation: &mut Option<Confirmation>, scale: Option<f64>) {
+    if let (Some(found), Some(scale)) = (confirmation, scale) {
+        found.scale = scale;
+    }
 }
 
 /// The standard deviation of the differences of two pairs over scenarios, if they have any.

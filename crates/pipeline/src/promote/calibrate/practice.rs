@@ -69,7 +69,7 @@ impl Practice {
     /// The checks that guard against it.
     const fn guards(self) -> &'static [&'static str] {
         match self {
-            Self::LaterJudge { .. } => &["judged_alike"],
+            Self::LaterJudge { .. } => &["judged_alike", "judge_bias"],
             Self::Preselection => &["family"],
             Self::FailedCandidates { .. } => &["failed_candidates"],
             Self::Sound | Self::RaggedCells | Self::Adaptive | Self::Peeking { .. } => &[],
