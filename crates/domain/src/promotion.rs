@@ -113,6 +113,8 @@ pub enum Quantity {
     Points,
     /// A difference of shares between 0 and 1.
     Share,
+    /// A share between 0 and 1.
+    Proportion,
     /// An agreement coefficient.
     Coefficient,
     Count,

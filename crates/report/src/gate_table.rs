@@ -147,6 +147,7 @@ fn number(check: &Check, value: f64, more_decimals: usize) -> String {
         }
         Quantity::Coefficient => format!("{value:.*}", 3 + more_decimals),
         Quantity::Share => format!("{:+.*} %", more_decimals, value * 100.0),
+        Quantity::Proportion => format!("{:.*} %", more_decimals, value * 100.0),
         Quantity::Points if is_signed => format!("{value:+.*}", 2 + more_decimals),
         Quantity::Points => format!("{value:.*}", 2 + more_decimals),
     };
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_near_miss_can_be_told_from_a_hit() {
-        use Quantity::{Coefficient, Count, P, Points, Share};
+        use Quantity::{Coefficient, Count, P, Points, Proportion, Share};
         use Relation::{Above, AtLeast, AtMost};
         let shown = |quantity, relation, figure, threshold| {
             let (figure, needs) = numbers(&check(quantity, relation, figure, threshold));
@@ -188,6 +189,7 @@ mod tests {
         assert_eq!(shown(P, AtMost, 1e-9, 0.05), "<.001 ≤ .050");
         assert_eq!(shown(Coefficient, AtLeast, 0.667, 0.8), "0.667 ≥ 0.800");
         assert_eq!(shown(Share, AtLeast, -0.125, -0.1), "−12 % ≥ −10 %");
+        assert_eq!(shown(Proportion, AtMost, 0.25, 0.1), "25 % ≤ 10 %");
         assert_eq!(shown(Count, AtLeast, 29.0, 30.0), "29 ≥ 30");
     }
 

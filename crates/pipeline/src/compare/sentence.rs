@@ -121,7 +121,7 @@ fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) 
         )
     });
     let reason = format!(
-        "{} beats the incumbent by {}, one-sided p = {} over {}.{}",
+        "{} beats the incumbent by {}, one-sided p {} over {}.{}",
         winner.as_ref().map(ToString::to_string).unwrap_or_default(),
         versus.map(figure).unwrap_or_default(),
         small(p),
@@ -219,10 +219,10 @@ fn in_points(margin: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `.008`, as papers write a p value.
+/// `= .008` or `< .001`, as papers write a p value.
 fn small(p: f64) -> String {
     if p < 0.0005 {
         return "< .001".to_owned();
     }
-    format!("{p:.3}").trim_start_matches('0').to_owned()
+    format!("= {}", format!("{p:.3}").trim_start_matches('0'))
 }

@@ -44,7 +44,7 @@ fn judged_alike(prefix: &str, judged_apart: Option<f64>, thresholds: &Thresholds
     let check = OpenCheck::new(
         &format!("{prefix}judged_alike"),
         "verdicts by different judges",
-        Quantity::Share,
+        Quantity::Proportion,
         Relation::AtMost,
         thresholds.judged_apart,
     );
