@@ -39,6 +39,8 @@ pub enum PolicyError {
     UnknownFeatureVersion { number: u8 },
     #[error("a stored state cannot be read: {reason}; reset the user or restore a backup")]
     State { reason: &'static str },
+    #[error("the simulation cannot run: {problem}")]
+    Simulation { problem: &'static str },
     #[error(
         "a model's matrix is no longer positive definite; scale the features to about [0, 1] or raise lambda, and reset the user"
     )]

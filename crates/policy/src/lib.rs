@@ -11,6 +11,7 @@
 //! | [`policy`] | which candidate is shown, with what probability, and what follows from a reward? |
 //! | [`pool`], [`replay`] | with what does a new user, or a new policy, start? |
 //! | [`off_policy`] | what reward would a policy have had, from the log of another? |
+//! | [`persona`], [`simulate`] | how does it do with users whose tastes are known? |
 //!
 //! Everything is a pure function of its arguments: no I/O, no clock, no randomness of its own.
 //! Nothing panics: what cannot be computed is a [`PolicyError`] that names the value and the remedy.
@@ -54,14 +55,17 @@ mod error;
 pub mod features;
 pub mod model;
 pub mod off_policy;
+pub mod persona;
 pub mod policy;
 pub mod pool;
 pub mod replay;
 pub mod ridge;
+pub mod simulate;
 
 pub use error::PolicyError;
 pub use features::{Context, FeatureVector, FeatureVersion, Profile};
 pub use model::{Model, UserModels};
+pub use persona::{Persona, PersonaError, PersonaSet};
 pub use policy::{Changed, Choice, Policy, PolicyKind, PolicySettings, check_reward, choose};
 pub use pool::Pool;
 pub use replay::{LoggedCandidate, LoggedDecision};
