@@ -1,6 +1,7 @@
 //! `assize serve`: its HTTP, the bench API and its jobs, and the web panel.
 
 mod bench_api;
+mod champion;
 mod http;
 mod job_requests;
 mod jobs_on_hosts;

@@ -8,8 +8,10 @@
 //!
 //! [`version_tags`] is how a promotion looks in MLflow's prompt registry.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::judge::Tier;
 use crate::leaderboard::Pair;
@@ -27,6 +29,10 @@ pub struct Champion {
     /// The template's parts, so that the content can be had without the task's files.
     pub system: Option<String>,
     pub body: String,
+    /// The options of the collection that change outputs: `temperature`, `max_tokens`. Earlier
+    /// entries of the history have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Value>,
 }
 
 impl Champion {
@@ -248,6 +254,7 @@ mod tests {
                 prompt_sha256: "s".to_owned(),
                 system: None,
                 body: "Say {{ x }}".to_owned(),
+                settings: BTreeMap::new(),
             },
             version: 1,
             restores,

@@ -8,10 +8,14 @@
 //! What is promoted is what was judged: the prompt's content must still be in the task, because
 //! the registry keeps the template's text.
 
+use std::collections::BTreeMap;
+
 use assize_domain::leaderboard::Pair;
+use assize_domain::options::{Identity, OPTIONS};
 use assize_domain::promotion::{Action, Champion, GateReport, Promotion, before};
 use assize_domain::task::Task;
 use assize_store::{Promotions, Tracking};
+use serde_json::Value;
 
 use crate::compare::read::PairKey;
 use crate::ledger::Author;
@@ -78,7 +82,10 @@ pub struct Assessment {
 /// Runs the gate, and records the attempt in the ledger; writes nothing else.
 pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Assessment> {
     let proposal = evidence::gather(store, options)?;
-    let champion = content(&proposal.candidate, &proposal.candidate_pair, options.task)?;
+    let champion = Champion {
+        settings: settings(&proposal.params),
+        ..content(&proposal.candidate, &proposal.candidate_pair, options.task)?
+    };
     let ruling = gate::gate(&proposal.evidence, options.thresholds);
     let mut report = GateReport {
         candidate: proposal.candidate_pair.clone(),
@@ -186,5 +193,20 @@ fn content(key: &PairKey, pair: &Pair, task: &Task) -> Result<Champion> {
         prompt_sha256: key.prompt_sha256.clone(),
         system: prompt.system.clone(),
         body: prompt.body.clone(),
+        settings: BTreeMap::new(),
     })
+}
+
+/// The options among a run's params that change what is generated.
+fn settings(params: &[(String, String)]) -> BTreeMap<String, Value> {
+    let changes_output = |key: &str| {
+        let mut options = OPTIONS.iter().filter(|it| it.key == key);
+        options.any(|it| matches!(it.identity, Identity::Always | Identity::WhereChanged))
+    };
+    let own = params.iter().filter(|(key, _)| changes_output(key));
+    own.map(|(key, text)| {
+        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()));
+        (key.clone(), value)
+    })
+    .collect()
 }

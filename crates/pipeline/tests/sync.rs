@@ -40,6 +40,7 @@ fn promote(store: &EmbeddedStore, number: u32, prompt: &str) {
             prompt_sha256: format!("hash of {prompt}"),
             system: None,
             body: format!("Say {prompt}."),
+            settings: std::collections::BTreeMap::new(),
         },
         version: 0,
         restores: None,

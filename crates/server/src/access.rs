@@ -65,6 +65,8 @@ pub(crate) enum Right {
     Write,
     /// Score cases at the judge's desk.
     Judge,
+    /// Ask for the champion, as applications do at run time.
+    Champion,
 }
 
 impl Right {
@@ -73,6 +75,7 @@ impl Right {
             Self::Public => true,
             Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
             Self::Judge => matches!(role, Role::Admin | Role::Judge),
+            Self::Champion => matches!(role, Role::Admin | Role::Viewer | Role::Service),
             Self::Write => role == Role::Admin,
         }
     }

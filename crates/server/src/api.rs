@@ -19,6 +19,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::http::{blocking, json, read};
 
 pub(crate) mod board;
+pub(crate) mod champion;
 pub(crate) mod desk;
 pub(crate) mod experiments;
 pub(crate) mod job_events;

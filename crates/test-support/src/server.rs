@@ -30,6 +30,13 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim())
+    }
+
     pub fn code(&self) -> String {
         self.json()["error_code"]
             .as_str()

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Work, board, call, desk, experiments, job_events, jobs, ledger, openapi, plan, tokens,
+    Work, board, call, champion, desk, experiments, job_events, jobs, ledger, openapi, plan, tokens,
 };
 use crate::access::Right;
 use crate::http::route::Route;
@@ -196,6 +196,8 @@ pub(crate) fn operations() -> Vec<Operation> {
 fn tracked() -> Vec<Operation> {
     let missing = &[ErrorKind::NotFound];
     let leaderboard = "/api/bench/leaderboard/{experiment}";
+    let shipped = "/api/champion/{task}";
+    let about_shipped = "The model, prompt and settings to use now; the response has an ETag";
     let summary = "The leaderboard, as `assize compare --format json` prints it";
     vec![
         Operation::get(
@@ -217,6 +219,12 @@ fn tracked() -> Vec<Operation> {
             Route::get(leaderboard, Right::Read, board::get),
         )
         .fails(&[ErrorKind::NotFound, ErrorKind::Sealed]),
+        Operation::new::<champion::ChampionRequest, champion::ShippedPair>(
+            ("get", shipped, Right::Champion, about_shipped),
+            StatusCode::OK,
+            Route::get(shipped, Right::Champion, champion::get),
+        )
+        .fails(missing),
         Operation::get(
             "/api/bench/ledger/{experiment}",
             Right::Read,

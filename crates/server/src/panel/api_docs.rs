@@ -22,6 +22,7 @@ impl Operation {
         match self.right {
             Right::Read => "viewer, admin; judge without an open sitting",
             Right::Judge => "judge, admin",
+            Right::Champion => "service, viewer, admin",
             Right::Write => "admin",
             Right::Public => "everybody",
         }

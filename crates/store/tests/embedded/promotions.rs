@@ -18,6 +18,7 @@ fn promotion(number: u32, prompt: &str) -> Promotion {
             prompt_sha256: format!("sha of {prompt}"),
             system: None,
             body: "Say {{ x }}".to_owned(),
+            settings: std::collections::BTreeMap::new(),
         },
         version: 0,
         restores: None,
