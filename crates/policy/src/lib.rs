@@ -12,6 +12,7 @@
 //! | [`pool`], [`replay`] | with what does a new user, or a new policy, start? |
 //! | [`off_policy`] | what reward would a policy have had, from the log of another? |
 //! | [`persona`], [`simulate`] | how does it do with users whose tastes are known? |
+//! | [`gate`] | has a policy earned the place of the active one? |
 //!
 //! Everything is a pure function of its arguments: no I/O, no clock, no randomness of its own.
 //! Nothing panics: what cannot be computed is a [`PolicyError`] that names the value and the remedy.
@@ -53,6 +54,7 @@
 
 mod error;
 pub mod features;
+pub mod gate;
 pub mod model;
 pub mod off_policy;
 pub mod persona;

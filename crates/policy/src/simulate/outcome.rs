@@ -87,6 +87,10 @@ pub struct Comparison {
     pub candidate: String,
     pub baseline: String,
     pub variant: Variant,
+    /// Measured decisions for each persona and seed.
+    pub steps: usize,
+    /// Seeds averaged for each persona.
+    pub seeds: usize,
     pub mean: f64,
     pub se: f64,
     /// One-sided lower bound of the mean.
@@ -153,6 +157,8 @@ impl Simulation {
             candidate: candidate.to_owned(),
             baseline: baseline.to_owned(),
             variant: self.variant,
+            steps: self.steps,
+            seeds: self.seeds,
             mean: found.mean,
             se: found.se,
             lower_bound: found.lower_bound,
