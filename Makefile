@@ -40,9 +40,10 @@ fuzz: setup
 test-ollama: weights
 	@scripts/test-ollama.sh
 
-## calibrate: the promotion gate's error rates and power, by simulation
+## calibrate: the error rates and power of the gates, by simulation
 calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 5000 docs/images/power-by-scenarios.svg
+	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
 
 ## stress: 200 kills during a collection; checks that exactly the grid is recorded
 stress: build

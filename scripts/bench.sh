@@ -8,7 +8,7 @@ if [ ! -x "$venv/bin/python" ]; then
   python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q numpy scipy || rm -rf "$venv"
 fi
 export ASSIZE_BENCH_PYTHON="$venv/bin/python"
-for bench in "--bench harness" "--bench auto" "--bench mlflow" "-p assize-store" "-p assize-stats" "-p assize-llama"; do
+for bench in "--bench harness" "--bench auto" "--bench mlflow" "-p assize-store" "-p assize-stats" "-p assize-policy" "-p assize-llama"; do
   echo "== $bench"
   # shellcheck disable=SC2086
   cargo bench --locked $bench

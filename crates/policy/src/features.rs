@@ -193,6 +193,11 @@ impl FeatureVersion {
 }
 
 impl FeatureVector {
+    /// The features, with zeros after the last one.
+    pub(crate) const fn padded(&self) -> &[f64; LONGEST] {
+        &self.values
+    }
+
     /// The same features for a candidate with this tip–task match, in [0, 1].
     pub fn with_task_match(mut self, task_match: Option<f64>) -> Result<Self, PolicyError> {
         self.values[TASK_MATCH] = share("task_match", task_match)?;

@@ -181,10 +181,17 @@ fn diagonal<const D: usize>(value: f64) -> Matrix<D> {
 
 /// Four partial sums, because one sum would wait for every addition before the next.
 #[inline]
-fn dot<const D: usize>(left: &[f64; D], right: &[f64; D]) -> f64 {
+pub(crate) fn dot<const D: usize>(left: &[f64; D], right: &[f64; D]) -> f64 {
     let mut sums = [0.0; 4];
-    for index in 0..D {
-        sums[index % 4] += left[index] * right[index];
+    let (left, left_rest) = left.as_chunks::<4>();
+    let (right, right_rest) = right.as_chunks::<4>();
+    for (left, right) in left.iter().zip(right) {
+        for lane in 0..4 {
+            sums[lane] += left[lane] * right[lane];
+        }
+    }
+    for (sum, (left, right)) in sums.iter_mut().zip(left_rest.iter().zip(right_rest)) {
+        *sum += left * right;
     }
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }

@@ -182,7 +182,7 @@ fn policy(kind: PolicyKind, change: impl FnOnce(&mut PolicySettings)) -> Policy 
 }
 
 const EFFORT: Effort = Effort {
-    steps: 500,
+    steps: 300,
     seeds: 20,
     seed: 11,
     warm_up: 200,

@@ -2,6 +2,7 @@
 
 use super::{Plan, Variant};
 use crate::persona::{HIGHEST_CHANCE, LOWEST_CHANCE, Persona, ProfileModel, Varying};
+use crate::ridge::dot;
 use crate::{Context, FeatureVector, FeatureVersion, PolicyError, Profile};
 use assize_stats::rng::SplitMix64;
 use assize_stats::simulate::seed_of;
@@ -179,11 +180,7 @@ impl Environment {
 /// The sum of weights times features; the features' own match is still 0.
 #[inline]
 fn linear(weights: &[f64; 12], features: &FeatureVector, task_match: f64) -> f64 {
-    let mut sums = [0.0; 4];
-    for (index, (weight, value)) in weights.iter().zip(features.iter()).enumerate() {
-        sums[index % 4] += weight * value;
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3]) + weights[TASK_MATCH] * task_match
+    dot(weights, features.padded()) + weights[TASK_MATCH] * task_match
 }
 
 /// An hour in [0, 24). Rounding can turn a tiny negative hour into 24.
