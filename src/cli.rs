@@ -14,6 +14,7 @@ mod judging;
 mod options;
 mod plan;
 mod serve;
+mod simulate;
 mod sync;
 
 pub use judge::{AutoFlags, Judge};
@@ -21,6 +22,7 @@ pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags};
 pub use plan::Plan;
 pub use serve::{Serve, TokenAction};
+pub use simulate::Simulate;
 pub use sync::Sync;
 pub mod verdicts;
 
@@ -110,6 +112,8 @@ pub enum Command {
     Compare(Compare),
     /// Run the gate on the winner and move the alias champion
     Promote(Promote),
+    /// Let policies choose for personas with known tastes, and compare them
+    Simulate(Simulate),
     /// Serve everything over HTTP: the web panel, the API, MLflow's REST API, jobs
     Serve(Serve),
     /// Copy runs between stores, and deliver what waits for a tracking server

@@ -30,6 +30,7 @@ pub mod plan;
 pub mod promote;
 pub mod runs;
 pub mod serve;
+pub mod simulate;
 pub mod sync;
 pub mod task;
 pub mod token;

@@ -3,4 +3,5 @@
 mod commands;
 mod option_table;
 mod plan;
+mod simulate;
 mod webhook;

@@ -121,6 +121,8 @@ pub enum Quantity {
     Share,
     /// A share between 0 and 1.
     Proportion,
+    /// A difference of mean rewards.
+    Reward,
     /// An agreement coefficient.
     Coefficient,
     Count,

@@ -3,6 +3,7 @@
 use assize_domain::case::FileProblem;
 use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_domain::problem::Problem;
+use assize_policy::PolicyError;
 use assize_providers::ProviderError;
 use assize_store::StoreError;
 
@@ -13,6 +14,8 @@ pub enum PipelineError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// Something the user asked for cannot be.
     #[error("{0}")]
     Invalid(String),
@@ -50,6 +53,9 @@ pub enum PipelineError {
          unseal=true), which the ledger records"
     )]
     Sealed { experiment: String },
+    /// A service that was asked failed or refused.
+    #[error("{0}")]
+    Service(String),
     #[error("interrupted; the work so far is kept")]
     Interrupted,
     /// A bug in Assize.
@@ -68,14 +74,14 @@ impl PipelineError {
         match self {
             Self::Store(error) => error.kind(),
             Self::Provider(error) => error.kind(),
-            Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => {
+            Self::Policy(_) | Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => {
                 ErrorKind::InvalidInput
             }
             Self::NoSitting { .. } => ErrorKind::NotFound,
             Self::SittingState { .. } => ErrorKind::Conflict,
             Self::File { .. } | Self::NotWritten { .. } => ErrorKind::Io,
             Self::Sealed { .. } => ErrorKind::Sealed,
-            Self::Occupied { .. } => ErrorKind::Unavailable,
+            Self::Occupied { .. } | Self::Service(_) => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Internal(_) => ErrorKind::Internal,
         }

@@ -18,6 +18,7 @@ pub mod lock;
 pub mod plan;
 pub mod promote;
 pub mod seal;
+pub mod simulation;
 pub mod size_gate;
 pub mod sync;
 pub mod task_files;

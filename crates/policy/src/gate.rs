@@ -26,11 +26,9 @@
 use crate::persona::PersonaSet;
 use crate::simulate::{Comparison, Entrant, Plan, Variant, run};
 use crate::{Policy, PolicyError};
+use assize_domain::promotion::{Check, Outcome, Quantity, Relation};
 use assize_stats::paired::paired_diff;
 use serde::{Deserialize, Serialize};
-
-/// Figures closer than this are equal.
-const ROUNDING: f64 = 1e-9;
 
 /// What a promotion needs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -93,56 +91,15 @@ pub struct GateReport {
     pub candidate: String,
     pub incumbent: String,
     pub passed: bool,
-    pub checks: Vec<GateCheck>,
+    pub checks: Vec<Check>,
 }
 
 impl GateReport {
     /// The checks that failed.
-    pub fn failures(&self) -> impl Iterator<Item = &GateCheck> {
-        let failed = |check: &&GateCheck| check.outcome == GateOutcome::Failed;
+    pub fn failures(&self) -> impl Iterator<Item = &Check> {
+        let failed = |check: &&Check| check.outcome == Outcome::Failed;
         self.checks.iter().filter(failed)
     }
-}
-
-/// One condition; the fields are those of the checks of `assize promote`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GateCheck {
-    /// For programs: `lower_bound`, `sensitivity.drift`.
-    pub name: String,
-    /// For people.
-    pub about: String,
-    pub quantity: GateQuantity,
-    pub figure: Option<f64>,
-    pub relation: GateRelation,
-    pub threshold: f64,
-    pub outcome: GateOutcome,
-    /// What the figure does not say by itself.
-    pub why: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GateQuantity {
-    /// A difference of rewards between 0 and 1.
-    Share,
-    Count,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum GateRelation {
-    #[serde(rename = ">=")]
-    AtLeast,
-    #[serde(rename = ">")]
-    Above,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GateOutcome {
-    Passed,
-    Failed,
-    /// There is nothing to check here.
-    NotApplicable,
 }
 
 /// How much to simulate for the gate.
@@ -234,76 +191,87 @@ pub fn assess(
     Ok(GateReport {
         candidate: base.candidate.clone(),
         incumbent: base.baseline.clone(),
-        passed: checks.iter().all(|it| it.outcome != GateOutcome::Failed),
+        passed: checks.iter().all(|it| it.outcome != Outcome::Failed),
         checks,
     })
 }
 
-fn personas_check(base: &Comparison, thresholds: &GateThresholds) -> GateCheck {
+fn personas_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let figure = base.personas.len() as f64;
     let least = thresholds.least_personas as f64;
     let about = "personas in the simulation";
     let check = count("personas", about, figure, least);
-    check.or_why("the unit is the persona; add personas")
+    or_why(check, "the unit is the persona; add personas")
 }
 
-fn seeds_check(base: &Comparison, thresholds: &GateThresholds) -> GateCheck {
+fn seeds_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let (figure, least) = (base.seeds as f64, thresholds.least_seeds as f64);
     let about = "seeds averaged for each persona";
-    count("seeds", about, figure, least).or_why("simulate with more seeds")
+    let check = count("seeds", about, figure, least);
+    or_why(check, "simulate with more seeds")
 }
 
-fn win_check(base: &Comparison, thresholds: &GateThresholds) -> GateCheck {
+fn win_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let bound = lower_bound(base, thresholds);
     let about = "lower bound of the mean difference over personas";
-    let relation = GateRelation::Above;
-    let check = GateCheck::new("lower_bound", about, relation, bound, 0.0);
+    let relation = Relation::Above;
+    let check = new_check("lower_bound", about, relation, bound, 0.0);
     let mean = base.mean;
-    check.or_why(&format!(
-        "the mean difference is {mean:+.4}, and its lower bound is not above 0: no win is shown"
-    ))
+    or_why(
+        check,
+        &format!(
+            "the mean difference is {mean:+.4}, and its lower bound is not above 0: no win is shown"
+        ),
+    )
 }
 
-fn held_out_check(base: &Comparison) -> GateCheck {
+fn held_out_check(base: &Comparison) -> Check {
     let about = "mean difference over held-out families";
     let figure = base.held_out_mean();
-    let mut check = GateCheck::new("held_out", about, GateRelation::Above, figure, 0.0);
+    let mut check = new_check("held_out", about, Relation::Above, figure, 0.0);
     if figure.is_none() {
-        check.outcome = GateOutcome::NotApplicable;
+        check.outcome = Outcome::NotApplicable;
         check.why = Some("no family of the personas is held out".to_owned());
         return check;
     }
-    check.or_why("the win is only in the families with which settings were chosen")
+    or_why(
+        check,
+        "the win is only in the families with which settings were chosen",
+    )
 }
 
-fn harm_check(base: &Comparison, thresholds: &GateThresholds) -> GateCheck {
+fn harm_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let worst = base.worst();
     let about = "difference of the persona that is worst off";
     let figure = worst.map(|it| it.difference);
     let threshold = -thresholds.delta;
-    let check = GateCheck::new("harm", about, GateRelation::AtLeast, figure, threshold);
+    let check = new_check("harm", about, Relation::AtLeast, figure, threshold);
     let name = worst.map_or("?", |it| it.persona.as_str());
-    check.or_why(&format!("persona {name} would lose more than allowed"))
+    or_why(
+        check,
+        &format!("persona {name} would lose more than allowed"),
+    )
 }
 
 fn sensitivity_check(
     evidence: &GateEvidence,
     variant: Variant,
     thresholds: &GateThresholds,
-) -> GateCheck {
+) -> Check {
     let found = evidence.sensitivity.iter().find(|it| it.variant == variant);
     let name = format!("sensitivity.{variant}");
     let about = format!("lower bound of the mean difference with {variant}");
     let figure = found.and_then(|it| lower_bound(it, thresholds));
     let threshold = -thresholds.delta;
-    let check = GateCheck::new(&name, &about, GateRelation::Above, figure, threshold);
-    check.or_why(match found {
+    let check = new_check(&name, &about, Relation::Above, figure, threshold);
+    let why = match found {
         None => "this run is missing; simulate it",
         Some(_) => "under this assumption the candidate may lose more than allowed",
-    })
+    };
+    or_why(check, why)
 }
 
-fn shadow_checks(shadow: ShadowTraffic, thresholds: &GateThresholds) -> [GateCheck; 2] {
+fn shadow_checks(shadow: ShadowTraffic, thresholds: &GateThresholds) -> [Check; 2] {
     let remedy = "let the policy run as an enabled shadow for longer";
     let decisions = count(
         "shadow_decisions",
@@ -317,7 +285,7 @@ fn shadow_checks(shadow: ShadowTraffic, thresholds: &GateThresholds) -> [GateChe
         shadow.users as f64,
         thresholds.least_shadow_users as f64,
     );
-    [decisions.or_why(remedy), users.or_why(remedy)]
+    [decisions, users].map(|check| or_why(check, remedy))
 }
 
 /// The bound at the gate's own confidence, whatever the comparison was made with.
@@ -328,48 +296,43 @@ fn lower_bound(comparison: &Comparison, thresholds: &GateThresholds) -> Option<f
     Some(found.lower_bound)
 }
 
-fn count(name: &str, about: &str, figure: f64, least: f64) -> GateCheck {
-    let relation = GateRelation::AtLeast;
-    let mut check = GateCheck::new(name, about, relation, Some(figure), least);
-    check.quantity = GateQuantity::Count;
+fn count(name: &str, about: &str, figure: f64, least: f64) -> Check {
+    let relation = Relation::AtLeast;
+    let mut check = new_check(name, about, relation, Some(figure), least);
+    check.quantity = Quantity::Count;
     check
 }
 
-impl GateCheck {
-    fn new(
-        name: &str,
-        about: &str,
-        relation: GateRelation,
-        figure: Option<f64>,
-        threshold: f64,
-    ) -> Self {
-        let holds = figure.is_some_and(|figure| match relation {
-            GateRelation::AtLeast => figure >= threshold - ROUNDING,
-            GateRelation::Above => figure > threshold + ROUNDING,
-        });
-        Self {
-            name: name.to_owned(),
-            about: about.to_owned(),
-            quantity: GateQuantity::Share,
-            figure,
-            relation,
-            threshold,
-            outcome: if holds {
-                GateOutcome::Passed
-            } else {
-                GateOutcome::Failed
-            },
-            why: None,
-        }
+fn new_check(
+    name: &str,
+    about: &str,
+    relation: Relation,
+    figure: Option<f64>,
+    threshold: f64,
+) -> Check {
+    let holds = figure.is_some_and(|figure| relation.holds(figure, threshold));
+    Check {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        quantity: Quantity::Reward,
+        figure,
+        relation,
+        threshold,
+        outcome: if holds {
+            Outcome::Passed
+        } else {
+            Outcome::Failed
+        },
+        why: None,
     }
+}
 
-    /// Adds the reason if the check failed.
-    fn or_why(mut self, why: &str) -> Self {
-        if self.outcome == GateOutcome::Failed {
-            self.why = Some(why.to_owned());
-        }
-        self
+/// Adds the reason if the check failed.
+fn or_why(mut check: Check, why: &str) -> Check {
+    if check.outcome == Outcome::Failed {
+        check.why = Some(why.to_owned());
     }
+    check
 }
 
 /// An entrant for each side of the gate, with distinct names where both are the same policy.

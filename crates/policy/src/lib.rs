@@ -63,6 +63,7 @@ pub mod pool;
 pub mod replay;
 pub mod ridge;
 pub mod simulate;
+pub mod study;
 
 pub use error::PolicyError;
 pub use features::{Context, FeatureVector, FeatureVersion, Profile};

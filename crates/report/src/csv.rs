@@ -126,13 +126,13 @@ fn ends(interval: Option<[f64; 2]>) -> [String; 2] {
 }
 
 /// The shortest text that reads back as the same number.
-fn number(value: Option<f64>) -> String {
+pub(crate) fn number(value: Option<f64>) -> String {
     value
         .filter(|it| it.is_finite())
         .map_or_else(String::new, |it| it.to_string())
 }
 
-fn text(text: &str) -> String {
+pub(crate) fn text(text: &str) -> String {
     let mut text = clean(text).into_owned();
     if text
         .trim_start()

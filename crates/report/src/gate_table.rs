@@ -25,12 +25,24 @@ pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
         lines.push(format!(" {role}  {}", painted(&name, Paint::Strong, color)));
     }
     lines.push(String::new());
-    let layout = Layout::new(report, columns);
+    lines.extend(check_lines(&report.checks, columns, color));
+    lines.join("\n") + "\n"
+}
+
+/// The checks of any gate. Ends with a line break.
+pub fn checks(checks: &[Check], columns: usize, color: bool) -> String {
+    let columns = columns.clamp(MIN_WIDTH, 100);
+    check_lines(checks, columns, color).join("\n") + "\n"
+}
+
+fn check_lines(checks: &[Check], columns: usize, color: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let layout = Layout::new(checks, columns);
     if !layout.is_narrow {
         let heading = layout.row(" ", "check", "figure", "needs", "result");
         lines.push(painted(&heading, Paint::Faint, color));
     }
-    for check in &report.checks {
+    for check in checks {
         let (mark, result, paint) = outcome_style(check.outcome);
         let (figure, needs) = numbers(check);
         let row = layout.row(mark, &check.about, &figure, &needs, result);
@@ -39,7 +51,7 @@ pub fn table(report: &GateReport, columns: usize, color: bool) -> String {
             lines.push(format!("      {}", painted(&line, Paint::Faint, color)));
         }
     }
-    lines.join("\n") + "\n"
+    lines
 }
 
 /// The widths of the columns; a narrow terminal gets two lines for each check.
@@ -49,10 +61,10 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(report: &GateReport, columns: usize) -> Self {
+    fn new(checks: &[Check], columns: usize) -> Self {
         let is_narrow = columns < NARROW;
         let room = columns - if is_narrow { 4 } else { FIGURES };
-        let longest = report.checks.iter().map(|it| width(&clean(&it.about)));
+        let longest = checks.iter().map(|it| width(&clean(&it.about)));
         Self {
             about: longest.max().unwrap_or(0).clamp(5, room),
             is_narrow,
@@ -139,7 +151,7 @@ fn number(check: &Check, value: f64, more_decimals: usize) -> String {
     let is_signed = check.relation != Relation::AtMost;
     let text = match check.quantity {
         Quantity::P if value < 0.0005 => return "<.001".to_owned(),
-        Quantity::Points if value == 0.0 => "0".to_owned(),
+        Quantity::Points | Quantity::Reward if value == 0.0 => "0".to_owned(),
         Quantity::Count => format!("{value:.0}"),
         Quantity::P => {
             let text = format!("{value:.*}", 3 + more_decimals);
@@ -148,6 +160,7 @@ fn number(check: &Check, value: f64, more_decimals: usize) -> String {
         Quantity::Coefficient => format!("{value:.*}", 3 + more_decimals),
         Quantity::Share => format!("{:+.*} %", more_decimals, value * 100.0),
         Quantity::Proportion => format!("{:.*} %", more_decimals, value * 100.0),
+        Quantity::Reward => format!("{value:+.*}", 3 + more_decimals),
         Quantity::Points if is_signed => format!("{value:+.*}", 2 + more_decimals),
         Quantity::Points => format!("{value:.*}", 2 + more_decimals),
     };

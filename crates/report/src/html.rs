@@ -16,7 +16,7 @@ use crate::sentences::Next;
 use crate::svg::{self, forest};
 use crate::{figure, sentences};
 
-const HEAD: &str = "<!doctype html>
+pub(crate) const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">

@@ -2,7 +2,8 @@
 //!
 //! There is one module for each format: [`terminal`], [`markdown`], [`csv`], [`html`] and
 //! [`junit`], and [`svg`] for the charts that the HTML report and the web panel share.
-//! [`gate_table`] renders the report of the promotion gate, [`plan_lines`] the plan of an experiment. All formats take their sentences from
+//! [`gate_table`] renders the report of the promotion gate, [`plan_lines`] the plan of an
+//! experiment, [`simulation`] a study of policies. All formats take their sentences from
 //! [`sentences`] and their number formats from [`figure`], so that they agree.
 //!
 //! Everything here is a pure function from a board to a string: no I/O, no environment, no clock,
@@ -20,6 +21,7 @@ pub mod html;
 pub mod junit;
 pub mod markdown;
 pub mod plan_lines;
+pub mod simulation;
 pub mod svg;
 pub mod terminal;
 

@@ -7,6 +7,7 @@
 //!
 //! A function returns `None` where the board holds nothing to draw.
 
+pub mod curves;
 pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;
@@ -62,6 +63,11 @@ pub fn losses(board: &Leaderboard) -> Option<String> {
 /// The control chart of judges' sittings, in the order of time.
 pub fn drift(points: &[drift::Point]) -> Option<String> {
     drift::draw(points).map(Markup::into_string)
+}
+
+/// Curves with bands.
+pub fn curves(curves: &[curves::BandCurve], labels: curves::CurveLabels<'_>) -> Option<String> {
+    curves::draw(curves, labels).map(Markup::into_string)
 }
 
 /// Power curves: how often the gate promotes.

@@ -1,10 +1,11 @@
 use super::{
-    Effort, GateEvidence, GateOutcome, GateReport, GateThresholds, ShadowTraffic, assess, entrants,
+    Effort, GateEvidence, GateReport, GateThresholds, ShadowTraffic, assess, entrants,
     simulate_base, simulate_sensitivity,
 };
 use crate::persona::PersonaSet;
 use crate::simulate::{Comparison, PersonaDifference, Variant};
 use crate::{Policy, PolicyKind, PolicySettings};
+use assize_domain::promotion::Outcome;
 
 const ENOUGH: ShadowTraffic = ShadowTraffic {
     decisions: 1000,
@@ -131,7 +132,7 @@ fn without_held_out_families_that_check_does_not_apply() {
     }
     let report = assess(&evidence, &GateThresholds::default()).unwrap();
     let check = report.checks.iter().find(|it| it.name == "held_out");
-    assert_eq!(check.unwrap().outcome, GateOutcome::NotApplicable);
+    assert_eq!(check.unwrap().outcome, Outcome::NotApplicable);
     assert!(report.passed);
 }
 
@@ -156,7 +157,7 @@ fn a_report_is_json_with_the_fields_of_other_gates() {
     let report = assess(&evidence(), &GateThresholds::default()).unwrap();
     let json = serde_json::to_value(&report).unwrap();
     let check = &json["checks"][2];
-    assert_eq!(check["quantity"], "share");
+    assert_eq!(check["quantity"], "reward");
     assert_eq!(check["relation"], ">");
     assert_eq!(check["outcome"], "passed");
     assert_eq!(serde_json::from_value::<GateReport>(json).unwrap(), report);
