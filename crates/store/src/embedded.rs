@@ -1,6 +1,6 @@
 //! The embedded tracking store: one SQLite file with MLflow's data model.
 //!
-//! One thread writes, with group commit ([`writer`]). Readers use separate connections, each call
+//! One thread writes, with group commit ([`crate::writer`]). Readers use separate connections, each call
 //! on one consistent snapshot. Any number of processes may use the file at once. A unique index
 //! ensures that a cell is recorded once, and a sitting is committed in one transaction.
 //!
@@ -18,7 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use rusqlite::Connection;
 
 pub(crate) use self::cells::is_shareable;
+pub(crate) use self::write_session::WriteSession;
+use self::write_session::{Clock, RunIds};
+use crate::readers::Readers;
 use crate::sqlite::{self, Attempt};
+use crate::writer::{Target, Writer};
 use crate::{Result, Tracking};
 
 mod board;
@@ -39,20 +43,19 @@ mod schema;
 mod set_aside;
 mod sittings;
 mod write_session;
-mod writer;
 
-/// The maximum number of idle connections for readers.
-const IDLE_READERS: usize = 4;
+/// The maximum number of jobs in a commit.
+const GROUP: usize = 64;
 
 /// Runs, verdicts and sittings in one file.
 pub struct EmbeddedStore {
     path: PathBuf,
     uri: String,
-    readers: Mutex<Vec<Connection>>,
+    readers: Readers,
     /// Used only to detect changes of the file.
     watcher: Mutex<Option<Connection>>,
     /// Dropped last, because the last connection to close cleans up the write-ahead log.
-    writer: writer::Writer,
+    writer: Writer<WriteSession>,
 }
 
 impl fmt::Debug for EmbeddedStore {
@@ -79,20 +82,13 @@ impl EmbeddedStore {
         now_ms: impl Fn() -> i64 + Send + 'static,
         run_ids: impl Fn() -> std::io::Result<[u8; 16]> + Send + 'static,
     ) -> Result<Self> {
-        let conn = sqlite::open(path, &schema::LAYOUT)?;
-        tune_writer(&conn).map_err(|error| sqlite::explain(path, error))?;
-        let session = write_session::WriteSession::new(
-            path.to_owned(),
-            conn,
-            Box::new(now_ms),
-            Box::new(run_ids),
-        );
+        let writer = start_writer(path, Box::new(now_ms), Box::new(run_ids))?;
         Ok(Self {
             path: path.to_owned(),
             uri: format!("sqlite:{}", path.display()),
-            readers: Mutex::new(Vec::new()),
+            readers: Readers::new(path),
             watcher: Mutex::new(None),
-            writer: writer::Writer::start(path.to_owned(), session)?,
+            writer,
         })
     }
 
@@ -113,7 +109,7 @@ impl EmbeddedStore {
         let asked = (|| {
             let conn = match watcher.take() {
                 Some(conn) => conn,
-                None => reader(&self.path)?,
+                None => self.readers.connect()?,
             };
             let changes = conn
                 .prepare_cached("PRAGMA data_version")?
@@ -131,41 +127,34 @@ impl EmbeddedStore {
 
     /// Reads on one snapshot.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
-        self.try_read(work).map_err(|fault| fault.at(&self.path))
+        self.readers.read(work)
     }
+}
 
-    fn try_read<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Attempt<T> {
-        let idle = self.idle().pop();
-        let conn = match idle {
-            Some(conn) => conn,
-            None => reader(&self.path)?,
-        };
-        let snapshot = conn.unchecked_transaction()?;
-        let outcome = work(&snapshot);
-        snapshot.finish()?;
-        let mut readers = self.idle();
-        if readers.len() < IDLE_READERS {
-            readers.push(conn);
-        }
-        outcome
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Opens the file and starts the thread that writes to it.
+pub(crate) fn start_writer(
+    path: &Path,
+    now_ms: Clock,
+    run_ids: RunIds,
+) -> Result<Writer<WriteSession>> {
+    let conn = sqlite::open(path, &schema::LAYOUT)?;
+    tune_writer(&conn).map_err(|error| sqlite::explain(path, error))?;
+    let target = Target {
+        path: path.to_owned(),
+        layout: &schema::LAYOUT,
+        group: GROUP,
+        thread: "assize-store",
+    };
+    Writer::start(
+        target,
+        WriteSession::new(path.to_owned(), conn, now_ms, run_ids),
+    )
 }
 
 fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", -16_384)?;
     conn.pragma_update(None, "wal_autocheckpoint", 8_192)?;
     conn.pragma_update(None, "journal_size_limit", 64 << 20)
-}
-
-fn reader(path: &Path) -> Attempt<Connection> {
-    let conn = sqlite::connect(path)?;
-    conn.pragma_update(None, "query_only", "ON")?;
-    conn.pragma_update(None, "cache_size", -2_048)?;
-    Ok(conn)
 }
 
 impl Tracking for EmbeddedStore {

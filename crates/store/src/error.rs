@@ -34,6 +34,16 @@ pub enum StoreError {
          run the command again to compare with it"
     )]
     Superseded { task: String, champion: String },
+    #[error(
+        "the policy history has changed meanwhile ({seen}), so nothing was recorded: look at \
+         `assize policy history` and run the command again"
+    )]
+    HistoryChanged { seen: String },
+    /// Writes arrive faster than the disk takes them.
+    #[error(
+        "{path}: {waiting} writes are waiting already, so this one was refused: send it again later"
+    )]
+    Overloaded { path: String, waiting: usize },
     /// The server cannot be reached or keeps failing; the same request may succeed later.
     #[error("the tracking server {uri} is unreachable: {reason}")]
     Unreachable { uri: String, reason: String },
@@ -80,7 +90,8 @@ impl StoreError {
             | Self::NoSitting { .. } => ErrorKind::NotFound,
             Self::AlreadyExists(_) => ErrorKind::AlreadyExists,
             Self::Conflict(_) | Self::LeaseLost { .. } => ErrorKind::Conflict,
-            Self::Superseded { .. } => ErrorKind::Superseded,
+            Self::Superseded { .. } | Self::HistoryChanged { .. } => ErrorKind::Superseded,
+            Self::Overloaded { .. } => ErrorKind::Unavailable,
             Self::Unreachable { .. } => ErrorKind::Unreachable,
             Self::Sqlite { .. } | Self::Unusable { .. } => ErrorKind::Io,
             Self::Unreadable { .. } | Self::Corrupt { .. } => ErrorKind::Corrupt,

@@ -7,7 +7,8 @@
 //! roles but [`Cells`]. A function takes the
 //! smallest role that is sufficient. The embedded SQLite store ([`embedded`]) and the one on an
 //! MLflow server (`crates/mlflow`) implement each role in a separate module; decisions that they
-//! share are in [`rules`]. The local state of this machine, for any tracking URI, is in [`state`].
+//! share are in [`rules`]. The local state of this machine, for any tracking URI, is in [`state`];
+//! decisions, rewards and models of the online policies are in [`policies`].
 //!
 //! This is the only crate that contains SQL. It does not depend on providers, grids or statistics.
 
@@ -19,13 +20,16 @@ mod error;
 pub mod import;
 mod ledger;
 pub mod mlflow;
+pub mod policies;
 mod promotions;
 pub mod queue;
+mod readers;
 pub mod rules;
 mod runs;
 mod sittings;
 mod sqlite;
 pub mod state;
+mod writer;
 
 pub use board::{BoardRun, Boards};
 pub use cells::{Cells, KnownCell, Recorded};

@@ -236,7 +236,9 @@ fn write_ahead(conn: &Connection) -> Attempt<()> {
 }
 
 fn version_of(conn: &Connection) -> Attempt<usize> {
-    let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    let version = conn
+        .prepare_cached("PRAGMA user_version")?
+        .query_row([], |row| row.get::<_, i64>(0))?;
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::schema::known;
 use crate::sqlite::Attempt;
+use crate::writer::Session;
 use crate::{Result, StoreError};
 
 /// Values up to this length are stored once, in `texts`.
@@ -76,6 +77,17 @@ pub(crate) fn text_find(conn: &Connection, text: &str) -> Attempt<Option<i64>> {
     Ok(find.query_row([text], |row| row.get(0)).optional()?)
 }
 
+impl Session for WriteSession {
+    fn conn(&self) -> &Connection {
+        &self.conn
+    }
+
+    fn forget(&mut self) {
+        self.texts.clear();
+        self.blobs.clear();
+    }
+}
+
 impl WriteSession {
     pub fn new(path: PathBuf, conn: Connection, clock: Clock, run_ids: RunIds) -> Self {
         Self {
@@ -87,12 +99,6 @@ impl WriteSession {
             blobs: HashMap::new(),
             inserts: HashMap::new(),
         }
-    }
-
-    /// Clears the caches after a rollback.
-    pub fn forget(&mut self) {
-        self.texts.clear();
-        self.blobs.clear();
     }
 
     pub fn now_ms(&self) -> i64 {

@@ -1,0 +1,237 @@
+//! Applying rewards, each once.
+//!
+//! A reward, the model that learned from it and the counts are written in one transaction. A second
+//! reward for the same decision finds the first one, even in the same group of the writer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::records::{DecisionId, Model, features_decode};
+use super::tallies::{Change, count, hour_add, hour_of, source_add};
+use super::{PolicySession, PolicyStore};
+use crate::sqlite::Attempt;
+use crate::{Result, StoreError};
+
+/// A reward for a decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reward {
+    pub decision: DecisionId,
+    /// The policy that must have made the decision; `None` for any.
+    pub policy: Option<String>,
+    pub value: f64,
+    pub at_ms: i64,
+}
+
+/// What became of a reward. Whatever the answer says about the log is committed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RewardAnswer<T> {
+    /// It was recorded and applied; with what the caller's function returned.
+    Applied(T),
+    /// The same reward was recorded before, and nothing was changed.
+    Repeated,
+    /// Another reward was recorded before, and nothing was changed.
+    Conflict { recorded: f64 },
+    /// No decision has this id: it was never logged, or its user was deleted.
+    Unknown,
+    /// Another policy than the expected one made the decision, and nothing was changed.
+    OtherPolicy { policy: String },
+}
+
+/// The decision that a reward is applied to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RewardedDecision {
+    pub id: DecisionId,
+    pub user: String,
+    pub policy: String,
+    pub policy_version: String,
+    pub feature_version: u32,
+    /// The arm of the chosen candidate.
+    pub arm: String,
+    /// The features of the chosen candidate.
+    pub features: Vec<f64>,
+}
+
+/// What a model learns from.
+#[derive(Debug)]
+pub struct Update<'a> {
+    pub decision: &'a RewardedDecision,
+    pub reward: f64,
+    /// The place of the reward in the order of all rewards.
+    pub position: i64,
+    /// The model before the reward; `None` if it has not learned yet.
+    pub model: Option<Model>,
+}
+
+impl PolicyStore {
+    /// Records a reward and updates the model of the decision's arm. `update` runs on the writer's
+    /// thread, inside the transaction: it returns the new model, and a value for `done`. If it
+    /// fails, nothing is recorded and the reward can be sent again.
+    pub fn reward_apply<T: Send + 'static>(
+        &self,
+        reward: Reward,
+        update: impl FnOnce(Update<'_>) -> Result<(Model, T)> + Send + 'static,
+        done: impl FnOnce(Result<RewardAnswer<T>>) + Send + 'static,
+    ) {
+        if reward.value.is_finite() {
+            self.submit(move |session| apply(session, &reward, update), done);
+        } else {
+            done(Err(StoreError::Invalid(format!(
+                "the reward {} of decision {} is not a finite number",
+                reward.value, reward.decision
+            ))));
+        }
+    }
+}
+
+fn apply<T>(
+    session: &mut PolicySession,
+    reward: &Reward,
+    update: impl FnOnce(Update<'_>) -> Result<(Model, T)>,
+) -> Attempt<RewardAnswer<T>> {
+    let Some(found) = find(&session.conn, reward.decision)? else {
+        return Ok(RewardAnswer::Unknown);
+    };
+    let decision = &found.decision;
+    let expected = reward.policy.as_ref();
+    if expected.is_some_and(|it| *it != decision.policy) {
+        return Ok(RewardAnswer::OtherPolicy {
+            policy: found.decision.policy,
+        });
+    }
+    #[expect(
+        clippy::float_cmp,
+        reason = "only the very same reward is a repetition"
+    )]
+    if let Some(recorded) = found.recorded {
+        return Ok(if recorded == reward.value {
+            RewardAnswer::Repeated
+        } else {
+            RewardAnswer::Conflict { recorded }
+        });
+    }
+    let position = next_position(session)?;
+    let update_with = Update {
+        decision,
+        reward: reward.value,
+        position,
+        model: model_get(&session.conn, decision)?,
+    };
+    let updated = catch_unwind(AssertUnwindSafe(|| update(update_with)));
+    let (model, value) = updated.unwrap_or_else(|_| Err(StoreError::worker_panicked()))?;
+    write(&session.conn, reward, &found, position, &model)?;
+    session.next_position = Some(position + 1);
+    Ok(RewardAnswer::Applied(value))
+}
+
+/// A decision with the reward that it has.
+struct Found {
+    decision: RewardedDecision,
+    source: Option<String>,
+    recorded: Option<f64>,
+}
+
+fn find(conn: &Connection, id: DecisionId) -> Attempt<Option<Found>> {
+    let mut find = conn.prepare_cached(
+        "SELECT d.user, d.policy, d.policy_version, d.feature_version, d.arm, d.features, d.source,
+                r.value
+         FROM decision d LEFT JOIN reward r ON r.decision = d.id WHERE d.id = ?1",
+    )?;
+    let mut rows = find.query([id.number()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let features = row.get_ref(5)?.as_blob().map_err(rusqlite::Error::from)?;
+    Ok(Some(Found {
+        decision: RewardedDecision {
+            id,
+            user: row.get(0)?,
+            policy: row.get(1)?,
+            policy_version: row.get(2)?,
+            feature_version: row.get(3)?,
+            arm: row.get(4)?,
+            features: features_decode(id, features)?,
+        },
+        source: row.get(6)?,
+        recorded: row.get(7)?,
+    }))
+}
+
+/// The model of a decision's arm, if there is one.
+fn model_get(conn: &Connection, decision: &RewardedDecision) -> Attempt<Option<Model>> {
+    let mut find = conn.prepare_cached(
+        "SELECT dimension, updates, model FROM arm
+         WHERE user = ?1 AND policy = ?2 AND arm = ?3 AND model IS NOT NULL",
+    )?;
+    let key = (&decision.user, &decision.policy, &decision.arm);
+    Ok(find.query_row(key, |row| model(row, 0)).optional()?)
+}
+
+/// A model from three columns.
+pub(super) fn model(row: &Row<'_>, first: usize) -> rusqlite::Result<Model> {
+    Ok(Model {
+        dimension: row.get(first)?,
+        updates: count(row, first + 1)?,
+        bytes: row.get(first + 2)?,
+    })
+}
+
+/// The position after the last reward, also if that reward was deleted.
+fn next_position(session: &PolicySession) -> Attempt<i64> {
+    match session.next_position {
+        Some(position) => Ok(position),
+        None => Ok(last_position(&session.conn)? + 1),
+    }
+}
+
+/// The position of the last reward; 0 before the first.
+pub(super) fn last_position(conn: &Connection) -> Attempt<i64> {
+    let mut find = conn.prepare_cached(
+        "SELECT max((SELECT coalesce(max(position), 0) FROM reward),
+                    (SELECT position FROM position_floor))",
+    )?;
+    Ok(find.query_row([], |row| row.get(0))?)
+}
+
+fn write(
+    conn: &Connection,
+    reward: &Reward,
+    found: &Found,
+    position: i64,
+    model: &Model,
+) -> Attempt<()> {
+    let decision = &found.decision;
+    conn.prepare_cached(
+        "INSERT INTO reward (position, decision, policy, at_ms, value)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute((
+        position,
+        reward.decision.number(),
+        &decision.policy,
+        reward.at_ms,
+        reward.value,
+    ))?;
+    conn.prepare_cached(
+        "UPDATE arm SET rewards = rewards + 1, reward_sum = reward_sum + ?4,
+                        reward_squares = reward_squares + ?4 * ?4, position = ?5,
+                        dimension = ?6, updates = ?7, model = ?8
+         WHERE user = ?1 AND policy = ?2 AND arm = ?3",
+    )?
+    .execute((
+        &decision.user,
+        &decision.policy,
+        &decision.arm,
+        reward.value,
+        position,
+        model.dimension,
+        i64::try_from(model.updates).unwrap_or(i64::MAX),
+        &model.bytes,
+    ))?;
+    let change = Change::reward(reward.value);
+    hour_add(conn, &decision.policy, hour_of(reward.at_ms), &change)?;
+    if let Some(source) = &found.source {
+        source_add(conn, source, &change)?;
+    }
+    Ok(())
+}
