@@ -14,6 +14,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -143,6 +144,7 @@ pub(crate) fn start_writer(
         path: path.to_owned(),
         layout: &schema::LAYOUT,
         group: GROUP,
+        spacing: Duration::ZERO,
         thread: "assize-store",
     };
     Writer::start(

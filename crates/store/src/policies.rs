@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ mod users;
 
 /// The maximum number of writes that wait for the writer.
 const MOST_WAITING: usize = 16_384;
+
+/// The minimum time between two commits.
+const SPACING: Duration = Duration::from_micros(400);
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +176,7 @@ impl PolicyStore {
             path: path.to_owned(),
             layout: &schema::LAYOUT,
             group: durability.group(),
+            spacing: SPACING,
             thread: "assize-policies",
         };
         let session = PolicySession {
@@ -266,7 +271,7 @@ impl Session for PolicySession {
 
 fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
     conn.pragma_update(None, "synchronous", durability.synchronous())?;
-    conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.pragma_update(None, "cache_size", -4_096)?;
     // The maintenance thread does that, because a checkpoint in the writer would delay requests.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     // What a deleted user has left must not remain in unused parts of the file.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -30,10 +31,12 @@ pub(crate) trait Session: Send + 'static {
 type Job<S> = Box<dyn FnOnce(Result<&mut S>) -> Done + Send>;
 type Acknowledge = Box<dyn FnOnce(Option<StoreError>) + Send>;
 
+/// Runs while no transaction is open.
+type Task<S> = Box<dyn FnOnce(&mut S) + Send>;
+
 enum Message<S> {
     Job(Job<S>),
-    /// Runs while no transaction is open.
-    Between(Box<dyn FnOnce(&mut S) + Send>),
+    Between(Task<S>),
 }
 
 /// A job that has run; its caller waits for the commit.
@@ -50,6 +53,9 @@ pub(crate) struct Target {
     pub layout: &'static Layout,
     /// The maximum number of jobs in a commit, which limits how long the first one waits.
     pub group: usize,
+    /// The minimum time between two commits. A job that comes later after a commit never waits;
+    /// jobs that come faster share commits, which saves most of their work.
+    pub spacing: Duration,
     /// The name of the thread.
     pub thread: &'static str,
 }
@@ -176,7 +182,12 @@ fn refuse<S>(job: Job<S>, reason: StoreError) {
 
 fn work<S: Session>(target: &Target, mut session: S, waiting: &Receiver<Message<S>>) {
     let file = identity(&target.path);
+    let mut next_commit = Instant::now();
     while let Ok(message) = waiting.recv() {
+        let early = next_commit.saturating_duration_since(Instant::now());
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
         let task = match message {
             Message::Between(task) => Some(task),
             // Data written to a file that was deleted or replaced would be lost.
@@ -190,6 +201,7 @@ fn work<S: Session>(target: &Target, mut session: S, waiting: &Receiver<Message<
         if let Some(task) = task {
             task(&mut session);
         }
+        next_commit = Instant::now() + target.spacing;
     }
 }
 
@@ -200,7 +212,7 @@ fn transaction<S: Session>(
     session: &mut S,
     first: Job<S>,
     waiting: &Receiver<Message<S>>,
-) -> Option<Box<dyn FnOnce(&mut S) + Send>> {
+) -> Option<Task<S>> {
     if let Err(error) = execute(session.conn(), "BEGIN IMMEDIATE") {
         refuse(first, explain(&target.path, error));
         return None;
@@ -350,7 +362,7 @@ mod tests {
                     session.text("small")?;
                     // From here on, the other job waits for the same commit.
                     busy.send(()).unwrap();
-                    std::thread::sleep(std::time::Duration::from_millis(200));
+                    std::thread::sleep(Duration::from_millis(200));
                     Ok(())
                 })
             });

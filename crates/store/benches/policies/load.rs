@@ -3,7 +3,7 @@
 use assize_store::policies::{CandidateRecord, Decision, DecisionId, DecisionRecord, Model};
 use serde_json::value::RawValue;
 
-/// Numbers that look random (SplitMix64).
+/// Numbers that look random (`SplitMix64`).
 pub struct Random(pub u64);
 
 impl Random {

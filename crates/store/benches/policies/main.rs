@@ -58,7 +58,7 @@ fn main() -> Outcome<()> {
     let numbers = std::env::args().skip(1).filter_map(|it| it.parse().ok());
     let given: Vec<u64> = numbers.collect();
     let plan = Plan {
-        seconds: given.first().copied().unwrap_or(20),
+        seconds: given.first().copied().unwrap_or(10),
         users: given.get(1).copied().unwrap_or(1_000_000),
         rate: given.get(2).copied().unwrap_or(5_000),
     };

@@ -31,7 +31,7 @@ const TRIES: usize = 8;
 
 const LIMITS: Limits = Limits {
     step: 4_096,
-    restart: 32_768,
+    restart: 65_536,
     last: 256,
 };
 
@@ -202,6 +202,7 @@ mod tests {
             path: path.to_owned(),
             layout: &LAYOUT,
             group: 1,
+            spacing: Duration::ZERO,
             thread: "test",
         };
         let writing = Arc::new(Writing {

@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::records::{DecisionId, Model, features_decode};
@@ -111,15 +112,17 @@ fn apply<T>(
         });
     }
     let position = next_position(session)?;
+    let (row, model) = arm_get(&session.conn, decision)?;
     let update_with = Update {
         decision,
         reward: reward.value,
         position,
-        model: model_get(&session.conn, decision)?,
+        model,
     };
     let updated = catch_unwind(AssertUnwindSafe(|| update(update_with)));
     let (model, value) = updated.unwrap_or_else(|_| Err(StoreError::worker_panicked()))?;
-    write(&session.conn, reward, &found, position, &model)?;
+    reward_write(&session.conn, reward, &found, position)?;
+    arm_write(&session.conn, row, reward.value, position, &model)?;
     session.next_position = Some(position + 1);
     Ok(RewardAnswer::Applied(value))
 }
@@ -157,14 +160,23 @@ fn find(conn: &Connection, id: DecisionId) -> Attempt<Option<Found>> {
     }))
 }
 
-/// The model of a decision's arm, if there is one.
-fn model_get(conn: &Connection, decision: &RewardedDecision) -> Attempt<Option<Model>> {
+/// The row of a decision's arm, and the model if there is one. Recording the decision made the row.
+fn arm_get(conn: &Connection, decision: &RewardedDecision) -> Attempt<(i64, Option<Model>)> {
     let mut find = conn.prepare_cached(
-        "SELECT dimension, updates, model FROM arm
-         WHERE user = ?1 AND policy = ?2 AND arm = ?3 AND model IS NOT NULL",
+        "SELECT id, dimension, updates, model FROM arm
+         WHERE user = ?1 AND policy = ?2 AND arm = ?3",
     )?;
     let key = (&decision.user, &decision.policy, &decision.arm);
-    Ok(find.query_row(key, |row| model(row, 0)).optional()?)
+    let found = find.query_row(key, |row| {
+        let is_there = row.get_ref(3)? != ValueRef::Null;
+        let model = is_there.then(|| model(row, 1)).transpose()?;
+        Ok((row.get(0)?, model))
+    });
+    found.optional()?.ok_or_else(|| {
+        let reason = "its counts are missing".to_owned();
+        let what = format!("the arm of decision {}", decision.id);
+        StoreError::Unreadable { what, reason }.into()
+    })
 }
 
 /// A model from three columns.
@@ -193,14 +205,9 @@ pub(super) fn last_position(conn: &Connection) -> Attempt<i64> {
     Ok(find.query_row([], |row| row.get(0))?)
 }
 
-fn write(
-    conn: &Connection,
-    reward: &Reward,
-    found: &Found,
-    position: i64,
-    model: &Model,
-) -> Attempt<()> {
-    let decision = &found.decision;
+/// Adds the reward to the log and to the sums.
+fn reward_write(conn: &Connection, reward: &Reward, found: &Found, position: i64) -> Attempt<()> {
+    let policy = &found.decision.policy;
     conn.prepare_cached(
         "INSERT INTO reward (position, decision, policy, at_ms, value)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -208,30 +215,32 @@ fn write(
     .execute((
         position,
         reward.decision.number(),
-        &decision.policy,
+        policy,
         reward.at_ms,
         reward.value,
     ))?;
+    let change = Change::reward(reward.value);
+    hour_add(conn, policy, hour_of(reward.at_ms), &change)?;
+    if let Some(source) = &found.source {
+        source_add(conn, source, &change)?;
+    }
+    Ok(())
+}
+
+fn arm_write(conn: &Connection, row: i64, value: f64, position: i64, model: &Model) -> Attempt<()> {
     conn.prepare_cached(
-        "UPDATE arm SET rewards = rewards + 1, reward_sum = reward_sum + ?4,
-                        reward_squares = reward_squares + ?4 * ?4, position = ?5,
-                        dimension = ?6, updates = ?7, model = ?8
-         WHERE user = ?1 AND policy = ?2 AND arm = ?3",
+        "UPDATE arm SET rewards = rewards + 1, reward_sum = reward_sum + ?2,
+                        reward_squares = reward_squares + ?2 * ?2, position = ?3,
+                        dimension = ?4, updates = ?5, model = ?6
+         WHERE id = ?1",
     )?
     .execute((
-        &decision.user,
-        &decision.policy,
-        &decision.arm,
-        reward.value,
+        row,
+        value,
         position,
         model.dimension,
         i64::try_from(model.updates).unwrap_or(i64::MAX),
         &model.bytes,
     ))?;
-    let change = Change::reward(reward.value);
-    hour_add(conn, &decision.policy, hour_of(reward.at_ms), &change)?;
-    if let Some(source) = &found.source {
-        source_add(conn, source, &change)?;
-    }
     Ok(())
 }

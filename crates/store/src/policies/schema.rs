@@ -13,7 +13,9 @@ pub(super) const LAYOUT: Layout = Layout {
 /// rewarded long after later ones.
 ///
 /// `arm` holds what belongs to (user, policy, arm): counts, and the model as opaque bytes. Both
-/// change together, so they share a row. `position` is the last reward that the model includes.
+/// change together, so they share a row. Models are too large for a table without row ids, whose
+/// inner pages would hold a handful of rows each. `position` is the last reward that the model
+/// includes.
 ///
 /// `policy_hour`, `policy_users`, `source_tally` and `shadow_tally` are sums over the log, kept up
 /// to date in the transactions that change the log.
@@ -49,6 +51,7 @@ CREATE TABLE position_floor (
 ) STRICT;
 INSERT INTO position_floor VALUES (1, 0);
 CREATE TABLE arm (
+    id INTEGER PRIMARY KEY,
     user TEXT NOT NULL,
     policy TEXT NOT NULL,
     arm TEXT NOT NULL,
@@ -60,8 +63,8 @@ CREATE TABLE arm (
     dimension INTEGER,
     updates INTEGER,
     model BLOB,
-    PRIMARY KEY (user, policy, arm)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (user, policy, arm)
+) STRICT;
 CREATE TABLE reset (
     user TEXT PRIMARY KEY,
     at_ms INTEGER NOT NULL,

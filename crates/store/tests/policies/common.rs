@@ -72,6 +72,7 @@ pub fn decide_at(store: &PolicyStore, user: &str, policy: &str, at_ms: i64) -> D
 }
 
 /// A model whose bytes list the rewards that it has learned from.
+#[expect(clippy::unnecessary_wraps, reason = "the store expects a result")]
 pub fn learn(update: Update<'_>) -> Result<(Model, i64)> {
     let before = update.model.unwrap_or(Model {
         dimension: u32::try_from(update.decision.features.len()).unwrap(),
