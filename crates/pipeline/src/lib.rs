@@ -16,6 +16,7 @@ pub mod judge;
 pub mod ledger;
 pub mod lock;
 pub mod plan;
+pub mod policies;
 pub mod promote;
 pub mod seal;
 pub mod simulation;

@@ -1,0 +1,148 @@
+//! Scenarios from decisions: what users really asked becomes a part of a task's feedback split.
+//!
+//! The context of a decision is the scenario's fields, without those that are redacted. Contexts
+//! that are equal after that are one scenario, and what the task has already is left out. Only the
+//! feedback split is ever extended: the other two decide about promotions and must not follow
+//! production.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use assize_domain::hash::{canonical_json, sha256_hex};
+use assize_domain::scenario::Split;
+use assize_domain::task::{TASK_FILE, Task, TaskFiles};
+use assize_store::policies::PolicyFile;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::{PipelineError, Result, task_files, whole_file};
+
+/// Decisions that are drawn for one scenario, because many are alike.
+const DRAWN_FOR_ONE: usize = 20;
+/// Keys of a scenario that are not its fields.
+const RESERVED: [&str; 3] = ["id", "split", "reference"];
+
+/// What to sample.
+#[derive(Debug)]
+pub struct SampleOptions<'a> {
+    /// The task's folder.
+    pub folder: &'a Path,
+    /// New scenarios at most.
+    pub most: usize,
+    pub seed: u64,
+    /// Only decisions from this time on, in Unix milliseconds.
+    pub since_ms: i64,
+    /// Fields of the context that are left out.
+    pub redact: &'a [String],
+    pub dry_run: bool,
+}
+
+/// What was sampled.
+#[derive(Debug, Serialize)]
+pub struct Sampled {
+    /// The file that was extended.
+    pub file: String,
+    /// Decisions that were looked at.
+    pub decisions: usize,
+    /// The new scenarios.
+    pub scenarios: Vec<Value>,
+    /// Contexts that were equal to another one, or in the task already.
+    pub repeated: usize,
+    pub dry_run: bool,
+}
+
+/// Adds sampled scenarios to the task's file of scenarios, all or none.
+pub fn sample(file: &PolicyFile, options: &SampleOptions<'_>) -> Result<Sampled> {
+    let folder = options.folder.display().to_string();
+    let mut files = task_files::read(&folder)?;
+    let name = scenario_file(&files)?;
+    let path = options.folder.join(&name);
+    let task = task_files::load(&folder)?;
+    let known: BTreeSet<String> = task.scenarios.iter().map(|it| key(&it.fields)).collect();
+    let drawn = file.decision_sample(
+        options.most.saturating_mul(DRAWN_FOR_ONE),
+        options.seed,
+        options.since_ms,
+    )?;
+    let mut seen = known;
+    let (mut scenarios, mut repeated) = (Vec::new(), 0);
+    for decision in &drawn {
+        if scenarios.len() == options.most {
+            break;
+        }
+        let record = decision.record()?;
+        let fields: Map<String, Value> = serde_json::from_str(record.context.get())
+            .map_err(|error| PipelineError::Internal(error.to_string()))?;
+        let is_kept =
+            |name: &str| !options.redact.iter().any(|it| it == name) && !RESERVED.contains(&name);
+        let fields: Map<String, Value> = fields
+            .into_iter()
+            .filter(|(name, _)| is_kept(name))
+            .collect();
+        let key = key(&fields);
+        if fields.is_empty() || !seen.insert(key.clone()) {
+            repeated += 1;
+            continue;
+        }
+        let mut scenario = Map::new();
+        scenario.insert("id".to_owned(), json!(format!("log-{}", &key[..12])));
+        scenario.insert("split".to_owned(), json!(Split::Feedback.as_str()));
+        scenario.extend(fields);
+        scenarios.push(Value::Object(scenario));
+    }
+    let sampled = Sampled {
+        file: path.display().to_string(),
+        decisions: drawn.len(),
+        repeated,
+        dry_run: options.dry_run,
+        scenarios,
+    };
+    if !sampled.scenarios.is_empty() && !sampled.dry_run {
+        whole_file::write(&path, &extended(&mut files, &name, &sampled)?)?;
+    }
+    Ok(sampled)
+}
+
+/// Identifies the fields of a scenario.
+fn key(fields: &Map<String, Value>) -> String {
+    sha256_hex(canonical_json(&Value::Object(fields.clone())).as_bytes())
+}
+
+/// The name of the task's file of scenarios, which must be JSON lines, because lines can be added to
+/// it without touching what is there.
+fn scenario_file(files: &TaskFiles) -> Result<String> {
+    let invalid = |reason: String| PipelineError::Invalid(format!("{TASK_FILE}: {reason}"));
+    let manifest = files.get(TASK_FILE).map_or("", String::as_str);
+    let table: toml::Table = manifest
+        .parse()
+        .map_err(|error: toml::de::Error| invalid(error.to_string()))?;
+    let name = table.get("scenarios").and_then(toml::Value::as_str);
+    let name = name.ok_or_else(|| invalid("names no file of scenarios".to_owned()))?;
+    let ending = Path::new(name).extension();
+    if !ending.is_some_and(|it| it.eq_ignore_ascii_case("jsonl")) {
+        return Err(invalid(format!(
+            "scenarios = \"{name}\": only a .jsonl file can be extended, so convert it first"
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// The text with the new scenarios, if the task is valid with it.
+fn extended(files: &mut TaskFiles, name: &str, sampled: &Sampled) -> Result<String> {
+    let mut text = files
+        .get(name)
+        .map_or("", String::as_str)
+        .trim_end()
+        .to_owned();
+    for scenario in &sampled.scenarios {
+        text.push('\n');
+        text.push_str(&scenario.to_string());
+    }
+    text.push('\n');
+    files.insert(name.to_owned(), text.clone());
+    Task::parse(files).map_err(|problems| PipelineError::Task {
+        name: format!("with the sampled scenarios, {name}"),
+        problems,
+    })?;
+    Ok(text)
+}
