@@ -216,6 +216,11 @@ impl PolicyStore {
         DecisionId::from_number(id)
     }
 
+    /// The number of writes that wait for their commit.
+    pub fn writes_waiting(&self) -> usize {
+        self.writing.waiting.load(Ordering::Relaxed)
+    }
+
     /// Runs a job on the writer's thread; `done` is called there after the commit.
     fn submit<T: Send + 'static>(
         &self,

@@ -32,6 +32,7 @@ const TRIES: usize = 8;
 const LIMITS: Limits = Limits {
     step: 4_096,
     restart: 65_536,
+    most: 131_072,
     last: 256,
 };
 
@@ -41,6 +42,9 @@ struct Limits {
     step: i64,
     /// From this length on the log starts over.
     restart: i64,
+    /// From this length on the writer's thread copies what is left, however long it takes, because
+    /// pages are written faster than they can be copied beside it.
+    most: i64,
     /// The most pages that are left for the writer's thread.
     last: i64,
 }
@@ -144,7 +148,7 @@ impl Work {
             return Ok(());
         }
         for _ in 0..TRIES {
-            if pages.left() <= self.limits.last {
+            if pages.left() <= self.limits.last || pages.written >= self.limits.most {
                 break;
             }
             pages = self.step()?;
@@ -188,6 +192,7 @@ mod tests {
     const SMALL: Limits = Limits {
         step: 8,
         restart: 64,
+        most: 1_000,
         last: 4,
     };
 

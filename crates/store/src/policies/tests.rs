@@ -106,6 +106,7 @@ fn writes_beyond_the_limit_are_refused_at_once() {
         let id = store.decision_id(0, 0);
         store.decision_record(decision(id, ""), |outcome| outcome.unwrap());
     }
+    assert_eq!(store.writes_waiting(), MOST_WAITING);
     let error = decide(&store, "").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     release.send(()).unwrap();
@@ -113,7 +114,7 @@ fn writes_beyond_the_limit_are_refused_at_once() {
     while decide(&store, "").is_err() {
         std::thread::yield_now();
     }
-    while store.writing.waiting.load(Ordering::Relaxed) > 0 {
+    while store.writes_waiting() > 0 {
         std::thread::yield_now();
     }
     let decisions = store.file().policy_tally("p").unwrap().tally.decisions;
