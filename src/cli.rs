@@ -21,7 +21,7 @@ pub use judge::{AutoFlags, Judge};
 pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags};
 pub use plan::Plan;
-pub use serve::{Serve, TokenAction};
+pub use serve::{Only, Serve, TokenAction};
 pub use simulate::Simulate;
 pub use sync::Sync;
 pub mod verdicts;

@@ -15,8 +15,10 @@ use serde::Deserialize;
 use crate::webhook::WebhookSettings;
 
 mod layers;
+mod policy;
 
 pub use layers::Layers;
+pub use policy::PolicySection;
 
 /// The documented defaults of the settings that are not options, after those of the options.
 const OTHER_DEFAULTS: &str = include_str!("defaults.toml");
@@ -67,6 +69,8 @@ pub struct Settings {
     /// What `assize promote` asks for.
     pub gate: Thresholds,
     pub webhook: WebhookSettings,
+    /// The online policies.
+    pub policy: PolicySection,
 }
 
 /// What is wrong with the settings, all at once.
@@ -89,7 +93,9 @@ impl Settings {
         let own = own.map(|(key, message)| (key.to_owned(), message));
         let gate = self.gate.problems().into_iter();
         let gate = gate.map(|(key, message)| (format!("gate.{key}"), message));
-        own.chain(gate).collect()
+        let policy = self.policy.problems().into_iter();
+        let policy = policy.map(|(key, message)| (format!("policy.{key}"), message));
+        own.chain(gate).chain(policy).collect()
     }
 
     /// What a range in the table of options cannot say.

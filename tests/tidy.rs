@@ -64,7 +64,10 @@ fn crates_point_one_way() {
         ),
         ("desk", &["domain", "report"]),
         ("mcp", &["domain", "pipeline", "store"]),
-        ("server", &["domain", "http", "pipeline", "report", "store"]),
+        (
+            "server",
+            &["domain", "http", "pipeline", "policy", "report", "store"],
+        ),
         ("test-support", &[]),
     ];
     for (name, allowed) in allowed {

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 #[command(after_help = "Examples:
   assize serve                                         the first start shows an admin token, once
   assize serve --open-loopback                         programs on this machine need no token
+  assize serve --only policies                         choose and learn online, nothing else
   assize token create --role judge --name Ada          a token for somebody else
 
 Then sign in with a browser, or for MLflow's own client:
@@ -13,6 +14,9 @@ Then sign in with a browser, or for MLflow's own client:
 
 Jobs that run when the server stops go on; the next start finds them again.")]
 pub struct Serve {
+    /// Serve only a part: the online policies, without panel, jobs and tracking store
+    #[arg(long, value_name = "PART")]
+    pub only: Option<Only>,
     /// The address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub host: std::net::IpAddr,
@@ -34,6 +38,12 @@ pub struct Serve {
     /// Leave the tasks' calibration cases out, at the desk and for automatic judges
     #[arg(long)]
     pub no_anchors: bool,
+}
+
+/// A part of the server that can be served alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Only {
+    Policies,
 }
 
 #[derive(Debug, Subcommand)]

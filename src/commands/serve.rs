@@ -9,13 +9,13 @@ use anyhow::bail;
 use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
-use assize_server::{Config, EndObserver, ServerError};
+use assize_server::{AccessConfig, Config, EndObserver, PoliciesServer, ServerError};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use serde_json::json;
 
 use crate::Exit;
-use crate::cli::Serve;
+use crate::cli::{Only, Serve};
 use crate::commands::judge::sitting::{self, Notifier};
 use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
@@ -28,17 +28,13 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     let is_open = args.open_loopback || settings.serve_open_loopback;
     check(args, is_open)?;
     start_log(&settings)?;
+    if args.only == Some(Only::Policies) {
+        return run_policies(session, args, &settings);
+    }
     let store = session.embedded_store(false)?;
     let state = Arc::new(State::open(Path::new(STATE_DIR))?);
-    // A token is shown once, so it is made when nothing can come between any more.
-    let announce = |address: SocketAddr| {
-        let first = if is_open {
-            None
-        } else {
-            first_token(session, &state)?
-        };
-        announce(session, address, (first.as_deref(), is_open)).map_err(ServerError::from)
-    };
+    let part = (args.only, session.tracking_uri());
+    let announce = |address| announce(session, address, part, (&state, is_open));
     let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
     let config = config(session, args, &settings, (Arc::clone(&store), ended))?;
@@ -46,6 +42,24 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     let served = assize_server::run(store, Arc::clone(&state), config, place, announce);
     teller.wait();
     served?;
+    Ok(Exit::Done)
+}
+
+/// Serves the policies alone; no tracking store is opened.
+fn run_policies(session: &Session, args: &Serve, settings: &Settings) -> anyhow::Result<Exit> {
+    let folder = Path::new(STATE_DIR);
+    let state = Arc::new(State::open(folder)?);
+    let config = PoliciesServer {
+        access: access(session, args, settings),
+        policies: settings.policy.config(folder),
+        clock: environment::now,
+    };
+    let what = format!("the policies of {}", config.policies.path.display());
+    let is_open = config.access.open_loopback;
+    let part = (args.only, what.as_str());
+    let announce = |address| announce(session, address, part, (&state, is_open));
+    let place = (args.host, args.port);
+    assize_server::run_policies(Arc::clone(&state), config, place, announce)?;
     Ok(Exit::Done)
 }
 
@@ -86,9 +100,27 @@ fn user(session: &Session) -> String {
         .unwrap_or_else(|| "admin".to_owned())
 }
 
+/// Says what is served where. A token is shown once, so the first one is made here, when nothing can
+/// come between any more.
 fn announce(
     session: &Session,
     address: SocketAddr,
+    part: (Option<Only>, &str),
+    (state, is_open): (&State, bool),
+) -> Result<(), ServerError> {
+    let token = if is_open {
+        None
+    } else {
+        first_token(session, state)?
+    };
+    let token = token.as_deref();
+    Ok(announced(session, address, part, (token, is_open))?)
+}
+
+fn announced(
+    session: &Session,
+    address: SocketAddr,
+    (only, what): (Option<Only>, &str),
     (token, is_open): (Option<&str>, bool),
 ) -> io::Result<()> {
     let url = format!("http://{address}");
@@ -99,16 +131,21 @@ fn announce(
         }
         return session.output.json_line(&line);
     }
-    let mut text = format!(
-        "Serving {} at {url}; Ctrl-C stops\n",
-        session.tracking_uri()
-    );
+    let mut text = format!("Serving {what} at {url}; Ctrl-C stops\n");
     if let Some(token) = token {
+        let use_it = match only {
+            None => format!(
+                "Sign in with it at {url}, or: export MLFLOW_TRACKING_URI={url} MLFLOW_TRACKING_TOKEN={token}"
+            ),
+            Some(Only::Policies) => "Send it as the header Authorization: Bearer TOKEN; \
+                 assize token create --role service makes one for an application"
+                .to_owned(),
+        };
         text.push_str(&format!(
             "\nThe admin's token, shown this once (assize token create makes others):\n\n  {token}\n\n\
-             Sign in with it at {url}, or: export MLFLOW_TRACKING_URI={url} MLFLOW_TRACKING_TOKEN={token}\n"
+             {use_it}\n"
         ));
-    } else if !is_open {
+    } else if !is_open && only.is_none() {
         text.push_str("Sign in with a token; assize token create --role admin makes another\n");
     }
     session.output.data(&text)
@@ -138,6 +175,15 @@ pub fn task_folders(session: &Session, allowed: &[String]) -> Vec<PathBuf> {
     folders.filter(|it| it.is_dir()).collect()
 }
 
+fn access(session: &Session, args: &Serve, settings: &Settings) -> AccessConfig {
+    let names = args.allowed_host.iter();
+    AccessConfig {
+        host_names: names.map(|it| it.to_ascii_lowercase()).collect(),
+        open_loopback: args.open_loopback || settings.serve_open_loopback,
+        user: user(session),
+    }
+}
+
 fn config(
     session: &Session,
     args: &Serve,
@@ -147,7 +193,6 @@ fn config(
     let task = session.task()?;
     let mut allowed = settings.serve_allow.clone();
     allowed.extend(args.allow.iter().cloned());
-    let names = args.allowed_host.iter();
     Ok(Config {
         program: environment::program()?,
         state_dir: PathBuf::from(STATE_DIR),
@@ -158,9 +203,8 @@ fn config(
         no_anchors: args.no_anchors,
         options: session.layers(&task.defaults)?.finish()?.options,
         thresholds: settings.gate.clone(),
-        host_names: names.map(|it| it.to_ascii_lowercase()).collect(),
-        open_loopback: args.open_loopback || settings.serve_open_loopback,
-        user: user(session),
+        access: access(session, args, settings),
+        policies: settings.policy.config(Path::new(STATE_DIR)),
         ollama_urls: settings.options.ollama_url.clone(),
         clock: environment::now,
         entropy: environment::entropy,

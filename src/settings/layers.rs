@@ -8,6 +8,7 @@ use assize_domain::task::TaskDefaults;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
+use super::policy::DEFAULT_SHADOW;
 use super::{BadSettings, DEFAULT_FILE, Settings, documented, documented_optional};
 use crate::cli::GivenOptions;
 use crate::environment::Environment;
@@ -70,7 +71,8 @@ impl Layers {
         for (suffix, text) in environment.with_prefix("ASSIZE_") {
             let name = suffix.to_lowercase();
             let mut keys = self.values.keys().chain(self.optional.keys());
-            let found = keys.find(|key| key.replace('.', "_") == name).cloned();
+            let found = keys.find(|key| key.replace(['.', '-'], "_") == name);
+            let found = found.cloned();
             let Some(key) = found.filter(|_| !text.is_empty()) else {
                 continue;
             };
@@ -105,7 +107,8 @@ impl Layers {
 
     /// A value of the kind that a key takes; `None` where there is no such setting.
     fn like(&self, key: &str) -> Option<&Value> {
-        self.values.get(key).or_else(|| self.optional.get(key))
+        let known = self.values.get(key).or_else(|| self.optional.get(key));
+        known.or_else(|| self.values.get(&example_of(key)?))
     }
 
     /// Whether a value is of the kind that a key takes.
@@ -245,13 +248,20 @@ fn unreadable(value: Option<&Value>, reason: &str) -> String {
     }
 }
 
+/// The setting that shows what an entry of a table with free names takes: `policy.shadows.NAME.enabled`
+/// takes what the entry that exists by default takes.
+fn example_of(key: &str) -> Option<String> {
+    let (name, field) = key.strip_prefix("policy.shadows.")?.split_once('.')?;
+    (!name.is_empty()).then(|| format!("policy.shadows.{DEFAULT_SHADOW}.{field}"))
+}
+
 /// One table of keys: what is in a table `[gate]` gets keys such as `gate.margin`.
 pub(super) fn flatten(table: Table) -> Table {
     let mut flat = Table::new();
     for (key, value) in table {
         match value {
             Value::Table(inner) => flat.extend(
-                inner
+                flatten(inner)
                     .into_iter()
                     .map(|(name, value)| (format!("{key}.{name}"), value)),
             ),
@@ -266,18 +276,20 @@ pub(super) fn flatten(table: Table) -> Table {
 /// The opposite of [`flatten`].
 fn nest(flat: Table) -> Table {
     let mut table = Table::new();
+    let mut inner: BTreeMap<String, Table> = BTreeMap::new();
     for (key, value) in flat {
-        let Some((outer, name)) = key.split_once('.') else {
-            table.insert(key, value);
-            continue;
-        };
-        let inner = table
-            .entry(outer)
-            .or_insert_with(|| Value::Table(Table::new()));
-        if let Value::Table(inner) = inner {
-            inner.insert(name.to_owned(), value);
+        match key.split_once('.') {
+            None => {
+                table.insert(key, value);
+            }
+            Some((outer, name)) => {
+                let outer = inner.entry(outer.to_owned()).or_default();
+                outer.insert(name.to_owned(), value);
+            }
         }
     }
+    let inner = inner.into_iter();
+    table.extend(inner.map(|(name, inner)| (name, Value::Table(nest(inner)))));
     table
 }
 

@@ -1,4 +1,8 @@
+use std::path::Path;
+
 use assize_domain::task::TaskDefaults;
+use assize_policy::{PolicyKind, PolicySettings};
+use assize_server::ShadowConfig;
 use toml::{Table, Value};
 
 use super::layers::flatten;
@@ -93,5 +97,61 @@ fn settings_that_are_unset_by_default_can_be_set() {
     assert!(
         error.0[0].starts_with("gate.margin (from assize.toml) is 'much'"),
         "{error}"
+    );
+}
+
+#[test]
+fn the_policies_defaults_are_those_of_the_code() {
+    let policy = layers().finish().expect("valid").policy;
+    for kind in PolicyKind::ALL {
+        assert_eq!(policy.of(kind), PolicySettings::defaults(kind), "{kind}");
+    }
+    let config = policy.config(Path::new("x"));
+    let shadow = ShadowConfig {
+        name: "egreedy-v2-shadow".to_owned(),
+        policy: PolicyKind::EgreedyV2,
+        enabled: false,
+    };
+    assert_eq!(config.shadows, [shadow]);
+    assert_eq!(config.active, PolicyKind::EgreedyV1);
+}
+
+#[test]
+fn policies_and_shadows_are_set_by_the_file_and_the_environment() {
+    let mut set = layers();
+    let table: Table = "[policy.linucb]\nepsilon = 0\n[policy.shadows]\n\
+                        mine = { policy = \"linucb\", enabled = true }"
+        .parse()
+        .expect("TOML");
+    for (key, value) in flatten(table) {
+        set.set(&key, value, "assize.toml");
+    }
+    let policy = set.finish().expect("valid").policy;
+    assert!(policy.of(PolicyKind::LinUcb).epsilon.abs() < 1e-15);
+    let names: Vec<(String, bool)> = policy
+        .config(Path::new(""))
+        .shadows
+        .into_iter()
+        .map(|it| (it.name, it.enabled))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("egreedy-v2-shadow".to_owned(), false),
+            ("mine".to_owned(), true)
+        ]
+    );
+
+    let mut wrong = layers();
+    wrong.set("policy.linucb.gamma", Value::Float(0.0), "assize.toml");
+    wrong.set("policy.active", Value::from("best"), "ASSIZE_POLICY_ACTIVE");
+    let error = wrong.finish().expect_err("two problems");
+    assert_eq!(
+        error.0,
+        [
+            "policy.active (from ASSIZE_POLICY_ACTIVE) is 'best': use one of egreedy-v1, \
+             egreedy-v2, linucb",
+            "policy.linucb.gamma (from assize.toml) is 0: use a number in (0, 1]"
+        ]
     );
 }

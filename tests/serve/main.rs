@@ -8,4 +8,5 @@ mod jobs_on_hosts;
 mod openapi;
 mod panel_browser;
 mod panel_forms;
+mod policies;
 mod seal;

@@ -11,10 +11,15 @@
 //! - **Right.** Every route declares the right that it requires; roles grant rights.
 //! - **Blindness.** A judge cannot read results while one of their sittings is open.
 
+use std::sync::Arc;
+
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::hash::sha256;
 use assize_domain::role::Role;
 use assize_http::{Authority, is_same_origin, path_of};
+use assize_pipeline::Now;
+use assize_store::embedded::EmbeddedStore;
+use assize_store::state::State as LocalState;
 use assize_store::state::tokens::{Digest, Token};
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST, HeaderMap, ORIGIN, REFERER};
@@ -23,9 +28,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use cookie::Cookie;
 
+use crate::App;
 use crate::error::{ApiError, ApiResult};
 use crate::panel::page::{PageError, Visit, with_visit};
-use crate::{App, Config};
 
 pub(crate) mod sign_in;
 
@@ -34,6 +39,28 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The name of the session cookie, without the port.
 const COOKIE_NAME: &str = "assize_session";
+
+/// Who may use the server, which the binary provides.
+#[derive(Debug, Clone)]
+pub struct AccessConfig {
+    /// Host names that are accepted besides `localhost`, in lower case.
+    pub host_names: Vec<String>,
+    /// Whether requests from this machine need no token.
+    pub open_loopback: bool,
+    /// The name of the operating system's user; used for requests without a token.
+    pub user: String,
+}
+
+/// What authentication and authorization need.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub config: AccessConfig,
+    pub clock: fn() -> Now,
+    pub state: Arc<LocalState>,
+    /// The tracked results, which a judge with an open sitting cannot read, and which the pages
+    /// show; `None` if only policies are served.
+    pub results: Option<Arc<EmbeddedStore>>,
+}
 
 /// Who sent a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +94,8 @@ pub(crate) enum Right {
     Judge,
     /// Ask for the champion, as applications do at run time.
     Champion,
+    /// Use the online policies, as applications do at run time.
+    Policies,
 }
 
 impl Right {
@@ -76,17 +105,29 @@ impl Right {
             Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
             Self::Judge => matches!(role, Role::Admin | Role::Judge),
             Self::Champion => matches!(role, Role::Admin | Role::Viewer | Role::Service),
+            Self::Policies => matches!(role, Role::Admin | Role::Service),
             Self::Write => role == Role::Admin,
         }
     }
 }
 
-impl Config {
+impl Access {
     fn accepts_host(&self, header: &str) -> bool {
         Authority::parse(header).is_some_and(|it| match it.name() {
-            Some(name) => name == "localhost" || self.host_names.iter().any(|own| own == name),
+            Some(name) => {
+                name == "localhost" || self.config.host_names.iter().any(|own| own == name)
+            }
             None => true,
         })
+    }
+
+    /// An error as a page for browsers where the server has pages, else as JSON.
+    fn error(&self, error: ApiError, headers: &HeaderMap, path: &str) -> Response {
+        if self.results.is_some() {
+            error_response(error, headers, path)
+        } else {
+            error.into_response()
+        }
     }
 }
 
@@ -95,18 +136,22 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str>
 }
 
 /// Middleware that rejects requests with a foreign host or origin.
-pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_host(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let headers = request.headers();
     let host = header_text(headers, &HOST).unwrap_or_default();
-    if !app.config.accepts_host(host) {
+    if !access.accepts_host(host) {
         let error = forbidden(&format!(
             "Invalid Host header '{host}': address the server by localhost, by its IP address, or start it with --allowed-host"
         ));
-        return error_response(error, headers, request.uri().path());
+        return access.error(error, headers, request.uri().path());
     }
     if headers.get(ORIGIN).is_some() && !is_own_origin(headers) {
         let error = forbidden("requests from pages of other sites are not allowed");
-        return error_response(error, headers, request.uri().path());
+        return access.error(error, headers, request.uri().path());
     }
     // Pages of other sites fetch images and scripts without an origin. Links to pages of this
     // server are allowed.
@@ -116,7 +161,7 @@ pub(crate) async fn check_host(State(app): State<App>, request: Request, next: N
         && (!is_link || request.uri().path().starts_with("/api/"))
     {
         let error = forbidden("requests from pages of other sites are not allowed");
-        return error_response(error, headers, request.uri().path());
+        return access.error(error, headers, request.uri().path());
     }
     let mut response = next.run(request).await;
     let nosniff = HeaderValue::from_static("nosniff");
@@ -133,7 +178,7 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
 
 /// Middleware that authenticates a request and checks the right that its route requires.
 pub(crate) async fn check_right(
-    State((app, right)): State<(App, Right)>,
+    State((access, right)): State<(Arc<Access>, Right)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -143,19 +188,21 @@ pub(crate) async fn check_right(
     let method = request.method().clone();
     let headers = request.headers().clone();
     // The lookup in a small table is faster than a switch to a blocking thread.
-    let caller = caller(&app, &headers, &method)
-        .and_then(|caller| permit(&app, &caller, right).map(|()| caller));
+    let caller = caller(&access, &headers, &method)
+        .and_then(|caller| permit(&access, &caller, right).map(|()| caller));
     match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(error)
-            if error.kind == ErrorKind::Unauthenticated && expects_page(&headers, uri.path()) =>
+            if error.kind == ErrorKind::Unauthenticated
+                && access.results.is_some()
+                && expects_page(&headers, uri.path()) =>
         {
             redirect_to_sign_in(&headers, &method, &uri)
         }
-        Err(error) => error_response(error, &headers, uri.path()),
+        Err(error) => access.error(error, &headers, uri.path()),
     }
 }
 
@@ -194,7 +241,7 @@ pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next:
     let headers = request.headers().clone();
     let response = next.run(request).await;
     with_visit(response, || {
-        let caller = caller(&app, &headers, &Method::GET).ok()?;
+        let caller = caller(&app.access, &headers, &Method::GET).ok()?;
         Visit::of(&app, &caller).ok()
     })
 }
@@ -207,9 +254,9 @@ fn expects_page(headers: &HeaderMap, path: &str) -> bool {
 }
 
 /// Authenticates a request by token, cookie or open loopback access.
-fn caller(app: &App, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> {
+fn caller(access: &Access, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> {
     if let Some(secret) = bearer(headers) {
-        let token = app.state.token_find(&digest(secret))?;
+        let token = access.state.token_find(&digest(secret))?;
         return token.map(Caller::from).ok_or_else(|| {
             unauthenticated(
                 "this token is unknown or was revoked: create one with `assize token create`",
@@ -217,8 +264,8 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> 
         });
     }
     if let Some(secret) = cookie(headers) {
-        let now = (app.config.clock)().ms;
-        if let Some(token) = app.state.session_find(&digest(&secret), now)? {
+        let now = (access.clock)().ms;
+        if let Some(token) = access.state.session_find(&digest(&secret), now)? {
             let is_safe = *method == Method::GET || *method == Method::HEAD;
             if !is_safe && !is_own_origin(headers) {
                 return Err(forbidden(
@@ -229,10 +276,10 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> 
             return Ok(token.into());
         }
     }
-    if app.config.open_loopback {
+    if access.config.open_loopback {
         return Ok(Caller {
             role: Role::Admin,
-            name: app.config.user.clone(),
+            name: access.config.user.clone(),
             token_id: "loopback".to_owned(),
         });
     }
@@ -242,15 +289,15 @@ fn caller(app: &App, headers: &HeaderMap, method: &Method) -> ApiResult<Caller> 
     ))
 }
 
-/// Checks again that a caller may read; for long-running responses.
-pub(crate) fn recheck_read(app: &App, caller: &Caller) -> ApiResult<()> {
-    if !app.config.open_loopback && !app.state.token_is_valid(&caller.token_id)? {
+/// Checks a caller's right again; for long-running responses.
+pub(crate) fn recheck(access: &Access, caller: &Caller, right: Right) -> ApiResult<()> {
+    if !access.config.open_loopback && !access.state.token_is_valid(&caller.token_id)? {
         return Err(unauthenticated("this token was revoked"));
     }
-    permit(app, caller, Right::Read)
+    permit(access, caller, right)
 }
 
-fn permit(app: &App, caller: &Caller, right: Right) -> ApiResult<()> {
+fn permit(access: &Access, caller: &Caller, right: Right) -> ApiResult<()> {
     if !right.is_granted_to(caller.role) {
         return Err(forbidden(&format!(
             "the role '{}' does not permit this: ask an admin for a token with another role",
@@ -259,7 +306,8 @@ fn permit(app: &App, caller: &Caller, right: Right) -> ApiResult<()> {
     }
     if right == Right::Read
         && caller.role == Role::Judge
-        && app.store.judge_has_open_sitting(&caller.name)?
+        && let Some(results) = &access.results
+        && results.judge_has_open_sitting(&caller.name)?
     {
         return Err(forbidden(
             "judges cannot see results while one of their sittings is open: finish yours first",
@@ -312,12 +360,13 @@ mod tests {
     #[test]
     fn roles_grant_their_rights_and_no_others() {
         let granted = |role: Role| {
-            [Right::Read, Right::Write, Right::Judge].map(|right| right.is_granted_to(role))
+            [Right::Read, Right::Write, Right::Judge, Right::Policies]
+                .map(|right| right.is_granted_to(role))
         };
-        assert_eq!(granted(Role::Admin), [true, true, true]);
-        assert_eq!(granted(Role::Viewer), [true, false, false]);
-        assert_eq!(granted(Role::Judge), [true, false, true]);
-        assert_eq!(granted(Role::Service), [false, false, false]);
+        assert_eq!(granted(Role::Admin), [true, true, true, true]);
+        assert_eq!(granted(Role::Viewer), [true, false, false, false]);
+        assert_eq!(granted(Role::Judge), [true, false, true, false]);
+        assert_eq!(granted(Role::Service), [false, false, false, true]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) mod stream;
 /// The size limit of JSON bodies. MLflow's largest batches have less than two million characters.
 const MAX_BODY: usize = 16 << 20;
 /// How long a JSON body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a small body may take to arrive.
 const SMALL_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest small body, in bytes.

@@ -3,8 +3,8 @@
 //! One axum server over the embedded store. [`router`] assembles all routes, [`access`] does
 //! authentication and authorization, and handlers are thin: they parse the request, call the
 //! store on a blocking thread, and write the response. It serves MLflow's REST API ([`mlflow`]),
-//! the bench API ([`api`]) and the pages for browsers ([`panel`]). Work that loads models runs
-//! in subprocesses of the same binary ([`jobs`]).
+//! the bench API ([`api`]), the online policies ([`policies`]) and the pages for browsers
+//! ([`panel`]). Work that loads models runs in subprocesses of the same binary ([`jobs`]).
 //!
 //! The crate contains no SQL and no statistics.
 
@@ -26,11 +26,15 @@ use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::state::tokens::Token;
 use assize_store::{Runs, StoreError};
+use axum::extract::FromRef;
+use tokio::net::TcpListener;
 
+use access::Access;
 use access::sign_in::FailedSignIns;
 use jobs::Jobs;
 use judging_sessions::JudgingSessions;
 use metrics::Metrics;
+use policies::Engine;
 
 mod access;
 mod api;
@@ -46,11 +50,14 @@ mod log;
 mod metrics;
 mod mlflow;
 mod panel;
+mod policies;
 mod router;
 mod unsealing;
 
+pub use access::AccessConfig;
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 pub use judging_sessions::EndObserver;
+pub use policies::{PoliciesConfig, PoliciesServer, ShadowConfig, run_policies};
 
 /// How long blocking threads may take to finish at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -108,12 +115,8 @@ pub struct Config {
     /// Default options of jobs.
     pub options: Options,
     pub thresholds: Thresholds,
-    /// Host names that are accepted besides `localhost`, in lower case.
-    pub host_names: Vec<String>,
-    /// Whether requests from this machine need no token.
-    pub open_loopback: bool,
-    /// The name of the operating system's user; used for requests without a token.
-    pub user: String,
+    pub access: AccessConfig,
+    pub policies: PoliciesConfig,
     pub ollama_urls: Vec<String>,
     pub clock: fn() -> Now,
     pub entropy: Entropy,
@@ -166,14 +169,28 @@ pub fn experiment_task(
 /// The state that all handlers share.
 #[derive(Debug, Clone)]
 struct App {
+    access: Arc<Access>,
     store: Arc<EmbeddedStore>,
     boards: Arc<boards::Boards>,
     judging: Arc<JudgingSessions>,
     state: Arc<State>,
     config: Arc<Config>,
     jobs: Arc<Jobs>,
+    policies: Arc<Engine>,
     failed_sign_ins: Arc<FailedSignIns>,
     metrics: Arc<Metrics>,
+}
+
+impl FromRef<App> for Arc<Access> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.access)
+    }
+}
+
+impl FromRef<App> for Arc<Engine> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.policies)
+    }
 }
 
 /// Creates a token and returns its record and its secret. Only the secret's hash is stored. The
@@ -211,42 +228,58 @@ pub fn run(
     (host, port): (IpAddr, u16),
     announce: impl FnOnce(SocketAddr) -> Result<(), ServerError>,
 ) -> Result<(), ServerError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
     // Two servers in one folder would both start the queued jobs.
     let lock = lock::acquire(&config.locks, "assize serve", &|| true, || {});
     let _lock = lock.map_err(|_| ServerError::AlreadyServing)?;
-    let outcome = runtime.block_on(async {
-        let address = SocketAddr::new(host, port);
-        let listen = |source| ServerError::Listen { address, source };
-        let listener = tokio::net::TcpListener::bind(address)
-            .await
-            .map_err(listen)?;
-        // Handlers are installed first, because a signal may follow the announcement at once.
-        let stop = StopSignals::catch()?;
+    serve_on(SocketAddr::new(host, port), async |listener, stop| {
         let config = Arc::new(config);
+        let policies = Engine::start(config.policies.clone())?;
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
         let judging = JudgingSessions::new(Arc::clone(&store), Arc::clone(&config));
+        let access = Access {
+            config: config.access.clone(),
+            clock: config.clock,
+            state: Arc::clone(&state),
+            results: Some(Arc::clone(&store)),
+        };
         let app = App {
+            access: Arc::new(access),
             store,
             boards: Arc::new(boards::Boards::start()?),
             judging: Arc::new(judging),
             state,
             config,
             jobs: Arc::clone(&jobs),
+            policies: Arc::clone(&policies),
             failed_sign_ins: Arc::default(),
             metrics: Arc::default(),
         };
         boards::Boards::warm_up(&app);
         announce(listener.local_addr()?)?;
-        let stop = async move {
-            let mut stop = stop;
-            stop.wait().await;
+        let stopping = || {
+            jobs.stop();
+            policies.stop();
         };
-        listen::serve(listener, router::router(app), stop, || jobs.stop()).await;
+        listen::serve(listener, router::router(app), stop.wait(), stopping).await;
         Ok(())
+    })
+}
+
+/// Runs a server on an address, in a runtime of its own.
+fn serve_on(
+    address: SocketAddr,
+    serve: impl AsyncFnOnce(TcpListener, StopSignals) -> Result<(), ServerError>,
+) -> Result<(), ServerError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(async {
+        let listen = |source| ServerError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        // Handlers are installed first, because a signal may follow the announcement at once.
+        let stop = StopSignals::catch()?;
+        serve(listener, stop).await
     });
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     outcome
@@ -271,7 +304,7 @@ impl StopSignals {
     }
 
     #[cfg(unix)]
-    async fn wait(&mut self) {
+    async fn wait(mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -285,7 +318,7 @@ impl StopSignals {
     }
 
     #[cfg(not(unix))]
-    async fn wait(&mut self) {
+    async fn wait(self) {
         let _ = tokio::signal::ctrl_c().await;
     }
 }

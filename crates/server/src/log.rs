@@ -1,5 +1,6 @@
 //! Request logging: one line per request, with an id that the response repeats.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -8,12 +9,16 @@ use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::App;
+use crate::metrics::Metrics;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Middleware that measures, counts and logs a request, and sets `x-request-id`.
-pub(crate) async fn request(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn request(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
     let id = format!("{:08x}", NEXT_ID.fetch_add(1, Ordering::Relaxed));
     let method = request.method().clone();
@@ -25,7 +30,7 @@ pub(crate) async fn request(State(app): State<App>, request: Request, next: Next
     let mut response = next.run(request).await;
     let took = started.elapsed();
     let status = response.status().as_u16();
-    app.metrics.record(&route, status, took);
+    metrics.record(&route, status, took);
     let took_ms = took.as_secs_f64() * 1000.0;
     if status == 501 {
         // The client used an operation that is not implemented; the server has not failed.

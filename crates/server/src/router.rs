@@ -3,6 +3,8 @@
 //! ([`panel::routes`](crate::panel::routes)), and the server's own. Every entry
 //! names the right that the route requires.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::OriginalUri;
 use axum::http::{HeaderMap, Method};
@@ -13,14 +15,14 @@ use crate::access::{self, Right, sign_in};
 use crate::http::read_small_body;
 use crate::http::route::{Group, Route};
 use crate::mlflow::{self, missing, server};
-use crate::{App, api, health, log, metrics, panel};
+use crate::{App, api, health, log, metrics, panel, policies};
 
 pub(crate) fn router(app: App) -> Router {
     let mut all = Router::new();
     for group in groups() {
         let mut routes = Router::new();
         for route in group.routes {
-            routes = routes.route(route.path, route.authorized(&app));
+            routes = routes.route(route.path, route.authorized(&app.access));
         }
         if group.owns_prefix {
             routes = routes.fallback(missing::not_implemented);
@@ -35,8 +37,11 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(read_small_body))
         .layer(from_fn_with_state(app.clone(), access::frame_errors))
-        .layer(from_fn_with_state(app.clone(), access::check_host))
-        .layer(from_fn_with_state(app.clone(), log::request))
+        .layer(from_fn_with_state(
+            Arc::clone(&app.access),
+            access::check_host,
+        ))
+        .layer(from_fn_with_state(Arc::clone(&app.metrics), log::request))
         .with_state(app)
 }
 
@@ -50,6 +55,7 @@ fn groups() -> Vec<Group> {
     let mut groups = vec![
         at_root(server_routes()),
         at_root(api::table::routes()),
+        at_root(policies::unknown_routes()),
         at_root(panel::routes()),
     ];
     groups.extend(mlflow::routes::groups());

@@ -30,7 +30,7 @@ pub use self::records::{
     ArmModel, CandidateRecord, Decision, DecisionId, DecisionRecord, LoggedDecision, LoggedReward,
     Model, Tally, TipSource,
 };
-pub use self::rewards::{Reward, RewardAnswer, RewardedDecision, Update};
+pub use self::rewards::{Reward, RewardAnswer, RewardedDecision, Update, Updated};
 pub use self::shadows::{ShadowSignal, ShadowTally, ShadowTraffic};
 pub use self::tallies::{ArmTally, HourTally, PolicyTally, SourceTally};
 pub use self::users::Deleted;

@@ -140,6 +140,13 @@ impl Served {
         self.child.wait().expect("it ends");
     }
 
+    /// Ends the server as a crash would, while others still use it.
+    pub fn crash(&self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-KILL", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
     /// Asks the server to end, and waits for that.
     pub fn stop(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();

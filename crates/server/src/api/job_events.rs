@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::jobs::job_view;
 use crate::App;
-use crate::access::{Caller, recheck_read};
+use crate::access::{Caller, Right, recheck};
 use crate::error::ApiError;
 use crate::http::blocking;
 use crate::jobs::events::{JobUpdate, Tail};
@@ -79,7 +79,7 @@ async fn right_lost(app: &App, caller: &Caller) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         let asked = caller.clone();
-        if blocking(app, move |app| recheck_read(app, &asked))
+        if blocking(app, move |app| recheck(&app.access, &asked, Right::Read))
             .await
             .is_err()
         {

@@ -37,17 +37,18 @@ pub(crate) struct OpenApi {
     reason = "all handlers have the same signature"
 )]
 pub(crate) fn document(_: &App, _: &Caller, _: &NoFields) -> ApiResult<OpenApi> {
-    Ok(build())
+    Ok(build(&operations()))
 }
 
-fn build() -> OpenApi {
+/// The document of these operations.
+pub(crate) fn build<S>(operations: &[Operation<S>]) -> OpenApi {
     let mut generator = response_schemas();
     let mut paths: Map<String, Value> = Map::new();
-    for operation in operations() {
+    for operation in operations {
         let path = paths
             .entry(operation.path)
             .or_insert_with(|| Value::Object(Map::new()));
-        path[operation.method] = describe(&operation, &mut generator);
+        path[operation.method] = describe(operation, &mut generator);
     }
     let schemas = generator.take_definitions(true);
     OpenApi {
@@ -131,14 +132,14 @@ impl RequestField {
     }
 }
 
-impl Operation {
+impl<S> Operation<S> {
     /// The fields of the query or the body, without those of the path.
     pub fn fields(&self) -> Vec<RequestField> {
         fields_of(self, &request_schema(self.request))
     }
 }
 
-fn fields_of(operation: &Operation, schema: &Value) -> Vec<RequestField> {
+fn fields_of<S>(operation: &Operation<S>, schema: &Value) -> Vec<RequestField> {
     let required = |name: &str| {
         let all = schema["required"].as_array();
         all.is_some_and(|all| all.iter().any(|it| it == name))
@@ -158,7 +159,7 @@ fn fields_of(operation: &Operation, schema: &Value) -> Vec<RequestField> {
         .collect()
 }
 
-fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+fn describe<S>(operation: &Operation<S>, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = path_names(operation.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect();
@@ -187,7 +188,7 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     described
 }
 
-fn operation_id(operation: &Operation) -> String {
+fn operation_id<S>(operation: &Operation<S>) -> String {
     let words = operation
         .path
         .split(|c: char| !c.is_ascii_alphanumeric())
@@ -201,7 +202,7 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+fn responses<S>(operation: &Operation<S>, generator: &mut SchemaGenerator) -> Value {
     let content = match operation.response {
         Content::Json(schema_of) => json!({"application/json": {"schema": schema_of(generator)}}),
         Content::EventStream => json!({"text/event-stream": {"schema": {"type": "string"}}}),
@@ -240,6 +241,7 @@ const fn about(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "The requested resource does not exist",
         ErrorKind::Conflict => "The request conflicts with the current state",
         ErrorKind::TooLarge => "The request is too large",
+        ErrorKind::Unavailable => "Too many writes are waiting; send the request again later",
         _ => "Internal error",
     }
 }
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn schemas_come_from_the_types() {
-        let document = serde_json::to_value(build()).unwrap();
+        let document = serde_json::to_value(build(&operations())).unwrap();
         let schemas = &document["components"]["schemas"];
         let job = &schemas["Job"];
         assert_eq!(

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::access::Right;
 use crate::http::route::Route;
+use crate::{App, policies};
 
-/// One operation, for the router and the OpenAPI document.
+/// One operation, for the router and the OpenAPI document. `S` is the state of its handler.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct Operation<S = App> {
     pub method: &'static str,
     pub path: &'static str,
     pub right: Right,
@@ -29,7 +30,7 @@ pub(crate) struct Operation {
     pub response: Content,
     /// Errors that this operation can return besides the common ones.
     pub failures: &'static [ErrorKind],
-    route: Route,
+    route: Route<S>,
 }
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -86,11 +87,13 @@ impl Operation {
         let route = Route::post(path, right, call(status, work));
         Self::new::<T, A>(("post", path, right, summary), status, route)
     }
+}
 
-    fn new<T: JsonSchema, A: JsonSchema>(
+impl<S> Operation<S> {
+    pub fn new<T: JsonSchema, A: JsonSchema>(
         (method, path, right, summary): (&'static str, &'static str, Right, &'static str),
         status: StatusCode,
-        route: Route,
+        route: Route<S>,
     ) -> Self {
         Self {
             method,
@@ -105,7 +108,7 @@ impl Operation {
         }
     }
 
-    fn fails(mut self, failures: &'static [ErrorKind]) -> Self {
+    pub fn fails(mut self, failures: &'static [ErrorKind]) -> Self {
         self.failures = failures;
         self
     }
@@ -113,6 +116,16 @@ impl Operation {
     fn takes(mut self, fields: &'static [Field]) -> Self {
         self.request = Request::Table(fields);
         self
+    }
+
+    /// The response is a stream of events.
+    pub fn streams(mut self) -> Self {
+        self.response = Content::EventStream;
+        self
+    }
+
+    pub fn into_route(self) -> Route<S> {
+        self.route
     }
 }
 
@@ -182,13 +195,17 @@ const fn plan_fields<const N: usize>() -> [Field; N] {
 
 /// The routes of all operations.
 pub(crate) fn routes() -> Vec<Route> {
-    operations().into_iter().map(|it| it.route).collect()
+    operations()
+        .into_iter()
+        .map(Operation::into_route)
+        .collect()
 }
 
 pub(crate) fn operations() -> Vec<Operation> {
     let mut all = tracked();
     all.extend(judging());
     all.extend(job_operations());
+    all.extend(policies::operations());
     all.extend(administration());
     all
 }
@@ -293,14 +310,12 @@ fn job_operations() -> Vec<Operation> {
             jobs::get,
         )
         .fails(missing),
-        Operation {
-            response: Content::EventStream,
-            ..Operation::new::<jobs::ById, ()>(
-                ("get", events, Right::Read, about),
-                StatusCode::OK,
-                Route::get(events, Right::Read, job_events::stream),
-            )
-        }
+        Operation::new::<jobs::ById, ()>(
+            ("get", events, Right::Read, about),
+            StatusCode::OK,
+            Route::get(events, Right::Read, job_events::stream),
+        )
+        .streams()
         .fails(missing),
         Operation::start(
             "/api/bench/jobs/{job_id}/cancel",

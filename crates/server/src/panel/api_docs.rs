@@ -23,6 +23,7 @@ impl Operation {
             Right::Read => "viewer, admin; judge without an open sitting",
             Right::Judge => "judge, admin",
             Right::Champion => "service, viewer, admin",
+            Right::Policies => "service, admin",
             Right::Write => "admin",
             Right::Public => "everybody",
         }

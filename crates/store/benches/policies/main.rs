@@ -18,7 +18,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use assize_store::policies::{Durability, ModelWrite, PolicyStore, Reward, RewardAnswer, wait};
+use assize_store::policies::{
+    Durability, ModelWrite, PolicyStore, Reward, RewardAnswer, Updated, wait,
+};
 use rusqlite::Connection;
 
 use self::load::{Random, decision, model, user};
@@ -132,8 +134,11 @@ fn run(store: &PolicyStore, plan: &Plan) -> Outcome<Latencies> {
                     policy: None,
                     value: 1.0,
                     at_ms: 1_800_000_000_000,
+                    all_arms: false,
                 };
-                let update = move |_: assize_store::policies::Update<'_>| Ok((model(number), ()));
+                let update = move |_: assize_store::policies::Update<'_>| {
+                    Ok(Updated::one(model(number), ()))
+                };
                 store.reward_apply(reward, update, move |outcome| {
                     assert_eq!(outcome.ok(), Some(RewardAnswer::Applied(())));
                     record();

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::records::{DecisionId, Model, features_decode};
+use super::records::{ArmModel, DecisionId, Model, features_decode};
 use super::tallies::{Change, count, hour_add, hour_of, source_add};
 use super::{PolicySession, PolicyStore};
 use crate::sqlite::Attempt;
@@ -22,6 +22,8 @@ pub struct Reward {
     pub policy: Option<String>,
     pub value: f64,
     pub at_ms: i64,
+    /// Whether the models of the user's other arms may change too.
+    pub all_arms: bool,
 }
 
 /// What became of a reward. Whatever the answer says about the log is committed.
@@ -62,16 +64,40 @@ pub struct Update<'a> {
     pub position: i64,
     /// The model before the reward; `None` if it has not learned yet.
     pub model: Option<Model>,
+    /// The models of the user's other arms, if the reward asks for them.
+    pub others: Vec<ArmModel>,
+}
+
+/// What a reward changes.
+#[derive(Debug)]
+pub struct Updated<T> {
+    /// The model of the decision's arm.
+    pub model: Model,
+    /// Models of other arms, by arm.
+    pub others: Vec<(String, Model)>,
+    /// For the caller.
+    pub value: T,
+}
+
+impl<T> Updated<T> {
+    /// A change of the decision's arm only.
+    pub const fn one(model: Model, value: T) -> Self {
+        Self {
+            model,
+            others: Vec::new(),
+            value,
+        }
+    }
 }
 
 impl PolicyStore {
     /// Records a reward and updates the model of the decision's arm. `update` runs on the writer's
-    /// thread, inside the transaction: it returns the new model, and a value for `done`. If it
+    /// thread, inside the transaction: it returns the new models, and a value for `done`. If it
     /// fails, nothing is recorded and the reward can be sent again.
     pub fn reward_apply<T: Send + 'static>(
         &self,
         reward: Reward,
-        update: impl FnOnce(Update<'_>) -> Result<(Model, T)> + Send + 'static,
+        update: impl FnOnce(Update<'_>) -> Result<Updated<T>> + Send + 'static,
         done: impl FnOnce(Result<RewardAnswer<T>>) + Send + 'static,
     ) {
         if reward.value.is_finite() {
@@ -88,7 +114,7 @@ impl PolicyStore {
 fn apply<T>(
     session: &mut PolicySession,
     reward: &Reward,
-    update: impl FnOnce(Update<'_>) -> Result<(Model, T)>,
+    update: impl FnOnce(Update<'_>) -> Result<Updated<T>>,
 ) -> Attempt<RewardAnswer<T>> {
     let Some(found) = find(&session.conn, reward.decision)? else {
         return Ok(RewardAnswer::Unknown);
@@ -118,13 +144,21 @@ fn apply<T>(
         reward: reward.value,
         position,
         model,
+        others: if reward.all_arms {
+            others_get(&session.conn, decision)?
+        } else {
+            Vec::new()
+        },
     };
     let updated = catch_unwind(AssertUnwindSafe(|| update(update_with)));
-    let (model, value) = updated.unwrap_or_else(|_| Err(StoreError::worker_panicked()))?;
+    let updated = updated.unwrap_or_else(|_| Err(StoreError::worker_panicked()))?;
     reward_write(&session.conn, reward, &found, position)?;
-    arm_write(&session.conn, row, reward.value, position, &model)?;
+    arm_write(&session.conn, row, reward.value, position, &updated.model)?;
+    for (arm, model) in &updated.others {
+        other_write(&session.conn, decision, arm, position, model)?;
+    }
     session.next_position = Some(position + 1);
-    Ok(RewardAnswer::Applied(value))
+    Ok(RewardAnswer::Applied(updated.value))
 }
 
 /// A decision with the reward that it has.
@@ -177,6 +211,23 @@ fn arm_get(conn: &Connection, decision: &RewardedDecision) -> Attempt<(i64, Opti
         let what = format!("the arm of decision {}", decision.id);
         StoreError::Unreadable { what, reason }.into()
     })
+}
+
+/// The models of the same user and policy, without that of the decision's arm.
+fn others_get(conn: &Connection, decision: &RewardedDecision) -> Attempt<Vec<ArmModel>> {
+    let mut list = conn.prepare_cached(
+        "SELECT arm, position, dimension, updates, model FROM arm
+         WHERE user = ?1 AND policy = ?2 AND arm <> ?3 AND model IS NOT NULL ORDER BY arm",
+    )?;
+    let key = (&decision.user, &decision.policy, &decision.arm);
+    let others = list.query_map(key, |row| {
+        Ok(ArmModel {
+            arm: row.get(0)?,
+            position: row.get(1)?,
+            model: model(row, 2)?,
+        })
+    })?;
+    Ok(others.collect::<rusqlite::Result<_>>()?)
 }
 
 /// A model from three columns.
@@ -237,6 +288,30 @@ fn arm_write(conn: &Connection, row: i64, value: f64, position: i64, model: &Mod
     .execute((
         row,
         value,
+        position,
+        model.dimension,
+        i64::try_from(model.updates).unwrap_or(i64::MAX),
+        &model.bytes,
+    ))?;
+    Ok(())
+}
+
+/// Replaces the model of another arm.
+fn other_write(
+    conn: &Connection,
+    decision: &RewardedDecision,
+    arm: &str,
+    position: i64,
+    model: &Model,
+) -> Attempt<()> {
+    conn.prepare_cached(
+        "UPDATE arm SET position = ?4, dimension = ?5, updates = ?6, model = ?7
+         WHERE user = ?1 AND policy = ?2 AND arm = ?3",
+    )?
+    .execute((
+        &decision.user,
+        &decision.policy,
+        arm,
         position,
         model.dimension,
         i64::try_from(model.updates).unwrap_or(i64::MAX),

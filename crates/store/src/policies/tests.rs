@@ -51,13 +51,14 @@ fn reward(store: &PolicyStore, decision: DecisionId, bytes: usize) -> Result<Rew
         policy: None,
         value: 1.0,
         at_ms: 0,
+        all_arms: false,
     };
     let model = Model {
         dimension: 1,
         updates: 1,
         bytes: vec![7; bytes],
     };
-    wait(|done| store.reward_apply(reward, move |_| Ok((model, ())), done))
+    wait(|done| store.reward_apply(reward, move |_| Ok(Updated::one(model, ())), done))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use assize_store::Result;
 use assize_store::policies::{
     CandidateRecord, Decision, DecisionId, DecisionRecord, Durability, Model, PolicyStore, Reward,
-    RewardAnswer, TipSource, Update, wait,
+    RewardAnswer, TipSource, Update, Updated, wait,
 };
 use serde_json::value::RawValue;
 
@@ -73,7 +73,7 @@ pub fn decide_at(store: &PolicyStore, user: &str, policy: &str, at_ms: i64) -> D
 
 /// A model whose bytes list the rewards that it has learned from.
 #[expect(clippy::unnecessary_wraps, reason = "the store expects a result")]
-pub fn learn(update: Update<'_>) -> Result<(Model, i64)> {
+pub fn learn(update: Update<'_>) -> Result<Updated<i64>> {
     let before = update.model.unwrap_or(Model {
         dimension: u32::try_from(update.decision.features.len()).unwrap(),
         updates: 0,
@@ -86,7 +86,7 @@ pub fn learn(update: Update<'_>) -> Result<(Model, i64)> {
         bytes,
         ..before
     };
-    Ok((model, update.position))
+    Ok(Updated::one(model, update.position))
 }
 
 pub fn reward_for(decision: DecisionId, value: f64) -> Reward {
@@ -95,6 +95,7 @@ pub fn reward_for(decision: DecisionId, value: f64) -> Reward {
         policy: None,
         value,
         at_ms: NOW_MS,
+        all_arms: false,
     }
 }
 

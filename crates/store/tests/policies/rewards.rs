@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use assize_domain::error_kind::ErrorKind;
 use assize_store::StoreError;
-use assize_store::policies::{DecisionId, Reward, RewardAnswer, wait};
+use assize_store::policies::{DecisionId, Model, ModelWrite, Reward, RewardAnswer, Updated, wait};
 
 use crate::common::{NOW_MS, decide, decision, learn, model_b, models, open, reward, reward_for};
 
@@ -171,4 +171,46 @@ fn numbers_that_are_not_finite_are_refused() {
         store.file().policy_tally("linucb").unwrap().tally.decisions,
         1
     );
+}
+
+/// With forgetting, a reward changes the models of all arms, in the same transaction.
+#[test]
+fn a_reward_may_change_the_models_of_other_arms() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let id = decide(&store, "ada", "p");
+    let model = |text: &str| Model {
+        dimension: 1,
+        updates: 1,
+        bytes: text.as_bytes().to_vec(),
+    };
+    let other = ModelWrite {
+        user: "ada".to_owned(),
+        policy: "p".to_owned(),
+        arm: "c".to_owned(),
+        position: 0,
+        reset_position: 0,
+        model: model("before"),
+    };
+    assert_eq!(
+        wait(|done| store.model_write(vec![other], None, done)).unwrap(),
+        1
+    );
+    let all = Reward {
+        all_arms: true,
+        ..reward_for(id, 1.0)
+    };
+    let forget = move |update: assize_store::policies::Update<'_>| {
+        assert_eq!(update.others.len(), 1);
+        assert_eq!(update.others[0].model, model("before"));
+        Ok(Updated {
+            others: vec![("c".to_owned(), model("after"))],
+            ..Updated::one(model("own"), ())
+        })
+    };
+    let answer = wait(|done| store.reward_apply(all, forget, done)).unwrap();
+    assert_eq!(answer, RewardAnswer::Applied(()));
+    let texts = [("b", "own"), ("c", "after")];
+    let texts = texts.map(|(arm, text)| (arm.to_owned(), text.to_owned()));
+    assert_eq!(models(&store, "ada", "p"), texts);
 }
