@@ -45,9 +45,10 @@ calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 5000 docs/images/power-by-scenarios.svg
 	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
 
-## stress: 200 kills during a collection; checks that exactly the grid is recorded
+## stress: 200 kills during a collection and 1,000 around rewards of policies; nothing is lost or counted twice
 stress: build
 	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test faults killed_collect:: -- --nocapture
+	@ASSIZE_STRESS_KILLS=1000 $(CARGO) test --release --locked --test serve policies::killed:: -- --nocapture
 
 ## injection: fifty prompt injections against the embedded judge
 injection: weights
