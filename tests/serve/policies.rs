@@ -65,6 +65,22 @@ fn learn(served: &Served, (score, reward): (&str, &str), body: &Value, value: f6
     id
 }
 
+/// Expects equal scores. A model that was read from disk differs in the last digits from one that
+/// was updated in memory.
+fn same_scores(found: &Value, expected: &Value) {
+    let scores = |it: &Value| -> Vec<f64> {
+        let scores = it.as_array().expect("scores").iter();
+        scores
+            .map(|it| it["score"].as_f64().expect("a score"))
+            .collect()
+    };
+    let (found, expected) = (scores(found), scores(expected));
+    assert_eq!(found.len(), expected.len());
+    for (one, other) in found.iter().zip(&expected) {
+        assert!((one - other).abs() < 1e-12, "{found:?} {expected:?}");
+    }
+}
+
 /// The part of `/stats` that requests may change.
 fn figures(served: &Served, user: &str) -> Value {
     let mut stats = get(served, &format!("/stats?user_id={user}"));

@@ -19,6 +19,7 @@ fn candidates(count: usize) -> Value {
 }
 
 /// What is sent to `/score/egreedy`, and what the answer names.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn refused_scores() -> Vec<(Value, &'static str)> {
     let long = "x".repeat(201);
     vec![

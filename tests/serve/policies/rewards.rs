@@ -2,9 +2,9 @@
 
 use assize_test_support::Scratch;
 use assize_test_support::server::Served;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{figures, get, learn, message, ok, post, serve, two};
+use super::{figures, get, learn, message, ok, post, same_scores, serve, two};
 
 fn decide(served: &Served, path: &str) -> String {
     let answer = ok(served, path, &two("ada", 3));
@@ -95,7 +95,7 @@ fn late_rewards_use_the_logged_features() {
     let before = scores(&served);
     assert_eq!(served.stop(), Some(0));
     let served = serve(&scratch, "");
-    assert_eq!(scores(&served), before, "models survive a restart");
+    same_scores(&scores(&served), &before);
     reward(&served, &ids[0], 1.0);
     reward(&served, &ids[2], 0.0);
 
@@ -109,18 +109,7 @@ fn late_rewards_use_the_logged_features() {
             value,
         );
     }
-    let number = |it: &Value| it["score"].as_f64().expect("a score");
-    for (late, early) in scores(&served)
-        .as_array()
-        .expect("scores")
-        .iter()
-        .zip(scores(&in_order).as_array().expect("scores"))
-    {
-        assert!(
-            (number(late) - number(early)).abs() < 1e-12,
-            "{late} {early}"
-        );
-    }
+    same_scores(&scores(&served), &scores(&in_order));
 }
 
 /// The first reward fixes the number of features of an arm.
