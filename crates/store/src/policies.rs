@@ -279,6 +279,8 @@ fn tune(conn: &Connection, durability: Durability) -> rusqlite::Result<()> {
     conn.pragma_update(None, "cache_size", -4_096)?;
     // The maintenance thread does that, because a checkpoint in the writer would delay requests.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // Above the length at which the log usually starts over, so that it shrinks after an overload.
+    conn.pragma_update(None, "journal_size_limit", 320 << 20)?;
     // What a deleted user has left must not remain in unused parts of the file.
     conn.pragma_update(None, "secure_delete", "ON")
 }
