@@ -13,6 +13,7 @@ mod judge;
 mod judging;
 mod options;
 mod plan;
+pub mod policy;
 mod serve;
 mod simulate;
 mod sync;
@@ -114,6 +115,9 @@ pub enum Command {
     Promote(Promote),
     /// Let policies choose for personas with known tastes, and compare them
     Simulate(Simulate),
+    /// The online policies: status, gate, rollout, evaluation, exports
+    #[command(subcommand)]
+    Policy(policy::PolicyAction),
     /// Serve everything over HTTP: the web panel, the API, MLflow's REST API, jobs
     Serve(Serve),
     /// Copy runs between stores, and deliver what waits for a tracking server

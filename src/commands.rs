@@ -27,6 +27,7 @@ pub mod judge;
 pub mod mcp;
 pub mod models;
 pub mod plan;
+pub mod policy;
 pub mod promote;
 pub mod runs;
 pub mod serve;

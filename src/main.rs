@@ -63,6 +63,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Validate { dir } => commands::task::validate(&session, dir.as_deref()),
         Command::Models(args) => commands::models::run(&session, args),
         Command::Plan(args) => commands::plan::run(&session, args),
+        Command::Policy(action) => commands::policy::run(&session, action),
         Command::Simulate(args) => commands::simulate::run(&session, args),
         Command::Collect(args) => commands::collect::run(&session, args),
         Command::Judge(args) => commands::judge::run(&session, args),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use assize_policy::PolicyKind;
 use clap::Args;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   assize simulate
@@ -58,6 +59,9 @@ pub struct Simulate {
     /// Write the results, in the format of the extension: .json, .csv, .html, .svg or .txt; repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
+    /// With --json: events instead of the study, one object a line
+    #[arg(long, hide = true, requires = "experiment")]
+    pub events: bool,
     /// Print the built-in personas, to start from
     #[arg(long)]
     pub show_personas: bool,

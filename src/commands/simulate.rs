@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use assize_domain::task::TaskDefaults;
+use assize_pipeline::events::{JobEvent, JobProgress, SimulationSummary};
 use assize_pipeline::simulation::http_player::{HttpPlayer, Service};
 use assize_pipeline::{PipelineError, simulation, whole_file};
+use assize_policy::Policy;
 use assize_policy::persona::PersonaSet;
 use assize_policy::simulate::{Entrant, Plan, Simulation, run_with};
 use assize_policy::study::{Study, StudyPlan};
-use assize_policy::{Policy, PolicySettings};
 use assize_report::simulation as report;
 
 use crate::Exit;
@@ -37,7 +39,7 @@ pub fn run(session: &Session, args: &Simulate) -> anyhow::Result<Exit> {
         .map(|path| Ok((path.as_path(), format_of(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let (personas, source) = simulation::personas(args.personas.as_deref())?;
-    let entrants = entrants(args)?;
+    let entrants = entrants(session, args)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let plan = StudyPlan {
         source: &source,
@@ -56,22 +58,35 @@ pub fn run(session: &Session, args: &Simulate) -> anyhow::Result<Exit> {
         whole_file::write(path, &render(&study, *format)?)?;
         session.output.say(&format!("Wrote {}", path.display()));
     }
-    if session.output.json {
+    if args.events {
+        // The last event comes after everything is recorded.
+    } else if session.output.json {
         session.output.json_pretty(&study)?;
     } else if outputs.is_empty() {
         session
             .output
             .data(&report::terminal(&study, session.output.width))?;
     }
-    if !args.no_track {
-        record(session, args, &study, started_ms)?;
+    let experiment = if args.no_track {
+        None
+    } else {
+        Some(record(session, args, &study, started_ms)?)
+    };
+    if args.events {
+        let conclusion = report::conclusion(&study);
+        let summary = SimulationSummary {
+            experiment,
+            conclusion,
+        };
+        session.output.json_line(&JobEvent::Simulated(summary))?;
     }
     Ok(Exit::Done)
 }
 
-fn entrants(args: &Simulate) -> anyhow::Result<Vec<Entrant>> {
+fn entrants(session: &Session, args: &Simulate) -> anyhow::Result<Vec<Entrant>> {
+    let settings = session.layers(&TaskDefaults::default())?.finish()?.policy;
     let kinds = args.policies.iter();
-    let policies = kinds.map(|kind| Policy::new(*kind, PolicySettings::defaults(*kind)));
+    let policies = kinds.map(|kind| Policy::new(*kind, settings.of(*kind)));
     let entrants = policies.map(|it| it.map(Entrant::new));
     Ok(entrants
         .collect::<Result<_, _>>()
@@ -82,10 +97,18 @@ fn simulate(session: &Session, args: &Simulate, plan: &StudyPlan<'_>) -> anyhow:
     let variants = plan.variants().len();
     let mut begun = 0;
     let announce = |variant| {
+        if args.events {
+            let progress = JobProgress {
+                done: begun,
+                total: variants as u64,
+                cost_usd: None,
+            };
+            // A reader that has gone away does not stop the simulation.
+            let _ = session.output.json_line(&JobEvent::Progress(progress));
+        }
         begun += 1;
-        session
-            .output
-            .say(&format!("Simulating {begun} of {variants}: {variant}"));
+        let text = format!("Simulating {begun} of {variants}: {variant}");
+        session.output.say(&text);
     };
     let Some(url) = &args.via else {
         return Ok(plan.run(announce).map_err(PipelineError::from)?);
@@ -123,13 +146,12 @@ fn record(
     args: &Simulate,
     study: &Study,
     started_ms: i64,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     let now = environment::now();
-    let experiment = args.experiment.clone().unwrap_or_else(|| {
-        let digits = now.rfc3339.chars().take(19);
-        let digits: String = digits.filter(char::is_ascii_digit).collect();
-        format!("simulation-{}-{}", &digits[..8], &digits[8..])
-    });
+    let experiment = args
+        .experiment
+        .clone()
+        .unwrap_or_else(|| simulated_experiment(&now.rfc3339));
     let store = session.store(false)?;
     let version = env!("CARGO_PKG_VERSION");
     simulation::record(
@@ -143,7 +165,15 @@ fn record(
     session
         .output
         .say(&format!("Recorded as the experiment {experiment}"));
-    Ok(())
+    Ok(experiment)
+}
+
+/// `simulation-20261116-114746-250`, from a time in RFC 3339.
+pub fn simulated_experiment(time: &str) -> String {
+    let digits: String = time.chars().filter(char::is_ascii_digit).take(17).collect();
+    let (day, rest) = digits.split_at(8.min(digits.len()));
+    let (second, fraction) = rest.split_at(6.min(rest.len()));
+    format!("simulation-{day}-{second}-{fraction}")
 }
 
 fn format_of(path: &Path) -> anyhow::Result<Format> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use assize_pipeline::policies::alarm::AlarmRule;
+use assize_policy::gate::GateThresholds;
 use assize_policy::{PolicyError, PolicyKind, PolicySettings};
 use assize_server::{PoliciesConfig, ShadowConfig};
 use assize_store::policies::Durability;
@@ -31,6 +33,8 @@ pub struct PolicySection {
     egreedy_v2: PolicySettings,
     linucb: PolicySettings,
     shadows: BTreeMap<String, Shadow>,
+    alarm: AlarmRule,
+    pub gate: GateThresholds,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -72,6 +76,17 @@ impl PolicySection {
                 Err(error) => Some((kind.to_string(), format!("is invalid: {error}"))),
             });
         }
+        if !(0.0..=1.0).contains(&self.alarm.bound) {
+            let message = format!("is {}: use a number in [0, 1]", self.alarm.bound);
+            problems.push(("alarm.bound".to_owned(), message));
+        }
+        if let Err(error) = self.gate.check() {
+            problems.push(("gate".to_owned(), format!("is invalid: {error}")));
+        }
+        if self.alarm.window < 10 {
+            let message = format!("is {}: use 10 or more rewards", self.alarm.window);
+            problems.push(("alarm.window".to_owned(), message));
+        }
         let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         for name in self.shadows.keys() {
             let is_policy = name.parse::<PolicyKind>().is_ok();
@@ -103,6 +118,8 @@ impl PolicySection {
             cache_bytes: usize::try_from(self.cache_mib).unwrap_or(usize::MAX) << 20,
             settings: BTreeMap::from(settings),
             shadows: shadows.collect(),
+            alarm: self.alarm,
+            gate: self.gate,
             now_ms: environment::now_ms,
             entropy: environment::entropy,
         }

@@ -9,4 +9,6 @@ mod openapi;
 mod panel_browser;
 mod panel_forms;
 mod policies;
+mod policy_rollout;
 mod seal;
+mod simulation_jobs;

@@ -13,15 +13,20 @@ pub enum JobKind {
     Collect,
     /// `assize judge auto`
     Judge,
+    /// `assize simulate`
+    Simulate,
 }
 
 impl JobKind {
-    pub const ALL: [Self; 2] = [Self::Collect, Self::Judge];
+    pub const ALL: [Self; 3] = [Self::Collect, Self::Judge, Self::Simulate];
+    /// The kinds that ask models.
+    pub const WITH_MODELS: [Self; 2] = [Self::Collect, Self::Judge];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Collect => "collect",
             Self::Judge => "judge",
+            Self::Simulate => "simulate",
         }
     }
 
@@ -30,6 +35,7 @@ impl JobKind {
         match self {
             Self::Collect => "cells",
             Self::Judge => "cases",
+            Self::Simulate => "simulations",
         }
     }
 
@@ -57,6 +63,8 @@ impl FromStr for JobKind {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        known.ok_or_else(|| format!("'{text}' is not a valid kind of job: use collect or judge"))
+        known.ok_or_else(|| {
+            format!("'{text}' is not a valid kind of job: use collect, judge or simulate")
+        })
     }
 }

@@ -159,6 +159,7 @@ impl OptionSpec {
         match kind {
             JobKind::Collect => self.collect_form,
             JobKind::Judge => self.judge_form,
+            JobKind::Simulate => FormField::None,
         }
     }
 }
@@ -206,7 +207,7 @@ pub const REQUEST_FIELDS: &[RequestField] = &[
         kind: Kind::Text,
         is_required: false,
         help: "The task: a built-in name, or what the server allows",
-        requests: &JobKind::ALL,
+        requests: &JobKind::WITH_MODELS,
         label: "task",
     },
     RequestField {
@@ -216,6 +217,54 @@ pub const REQUEST_FIELDS: &[RequestField] = &[
         help: "Where runs are tracked, from the server's allow-list",
         requests: &[JobKind::Collect],
         label: "tracking server",
+    },
+    RequestField {
+        key: "policies",
+        kind: Kind::List,
+        is_required: false,
+        help: "The policies, the baseline first; all by default",
+        requests: &[JobKind::Simulate],
+        label: "policies",
+    },
+    RequestField {
+        key: "steps",
+        kind: Kind::Integer,
+        is_required: false,
+        help: "Decisions for each persona, seed and policy",
+        requests: &[JobKind::Simulate],
+        label: "decisions",
+    },
+    RequestField {
+        key: "seeds",
+        kind: Kind::Integer,
+        is_required: false,
+        help: "Repetitions with other draws",
+        requests: &[JobKind::Simulate],
+        label: "seeds",
+    },
+    RequestField {
+        key: "seed",
+        kind: Kind::Integer,
+        is_required: false,
+        help: "Determines all draws",
+        requests: &[JobKind::Simulate],
+        label: "seed",
+    },
+    RequestField {
+        key: "warm_up",
+        kind: Kind::Integer,
+        is_required: false,
+        help: "Decisions of the baseline from which every policy learns first",
+        requests: &[JobKind::Simulate],
+        label: "warm-up",
+    },
+    RequestField {
+        key: "sensitivity",
+        kind: Kind::Switch,
+        is_required: false,
+        help: "Whether drift, delayed reward, cold start and misspecified reward are simulated too",
+        requests: &[JobKind::Simulate],
+        label: "sensitivity runs",
     },
 ];
 

@@ -11,7 +11,7 @@ use crate::estimate::Estimate;
 use crate::judge::auto::AutoSummary;
 use crate::size_gate::Rejected;
 
-/// One line of `collect --json` or `judge auto --json`.
+/// One line of `collect --json`, `judge auto --json` or `simulate --events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent {
@@ -25,6 +25,8 @@ pub enum JobEvent {
     Summary(Box<Summary>),
     /// An automatic judge is done.
     Judged(Box<AutoSummary>),
+    /// A simulation of policies is done.
+    Simulated(SimulationSummary),
 }
 
 impl JobEvent {
@@ -35,19 +37,28 @@ impl JobEvent {
             Self::Progress(_) => "progress",
             Self::Cell(_) => "cell",
             Self::Round(_) => "round",
-            Self::Summary(_) | Self::Judged(_) => "summary",
+            Self::Summary(_) | Self::Judged(_) | Self::Simulated(_) => "summary",
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Cells of a collection, cases of a judge.
+    /// Cells of a collection, cases of a judge, simulations of a study.
     pub done: u64,
     pub total: u64,
     /// What a judge has spent so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+}
+
+/// The last line of `simulate --events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimulationSummary {
+    /// The experiment that holds the results.
+    pub experiment: Option<String>,
+    /// Which policy earns more, in words.
+    pub conclusion: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

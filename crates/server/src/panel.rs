@@ -24,11 +24,13 @@ pub(crate) mod escape;
 mod experiment;
 mod experiments;
 mod fields;
+mod gate_checks;
 mod jobs;
 pub(crate) mod models;
 mod new_run;
 mod option_inputs;
 pub(crate) mod page;
+mod policies;
 mod promotions;
 mod relative_time;
 mod run;
@@ -69,6 +71,7 @@ fn pages() -> Vec<Route> {
         Route::get("/runs/{id}", Right::Read, run::page),
         Route::get("/compare-runs", Right::Read, run_diff::page),
         Route::get("/promotions", Right::Read, promotions::page),
+        Route::get("/policies", Right::Read, policies::page),
         Route::get("/jobs", Right::Read, jobs::list),
         Route::get("/jobs/{id}", Right::Read, jobs::page),
         Route::get("/api-docs", Right::Read, api_docs::page),
@@ -89,6 +92,10 @@ fn changes() -> Vec<Route> {
         Route::post("/promotions/attempt", Right::Write, promotions::attempt),
         Route::post("/promotions/promote", Right::Write, promotions::promote),
         Route::post("/promotions/rollback", Right::Write, promotions::rollback),
+        Route::post("/policies/promote", Right::Write, policies::promote),
+        Route::post("/policies/rollback", Right::Write, policies::rollback),
+        Route::post("/policies/shadow", Right::Write, policies::switch),
+        Route::post("/policies/simulate", Right::Write, policies::simulate),
         Route::get("/tokens", Right::Write, tokens::page),
         Route::post("/tokens", Right::Write, tokens::create),
         Route::post("/tokens/{id}/revoke", Right::Write, tokens::revoke),

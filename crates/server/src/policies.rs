@@ -18,9 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use assize_pipeline::judge::Entropy;
+use assize_pipeline::policies::alarm::{self, Alarm, AlarmRule};
+use assize_policy::gate::GateThresholds;
 use assize_policy::{PolicyKind, PolicySettings, UserModels};
 use assize_store::StoreError;
-use assize_store::policies::{Durability, PolicyStore};
+use assize_store::policies::{Durability, PolicyFile, PolicyStore};
 use tokio::sync::watch;
 
 use crate::error::{ApiError, ApiResult};
@@ -49,6 +51,9 @@ pub(crate) use operations::{operations, unknown_routes};
 /// How often the history is checked for changes by other processes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The history is checked so many times between two looks at the rewards.
+const ALARM_ROUNDS: u32 = 8;
+
 /// How the policies are served, which the binary provides.
 #[derive(Debug, Clone)]
 pub struct PoliciesConfig {
@@ -62,6 +67,9 @@ pub struct PoliciesConfig {
     /// Policies without an entry have their defaults.
     pub settings: BTreeMap<PolicyKind, PolicySettings>,
     pub shadows: Vec<ShadowConfig>,
+    pub alarm: AlarmRule,
+    /// What a promotion needs.
+    pub gate: GateThresholds,
     /// Unix milliseconds.
     pub now_ms: fn() -> i64,
     pub entropy: Entropy,
@@ -77,7 +85,8 @@ pub struct ShadowConfig {
 }
 
 impl PoliciesConfig {
-    fn settings(&self, kind: PolicyKind) -> PolicySettings {
+    /// The settings of one policy.
+    pub fn settings_of(&self, kind: PolicyKind) -> PolicySettings {
         let set = self.settings.get(&kind).copied();
         set.unwrap_or_else(|| PolicySettings::defaults(kind))
     }
@@ -98,6 +107,8 @@ pub(crate) struct Engine {
     failed_loads: Arc<Mutex<Vec<(usize, String)>>>,
     stopping: watch::Sender<bool>,
     watching: Watching,
+    /// The latest alarm about the active policy, while it lasts.
+    alarm: Mutex<Option<Alarm>>,
 }
 
 /// Ends the thread that watches the history.
@@ -109,6 +120,15 @@ struct Watching {
 }
 
 impl Engine {
+    /// What any process may do with the file.
+    pub fn file(&self) -> &PolicyFile {
+        self.store.file()
+    }
+
+    pub const fn config(&self) -> &PoliciesConfig {
+        &self.config
+    }
+
     /// Opens the file and starts the threads of the shadows and of the watch on the history.
     pub fn start(config: PoliciesConfig) -> Result<Arc<Self>, StoreError> {
         let store = PolicyStore::open(&config.path, config.durability)?;
@@ -124,6 +144,7 @@ impl Engine {
             failed_loads: Arc::default(),
             stopping: watch::Sender::new(false),
             watching: Watching::default(),
+            alarm: Mutex::default(),
             store,
             config,
         });
@@ -163,9 +184,14 @@ impl Engine {
             ended.unwrap_or_else(PoisonError::into_inner)
         };
         let mut ended = lock();
+        let mut rounds = 0_u32;
         while !*ended {
             drop(ended);
             self.forget_failed_loads();
+            if rounds.is_multiple_of(ALARM_ROUNDS) {
+                self.look_for_alarms();
+            }
+            rounds = rounds.wrapping_add(1);
             let refreshed = self.refresh();
             let has_failed = refreshed.is_err();
             let had_failed = self.watching.has_failed.swap(has_failed, Ordering::Relaxed);
@@ -180,6 +206,35 @@ impl Engine {
                 ended = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
+    }
+
+    /// Compares the latest rewards with the bound, and rolls back where that is configured.
+    fn look_for_alarms(&self) {
+        let rule = &self.config.alarm;
+        if rule.bound <= 0.0 {
+            return;
+        }
+        let file = self.store.file();
+        let found = alarm::look(file, self.config.active, rule, (self.config.now_ms)());
+        let found = found.unwrap_or_else(|error| {
+            tracing::error!("the rewards of the active policy cannot be checked: {error}");
+            None
+        });
+        let mut known = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = found {
+            if known.map(|it| it.policy) != Some(found.policy) {
+                let Alarm { policy, mean, .. } = found;
+                tracing::warn!(%policy, mean, bound = rule.bound, "the rewards are below the bound");
+            }
+            *known = Some(found);
+        } else if known.is_some_and(|it| it.rolled_back_to.is_none()) {
+            *known = None;
+        }
+    }
+
+    /// The latest alarm about the active policy.
+    pub fn alarm(&self) -> Option<Alarm> {
+        *self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget_failed_loads(&self) {

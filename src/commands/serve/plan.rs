@@ -15,12 +15,15 @@ use assize_http::{LocalMachine, THIS_MACHINE};
 use assize_pipeline::experiment_task::ExperimentTask;
 use assize_pipeline::guard::memory_of;
 use assize_pipeline::task_files;
+use assize_policy::PolicyKind;
 use assize_server::{FieldProblem, Plan, Planner, experiment_task};
 use assize_store::embedded::EmbeddedStore;
 use serde_json::{Map, Value};
 
 use crate::commands::judge::auto::check_spending;
 use crate::commands::serve::task_folders;
+use crate::commands::simulate::simulated_experiment;
+use crate::environment;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -42,8 +45,17 @@ pub fn planner(
     Planner::new(move |kind, fields| match kind {
         JobKind::Collect => checker.collect(fields),
         JobKind::Judge => checker.judge(fields),
+        JobKind::Simulate => checker.simulate(fields),
     })
 }
+
+/// The numbers of a simulation: field, flag and the largest value.
+const SIMULATED_NUMBERS: [(&str, &str, u64); 4] = [
+    ("steps", "steps", 1_000_000),
+    ("seeds", "seeds", 10_000),
+    ("seed", "seed", u64::MAX),
+    ("warm_up", "warm-up", 1_000_000),
+];
 
 struct Checker {
     session: Session,
@@ -139,6 +151,56 @@ impl Checker {
             hosts: hosts(&[judge.to_owned()], &settings),
             total: 0,
             experiment: settings.options.experiment,
+            words,
+        })
+    }
+
+    fn simulate(&self, fields: &Map<String, Value>) -> Result<Plan, Problems> {
+        let mut problems = unknown(fields, JobKind::Simulate);
+        let mut words = self.words(&["simulate"], fields, None);
+        words.push("--events".to_owned());
+        let policies = fields.get("policies").map(places).unwrap_or_default();
+        for name in &policies {
+            if let Err(error) = name.parse::<PolicyKind>() {
+                problems.push(problem("policies", format!("has a mistake: {error}")));
+            }
+        }
+        if !policies.is_empty() {
+            words.push(format!("--policies={}", policies.join(",")));
+        }
+        for (key, flag, most) in SIMULATED_NUMBERS {
+            match fields.get(key).map(Value::as_u64) {
+                None => {}
+                Some(Some(number)) if (1..=most).contains(&number) => {
+                    words.push(format!("--{flag}={number}"));
+                }
+                Some(_) => {
+                    let message = format!("must be a whole number from 1 to {most}");
+                    problems.push(problem(key, message));
+                }
+            }
+        }
+        let is_short = match fields.get("sensitivity") {
+            None | Some(Value::Bool(true)) => false,
+            Some(Value::Bool(false)) => true,
+            Some(_) => {
+                problems.push(problem("sensitivity", "must be true or false"));
+                false
+            }
+        };
+        words.extend(is_short.then(|| "--no-sensitivity".to_owned()));
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let now = environment::now();
+        let experiment = simulated_experiment(&now.rfc3339);
+        words.push(format!("--experiment={experiment}"));
+        let variants = if is_short { 1 } else { 5 };
+        Ok(Plan {
+            kind: JobKind::Simulate,
+            hosts: Vec::new(),
+            total: variants,
+            experiment,
             words,
         })
     }

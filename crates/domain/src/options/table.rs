@@ -32,8 +32,8 @@ const COLLECT: OptionSpec = OptionSpec {
 
 /// An option of every command and request that talks to a model.
 const MODEL: OptionSpec = OptionSpec {
-    flags: &JobKind::ALL,
-    fields: &JobKind::ALL,
+    flags: &JobKind::WITH_MODELS,
+    fields: &JobKind::WITH_MODELS,
     ..COLLECT
 };
 

@@ -11,15 +11,16 @@ use serde_json::json;
 
 use super::log::{active_of, changes_active};
 use super::rollout::{Signed, before, rollback};
-use crate::{Now, Result};
+use crate::Result;
 
 /// One-sided 95 %.
 const Z: f64 = 1.644_853_626_951_472_7;
 
 /// When there is an alarm, and whether it rolls back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AlarmRule {
-    /// The lowest mean reward that is accepted.
+    /// The lowest mean reward that is accepted; 0 raises no alarm.
     pub bound: f64,
     /// The latest rewards that are looked at; fewer raise no alarm.
     pub window: u32,
@@ -44,7 +45,7 @@ pub fn look(
     file: &PolicyFile,
     setting: PolicyKind,
     rule: &AlarmRule,
-    now: &Now,
+    now_ms: i64,
 ) -> Result<Option<Alarm>> {
     let history = file.history_list()?;
     let policy = active_of(&history, setting);
@@ -77,7 +78,7 @@ pub fn look(
         let signed = Signed {
             author: "assize",
             reason: &reason,
-            now,
+            now_ms,
         };
         let evidence = json!({"mean": mean, "upper": upper, "rule": rule});
         let action = PolicyAction::AutomaticRollback;

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::log::{active_of, changes_active, is_shadow_enabled, start_from_log};
-use crate::{Now, PipelineError, Result};
+use crate::{PipelineError, Result};
 
 /// A shadow as the settings have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -72,7 +72,8 @@ pub fn status(
 pub struct Signed<'a> {
     pub author: &'a str,
     pub reason: &'a str,
-    pub now: &'a Now,
+    /// Unix milliseconds.
+    pub now_ms: i64,
 }
 
 /// What the gate looks at.
@@ -142,7 +143,7 @@ pub fn promote(
         return Ok(None);
     }
     let kind = candidate.kind();
-    let start = start_from_log(file, candidate, kind.name(), signed.now.ms)?;
+    let start = start_from_log(file, candidate, kind.name(), signed.now_ms)?;
     let history = file.history_list()?;
     file.start_put(&start)?;
     let evidence = serde_json::to_value(report).unwrap_or(Value::Null);
@@ -229,7 +230,7 @@ fn entry(
 ) -> HistoryEntry {
     HistoryEntry {
         number: history.last().map_or(0, |it| it.number) + 1,
-        at_ms: signed.now.ms,
+        at_ms: signed.now_ms,
         action,
         from,
         to,

@@ -27,6 +27,15 @@ pub(crate) fn judge(app: &App, caller: &Caller, request: &Map<String, Value>) ->
     submit(app, caller, JobKind::Judge, request)
 }
 
+/// `POST /api/sim/run`.
+pub(crate) fn simulate(
+    app: &App,
+    caller: &Caller,
+    request: &Map<String, Value>,
+) -> ApiResult<Queued> {
+    submit(app, caller, JobKind::Simulate, request)
+}
+
 /// Checks a request and queues the job.
 pub(crate) fn submit(
     app: &App,

@@ -132,6 +132,9 @@ impl<S> Operation<S> {
 const COLLECT: &[Field] = &job_fields::<{ count_job_fields(JobKind::Collect) }>(JobKind::Collect);
 const JUDGE: &[Field] = &job_fields::<{ count_job_fields(JobKind::Judge) }>(JobKind::Judge);
 
+const SIMULATE: &[Field] =
+    &job_fields::<{ count_job_fields(JobKind::Simulate) }>(JobKind::Simulate);
+
 const PLAN: &[Field] =
     &plan_fields::<{ count_job_fields(JobKind::Collect) + plan::FIELDS.len() }>();
 
@@ -297,6 +300,12 @@ fn job_operations() -> Vec<Operation> {
             jobs::judge,
         )
         .takes(JUDGE),
+        Operation::start(
+            "/api/sim/run",
+            "Queue a simulation of policies",
+            jobs::simulate,
+        )
+        .takes(SIMULATE),
         Operation::get(
             "/api/bench/jobs",
             Right::Read,

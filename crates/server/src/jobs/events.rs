@@ -64,6 +64,10 @@ impl Progress {
                 self.has_summary = true;
                 self.remark = judging_problems(&summary);
             }
+            JobEvent::Simulated(_) => {
+                self.has_summary = true;
+                self.done = self.total;
+            }
         }
     }
 }

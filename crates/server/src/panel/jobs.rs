@@ -137,6 +137,7 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
     let what = match job.kind {
         JobKind::Judge => "Automatic judging",
         JobKind::Collect => "Collection",
+        JobKind::Simulate => "Simulation",
     };
     match status {
         JobStatus::Queued => format!("{what} of {} is queued", job.experiment),
@@ -198,7 +199,7 @@ fn names(request: &Value, key: &str) -> Vec<String> {
 /// One row per pair and one square per cell: finished cells in order of time, then hollow squares
 /// for pending ones.
 fn grid(job: &JobRecord, cells: &[SettledCell]) -> Vec<GridRow> {
-    if job.kind == JobKind::Judge || job.total > MAX_CELLS {
+    if job.kind != JobKind::Collect || job.total > MAX_CELLS {
         return Vec::new();
     }
     let request: Value = serde_json::from_str(&job.request).unwrap_or_default();

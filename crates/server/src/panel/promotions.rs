@@ -11,7 +11,7 @@ use assize_pipeline::compare::SEED;
 use assize_pipeline::ledger::{Author, confirmation_use};
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
-use assize_report::gate_table::{numbers, outcome_label, sentence};
+use assize_report::gate_table::sentence;
 use assize_report::shell::command_line;
 use assize_store::{Promotions as _, RunQuery, Runs as _};
 use axum::extract::State;
@@ -19,6 +19,7 @@ use axum::response::{IntoResponse as _, Redirect};
 
 use super::experiment::runs::value;
 use super::fields::{Fields, Form, Query, query};
+use super::gate_checks::CheckLine;
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
@@ -64,16 +65,6 @@ struct Gate {
     awaits_confirmation: bool,
     /// How often the confirmation split was used.
     used: Option<String>,
-}
-
-struct CheckLine {
-    mark: &'static str,
-    word: &'static str,
-    about: String,
-    figure: String,
-    needs: String,
-    why: String,
-    failed: bool,
 }
 
 struct HistoryEntry {
@@ -182,19 +173,6 @@ fn assess(
 
 fn gate(it: &Assessment, used: Option<String>) -> Gate {
     let report = &it.report;
-    let check = |it: &assize_domain::promotion::Check| {
-        let (mark, word) = outcome_label(it.outcome);
-        let (figure, needs) = numbers(it);
-        CheckLine {
-            mark,
-            word,
-            about: it.about.clone(),
-            figure,
-            needs,
-            why: it.why.clone().unwrap_or_default(),
-            failed: it.outcome == assize_domain::promotion::Outcome::Failed,
-        }
-    };
     let step = |it: &promote::Step| match it {
         promote::Step::Command { verb, flags } => (true, command_line(verb, flags)),
         promote::Step::Words(words) => (false, words.to_string()),
@@ -204,7 +182,7 @@ fn gate(it: &Assessment, used: Option<String>) -> Gate {
         passed: report.passed,
         candidate: report.candidate.to_string(),
         incumbent: report.incumbent.to_string(),
-        checks: report.checks.iter().map(check).collect(),
+        checks: report.checks.iter().map(CheckLine::from).collect(),
         warnings: it.warnings.clone(),
         next: it.next.iter().map(step).collect(),
         awaits_confirmation: it.awaits_confirmation,

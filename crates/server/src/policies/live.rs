@@ -50,7 +50,7 @@ impl Live {
         let active = active_of(&history, config.active);
         let served = |kind: PolicyKind| {
             let start = file.start_get(kind.name())?;
-            served(kind, config.settings(kind), start.as_ref())
+            served(kind, config.settings_of(kind), start.as_ref())
         };
         let [one, two, three] = PolicyKind::ALL;
         let policies = [served(one)?, served(two)?, served(three)?];

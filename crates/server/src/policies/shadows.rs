@@ -118,7 +118,7 @@ impl Started {
         start: &PolicyStart,
     ) -> Result<Self, StoreError> {
         let (shadow, config) = config;
-        let settings = config.settings(shadow.policy);
+        let settings = config.settings_of(shadow.policy);
         Ok(Self {
             policy: with_start(shadow.policy, settings, Some(start))?,
             position: start.position,
@@ -217,7 +217,7 @@ impl Engine {
             self.shadow_keep(index, &started);
             return Ok(started);
         }
-        let settings = self.config.settings(shadow.policy);
+        let settings = self.config.settings_of(shadow.policy);
         let fresh = with_start(shadow.policy, settings, None)?;
         let start = start_from_log(file, &fresh, &shadow.name, self.now_ms())?;
         file.start_put(&start)?;

@@ -10,8 +10,10 @@ use assize_domain::job::JobKind;
 use assize_domain::options::Options;
 use assize_domain::role::Role;
 use assize_pipeline::Now;
+use assize_pipeline::policies::alarm::AlarmRule;
 use assize_pipeline::promote::Thresholds;
 use assize_policy::PolicyKind;
+use assize_policy::gate::GateThresholds;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::policies::Durability;
 use assize_store::state::State;
@@ -78,6 +80,12 @@ fn app(folder: &Path) -> App {
             durability: Durability::Normal,
             cache_bytes: 1 << 20,
             settings: BTreeMap::new(),
+            alarm: AlarmRule {
+                bound: 0.0,
+                window: 500,
+                rollback: false,
+            },
+            gate: GateThresholds::default(),
             shadows: Vec::new(),
             now_ms: || clock().ms,
             entropy,

@@ -1,0 +1,497 @@
+//! The policies page: what is active, what it earns, shadows, the gate, promotion and rollback.
+
+use askama::Template;
+use assize_domain::error_kind::ErrorKind;
+use assize_domain::job::JobKind;
+use assize_pipeline::policies::alarm::Alarm;
+use assize_pipeline::policies::rollout::{
+    ConfiguredShadow, GateOptions, Signed, before, gate, promote as make_active,
+    rollback as go_back, shadow_switch, status,
+};
+use assize_pipeline::simulation::{self, RESULTS};
+use assize_policy::gate::{Effort, GateReport};
+use assize_policy::study::Study;
+use assize_policy::{Policy, PolicyKind};
+use assize_report::simulation as report;
+use assize_report::svg;
+use assize_report::svg::curves::{BandCurve, BandPoint, CurveLabels};
+use assize_store::policies::{
+    DecisionId, HistoryEntry, HourTally, LogQuery, PolicyAction, PolicyFile,
+};
+use assize_store::state::jobs::JobStatus;
+use assize_store::{RunQuery, Runs as _};
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect};
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, Form, Query, named, query};
+use super::gate_checks::CheckLine;
+use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
+use super::relative_time::RelativeTime;
+use crate::App;
+use crate::api::jobs::plan;
+
+const HOUR_MS: i64 = 60 * 60 * 1000;
+/// How far back the chart of rewards goes.
+const CHART_MS: i64 = 7 * 24 * HOUR_MS;
+/// How far back propensities are looked at, and how many decisions at most.
+const RECENT_MS: i64 = 24 * HOUR_MS;
+const RECENT: u32 = 1000;
+const SHOWN: usize = 50;
+const LONGEST_REASON: usize = 500;
+/// Jobs that are searched for the latest simulation.
+const JOBS_SEARCHED: u32 = 200;
+
+#[derive(Template)]
+#[template(path = "policies.html")]
+struct PoliciesPage {
+    frame: Frame,
+    active: String,
+    since: Option<RelativeTime>,
+    policies: Vec<PolicyLine>,
+    /// Already escaped.
+    rewards: Option<String>,
+    propensities: Option<String>,
+    shadows: Vec<ShadowLine>,
+    others: Vec<&'static str>,
+    asked: Option<String>,
+    gate: Option<Result<Gate, String>>,
+    before: Option<String>,
+    simulation: Option<LatestSimulation>,
+    history: Vec<HistoryLine>,
+    /// The number of the latest entry, which a change must follow.
+    number: u32,
+    problems: Vec<String>,
+    alarm: Option<String>,
+    done: Option<&'static str>,
+}
+
+struct PolicyLine {
+    name: String,
+    is_active: bool,
+    features: u8,
+    decisions: u64,
+    rewards: u64,
+    mean: String,
+    users: u64,
+}
+
+struct ShadowLine {
+    name: String,
+    policy: String,
+    enabled: bool,
+    signals: u64,
+    users: u64,
+    agreement: String,
+    trained: u64,
+}
+
+struct Gate {
+    sentence: String,
+    passed: bool,
+    candidate: String,
+    checks: Vec<CheckLine>,
+}
+
+struct LatestSimulation {
+    heading: String,
+    conclusion: String,
+    experiment: String,
+    /// Already escaped.
+    chart: Option<String>,
+}
+
+struct HistoryLine {
+    number: u32,
+    what: &'static str,
+    from: String,
+    to: String,
+    by: String,
+    at: RelativeTime,
+    reason: String,
+}
+
+pub(crate) async fn page(State(app): State<App>, Query(fields): Query, visit: Visit) -> PageResult {
+    blocking(&app, move |app| render(app, &visit, &fields, Vec::new())).await
+}
+
+fn render(app: &App, visit: &Visit, fields: &Fields, problems: Vec<String>) -> PageResult {
+    let file = app.policies.file();
+    let setting = app.policies.config().active;
+    let shadows = configured(app);
+    let found = status(file, setting, &shadows)?;
+    let history = file.history_list()?;
+    let asked = fields.owned("candidate");
+    let gate = asked.as_deref().map(|name| {
+        let report = run_gate(app, name).map_err(|error| error.message)?;
+        Ok(shown_gate(&report))
+    });
+    let others = PolicyKind::ALL.into_iter().filter(|it| *it != found.active);
+    let tally = |kind: PolicyKind| found.policies.iter().find(|it| it.policy == kind.name());
+    let line = |kind: PolicyKind| {
+        let own = tally(kind);
+        let counts = own.map(|it| it.tally).unwrap_or_default();
+        PolicyLine {
+            name: kind.name().to_owned(),
+            is_active: kind == found.active,
+            features: kind.feature_version().number(),
+            decisions: counts.decisions,
+            rewards: counts.rewards,
+            mean: counts
+                .mean_reward()
+                .map_or_else(|| "–".to_owned(), |it| format!("{it:.3}")),
+            users: own.map_or(0, |it| it.users),
+        }
+    };
+    show(&PoliciesPage {
+        frame: Frame::new("policies", visit),
+        active: found.active.name().to_owned(),
+        since: found
+            .since
+            .as_ref()
+            .map(|it| RelativeTime::of_ms(it.at_ms, visit.now_ms)),
+        policies: PolicyKind::ALL.into_iter().map(line).collect(),
+        rewards: reward_chart(file, found.active, visit.now_ms)?,
+        propensities: propensities(file, found.active, visit.now_ms)?,
+        shadows: found.shadows.iter().map(ShadowLine::from).collect(),
+        others: others.map(PolicyKind::name).collect(),
+        asked,
+        gate,
+        before: before(&history, setting).map(|it| it.name().to_owned()),
+        simulation: latest_simulation(app)?,
+        number: history.last().map_or(0, |it| it.number),
+        history: history
+            .iter()
+            .rev()
+            .take(SHOWN)
+            .map(|it| history_line(it, visit))
+            .collect(),
+        problems,
+        alarm: app.policies.alarm().map(|it| alarm_sentence(&it)),
+        done: match fields.get("done") {
+            Some("promoted") => Some("Promoted: another policy is active now."),
+            Some("rolled-back") => Some("Rolled back: the policy before is active again."),
+            Some("shadow") => Some("The shadow is switched."),
+            _ => None,
+        },
+    })
+}
+
+impl From<&assize_pipeline::policies::rollout::ShadowStatus> for ShadowLine {
+    fn from(it: &assize_pipeline::policies::rollout::ShadowStatus) -> Self {
+        let scored = it.scored.as_ref();
+        let signals = scored.map_or(0, |own| own.signals);
+        let agreed = scored.map_or(0, |own| own.agreed);
+        Self {
+            name: it.shadow.name.clone(),
+            policy: it.shadow.policy.name().to_owned(),
+            enabled: it.shadow.enabled,
+            signals,
+            users: scored.map_or(0, |own| own.users),
+            agreement: if signals == 0 {
+                "–".to_owned()
+            } else {
+                format!("{:.0} %", 100.0 * agreed as f64 / signals as f64)
+            },
+            trained: scored.map_or(0, |own| own.trained),
+        }
+    }
+}
+
+fn alarm_sentence(alarm: &Alarm) -> String {
+    let Alarm {
+        policy,
+        mean,
+        rewards,
+        ..
+    } = alarm;
+    let after = alarm.rolled_back_to.map_or_else(
+        || "Consider a rollback.".to_owned(),
+        |it| format!("{it} was made active again."),
+    );
+    format!(
+        "Alarm: the mean of the latest {rewards} rewards of {policy} is {mean:.3}, below the bound. {after}"
+    )
+}
+
+fn history_line(it: &HistoryEntry, visit: &Visit) -> HistoryLine {
+    HistoryLine {
+        number: it.number,
+        what: it.action.as_str(),
+        from: it.from.clone().unwrap_or_default(),
+        to: it.to.clone().unwrap_or_default(),
+        by: it.author.clone(),
+        at: RelativeTime::of_ms(it.at_ms, visit.now_ms),
+        reason: it.reason.clone(),
+    }
+}
+
+fn configured(app: &App) -> Vec<ConfiguredShadow> {
+    let shadows = app.policies.config().shadows.iter();
+    let shadow = |it: &crate::ShadowConfig| ConfiguredShadow {
+        name: it.name.clone(),
+        policy: it.policy,
+        enabled: it.enabled,
+    };
+    shadows.map(shadow).collect()
+}
+
+/// The mean reward of each hour, with the interval of 95 %.
+fn reward_chart(
+    file: &PolicyFile,
+    active: PolicyKind,
+    now_ms: i64,
+) -> Result<Option<String>, PageError> {
+    let hours = file.policy_hours(active.name(), now_ms - CHART_MS, now_ms)?;
+    let point = |it: &HourTally| {
+        let n = it.tally.rewards as f64;
+        let mean = it.tally.mean_reward()?;
+        let variance = (it.tally.reward_squares / n - mean * mean).max(0.0);
+        let half = 1.96 * (variance / n).sqrt();
+        Some(BandPoint {
+            position: (it.start_ms - now_ms) as f64 / HOUR_MS as f64,
+            value: mean,
+            low: mean - half,
+            high: mean + half,
+        })
+    };
+    let curve = BandCurve {
+        name: active.name().to_owned(),
+        points: hours.iter().filter_map(point).collect(),
+    };
+    let labels = CurveLabels {
+        title: "Mean reward by hour",
+        across: "hours until now; the band is the 95 % interval",
+        up: "mean reward",
+    };
+    let is_drawn = curve.points.len() > 1;
+    Ok(svg::curves(&[curve], labels).filter(|_| is_drawn))
+}
+
+/// How likely what was shown had been, in one sentence.
+fn propensities(
+    file: &PolicyFile,
+    active: PolicyKind,
+    now_ms: i64,
+) -> Result<Option<String>, PageError> {
+    let query = LogQuery {
+        policy: Some(active.name().to_owned()),
+        after: LogQuery::of_id(DecisionId::new(now_ms - RECENT_MS, 0)),
+        ..LogQuery::default()
+    };
+    let decisions = file.log_page(&query, RECENT)?;
+    if decisions.is_empty() {
+        return Ok(None);
+    }
+    let n = decisions.len() as f64;
+    let mean = decisions.iter().map(|it| it.propensity).sum::<f64>() / n;
+    let least = decisions.iter().map(|it| it.propensity);
+    let least = least.fold(f64::INFINITY, f64::min);
+    let rare = decisions.iter().filter(|it| it.propensity < 0.5).count();
+    Ok(Some(format!(
+        "Propensities of {} decisions of the last 24 hours: mean {mean:.2}, smallest {least:.3}; \
+         {:.0} % were explorations.",
+        decisions.len(),
+        100.0 * rare as f64 / n
+    )))
+}
+
+/// The results of the latest simulation that this server ran.
+fn latest_simulation(app: &App) -> Result<Option<LatestSimulation>, PageError> {
+    let jobs = app.state.job_list(JOBS_SEARCHED)?;
+    let is_done = |it: &&assize_store::state::jobs::JobRecord| {
+        it.kind == JobKind::Simulate && it.status == JobStatus::Done
+    };
+    let Some(job) = jobs.iter().find(is_done) else {
+        return Ok(None);
+    };
+    let query = RunQuery {
+        max_results: 1,
+        ..RunQuery::default()
+    };
+    let runs = app.store.run_list(&job.experiment, &query)?.runs;
+    let Some(first) = runs.first() else {
+        return Ok(None);
+    };
+    let stored = app.store.artifact_get_bytes(&first.run_id, RESULTS)?;
+    let study = stored.and_then(|it| serde_json::from_slice::<Study>(&it).ok());
+    Ok(study.map(|study| LatestSimulation {
+        heading: report::heading(&study),
+        conclusion: report::conclusion(&study),
+        experiment: job.experiment.clone(),
+        chart: study.base().and_then(report::regret_chart),
+    }))
+}
+
+fn policy(app: &App, kind: PolicyKind) -> Result<Policy, PageError> {
+    let settings = app.policies.config().settings_of(kind);
+    Policy::new(kind, settings).map_err(|error| PageError::invalid(error.to_string()))
+}
+
+fn kind_of(name: &str) -> Result<PolicyKind, PageError> {
+    name.parse()
+        .map_err(|error: assize_policy::PolicyError| PageError::invalid(error.to_string()))
+}
+
+fn run_gate(app: &App, candidate: &str) -> Result<GateReport, PageError> {
+    let file = app.policies.file();
+    let shadows = configured(app);
+    let active = status(file, app.policies.config().active, &shadows)?.active;
+    let (personas, _) = simulation::personas(None)?;
+    let (incumbent, candidate) = (policy(app, active)?, policy(app, kind_of(candidate)?)?);
+    let options = GateOptions {
+        incumbent: &incumbent,
+        candidate: &candidate,
+        shadows: &shadows,
+        personas: &personas,
+        effort: Effort::default(),
+        thresholds: app.policies.config().gate,
+    };
+    Ok(gate(file, &options)?)
+}
+
+fn shown_gate(report: &GateReport) -> Gate {
+    let failed = report.failures().count();
+    Gate {
+        sentence: if report.passed {
+            format!("{} passes the gate.", report.candidate)
+        } else {
+            let checks = if failed == 1 { "check" } else { "checks" };
+            format!(
+                "{} does not pass the gate: {failed} {checks} failed.",
+                report.candidate
+            )
+        },
+        passed: report.passed,
+        candidate: report.candidate.clone(),
+        checks: report.checks.iter().map(CheckLine::from).collect(),
+    }
+}
+
+/// An error unless the history is as the form showed it.
+fn check_number(app: &App, fields: &Fields) -> Result<(), PageError> {
+    let latest = app.policies.file().history_latest()?;
+    let number = latest.map_or(0, |it| it.number);
+    let seen = fields.get("number").and_then(|it| it.parse::<u32>().ok());
+    if seen == Some(number) {
+        return Ok(());
+    }
+    let message = "The policies have changed since this form was shown.";
+    Err(PageError::new(ErrorKind::Conflict, message))
+}
+
+fn reason(fields: &Fields) -> Result<String, PageError> {
+    let reason = fields.owned("reason").unwrap_or_default();
+    let length = reason.chars().count();
+    if length > LONGEST_REASON {
+        let message = format!("The reason has {length} characters; the limit is {LONGEST_REASON}.");
+        return Err(PageError::invalid(message));
+    }
+    Ok(reason)
+}
+
+/// Runs the gate again and makes the candidate active.
+pub(crate) async fn promote(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
+    blocking(&app, move |app| {
+        check_number(app, &fields)?;
+        let name = fields.owned("candidate").unwrap_or_default();
+        let report = run_gate(app, &name)?;
+        let candidate = policy(app, kind_of(&name)?)?;
+        let incumbent = kind_of(&report.incumbent)?;
+        let reason = reason(&fields)?;
+        let signed = Signed {
+            author: &visit.name,
+            reason: &reason,
+            now_ms: visit.now_ms,
+        };
+        let file = app.policies.file();
+        let entry = make_active(file, &report, &candidate, incumbent, &signed)?;
+        let back = match entry {
+            Some(_) => query(&[("done", Some("promoted"))]),
+            None => query(&[("candidate", Some(name.as_str()))]),
+        };
+        Ok(Redirect::to(&format!("/policies{back}")).into_response())
+    })
+    .await
+}
+
+/// Makes the policy before active again.
+pub(crate) async fn rollback(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
+    blocking(&app, move |app| {
+        check_number(app, &fields)?;
+        let reason = reason(&fields)?;
+        let signed = Signed {
+            author: &visit.name,
+            reason: &reason,
+            now_ms: visit.now_ms,
+        };
+        let setting = app.policies.config().active;
+        let action = PolicyAction::Rollback;
+        go_back(app.policies.file(), setting, action, &signed, Value::Null)?;
+        Ok(Redirect::to("/policies?done=rolled-back").into_response())
+    })
+    .await
+}
+
+/// Turns a shadow on or off.
+pub(crate) async fn switch(State(app): State<App>, visit: Visit, Form(fields): Form) -> PageResult {
+    blocking(&app, move |app| {
+        check_number(app, &fields)?;
+        let name = fields.get("shadow").unwrap_or_default();
+        let shadows = configured(app);
+        let Some(shadow) = shadows.iter().find(|it| it.name == name) else {
+            let message = format!("There is no shadow '{name}' in the settings.");
+            return Err(PageError::new(ErrorKind::NotFound, message));
+        };
+        let reason = reason(&fields)?;
+        let signed = Signed {
+            author: &visit.name,
+            reason: &reason,
+            now_ms: visit.now_ms,
+        };
+        let enable = fields.get("switch") == Some("on");
+        shadow_switch(app.policies.file(), shadow, enable, &signed)?;
+        Ok(Redirect::to("/policies?done=shadow").into_response())
+    })
+    .await
+}
+
+/// Queues a simulation and redirects to its job.
+pub(crate) async fn simulate(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
+    blocking(&app, move |app| {
+        let mut request = Map::new();
+        for key in ["steps", "seeds"] {
+            let given = fields.get(key).filter(|it| !it.is_empty());
+            if let Some(text) = given {
+                let number = text
+                    .parse::<u64>()
+                    .map_or_else(|_| json!(text), |it| json!(it));
+                request.insert(key.to_owned(), number);
+            }
+        }
+        match plan(app, JobKind::Simulate, &request) {
+            Ok(plan) => {
+                let request = Value::Object(request).to_string();
+                let job = app.jobs.submit(plan, request, &visit.name)?;
+                Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response())
+            }
+            Err(problems) => {
+                let problems = named(&problems, JobKind::Simulate);
+                render(app, &visit, &Fields::default(), problems)
+            }
+        }
+    })
+    .await
+}
