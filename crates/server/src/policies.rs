@@ -193,10 +193,10 @@ impl Engine {
             }
             rounds = rounds.wrapping_add(1);
             let refreshed = self.refresh();
-            let has_failed = refreshed.is_err();
-            let had_failed = self.watching.has_failed.swap(has_failed, Ordering::Relaxed);
+            let failing = &self.watching.has_failed;
+            let is_known = failing.swap(refreshed.is_err(), Ordering::Relaxed);
             if let Err(error) = refreshed
-                && !had_failed
+                && !is_known
             {
                 tracing::error!("the policy history cannot be read: {error}");
             }

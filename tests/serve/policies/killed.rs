@@ -45,7 +45,11 @@ fn client(served: &Served, seed: u64, known: &Mutex<BTreeMap<String, Known>>) {
             return;
         };
         let id = decided["decision_id"].as_str().expect("an id").to_owned();
-        let reward = if random.number() % 2 == 0 { 1.0 } else { 0.25 };
+        let reward = if random.number().is_multiple_of(2) {
+            1.0
+        } else {
+            0.25
+        };
         let decision = Known {
             user,
             arm,

@@ -80,12 +80,12 @@ pub fn run_policies(
 
 fn router(app: &PolicyApp) -> Router {
     let mut router = Router::new();
-    let routes = all_operations().into_iter().map(Operation::into_route);
+    let listed = all_operations().into_iter().map(Operation::into_route);
     let own = [
         Route::get("/health", Right::Public, health),
         Route::get("/version", Right::Public, async || server::VERSION),
     ];
-    for route in routes.chain(own).chain(unknown_routes()) {
+    for route in listed.chain(own).chain(unknown_routes()) {
         router = router.route(route.path, route.authorized(&app.access));
     }
     router

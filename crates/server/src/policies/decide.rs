@@ -138,7 +138,7 @@ impl Engine {
         let scored = score(&served.policy, &models, about, &situation.candidates)?;
         let (id_bits, random_draw) = self.random()?;
         let draw = situation.seed.unwrap_or(random_draw);
-        let choice = served.policy.choose(&scored.scores, draw);
+        let choice = served.policy.choose(&scored.values, draw);
         let choice = choice.map_err(|it| refusal("", &it))?;
         let features = scored.features(choice.index);
         let at_ms = self.now_ms();
@@ -148,7 +148,7 @@ impl Engine {
             draw,
             choice,
             features: features.map_err(|it| refusal("", &it))?,
-            scores: scored.scores,
+            scores: scored.values,
         })
     }
 }

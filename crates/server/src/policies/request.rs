@@ -356,7 +356,8 @@ fn plain(error: &serde_json::Error) -> String {
 /// What one policy makes of a situation.
 #[derive(Debug)]
 pub(crate) struct Scores<'a> {
-    pub scores: Vec<f64>,
+    /// In the order of the candidates.
+    pub values: Vec<f64>,
     base: FeatureVector,
     candidates: &'a [Candidate],
 }
@@ -383,7 +384,7 @@ pub(crate) fn score<'a>(
     let base = version
         .prepare(context, profile)
         .map_err(|it| refusal("", &it))?;
-    let mut scores = Vec::with_capacity(candidates.len());
+    let mut values = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
         let score = match &candidate.features {
             Some(features) => policy.score(models, candidate.arm(), features),
@@ -391,10 +392,10 @@ pub(crate) fn score<'a>(
                 .with_task_match(candidate.task_match)
                 .and_then(|x| policy.score(models, candidate.arm(), &x)),
         };
-        scores.push(score.map_err(|error| refusal(&format!("candidates[{index}]"), &error))?);
+        values.push(score.map_err(|error| refusal(&format!("candidates[{index}]"), &error))?);
     }
     Ok(Scores {
-        scores,
+        values,
         base,
         candidates,
     })

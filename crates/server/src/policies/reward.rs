@@ -137,7 +137,7 @@ impl Engine {
                     return Err(StoreError::Conflict("a replay is needed".to_owned()));
                 }
             }
-            learn(&live, kind, update)
+            learn(&live, kind, &update)
         };
         let engine = Arc::clone(self);
         let (committed, commit) = oneshot::channel();
@@ -187,7 +187,11 @@ fn kind_of(update: &Update<'_>) -> Result<PolicyKind, StoreError> {
 }
 
 /// The models after a reward.
-fn learn(live: &Live, kind: PolicyKind, update: Update<'_>) -> Result<Updated<Learnt>, StoreError> {
+fn learn(
+    live: &Live,
+    kind: PolicyKind,
+    update: &Update<'_>,
+) -> Result<Updated<Learnt>, StoreError> {
     let decision = update.decision;
     let policy = &live.policy(kind).policy;
     let arm = arm_key(&decision.arm);

@@ -160,8 +160,8 @@ impl Engine {
         });
         let models = models.map_err(reason)?;
         let about = (&job.context, job.profile.as_ref());
-        let scored = score(&started.policy, &models, about, &job.candidates);
-        let scores = scored.map_err(|error| error.message)?.scores;
+        let candidates = score(&started.policy, &models, about, &job.candidates);
+        let scores = candidates.map_err(|error| error.message)?.values;
         let choice = started.policy.choose(&scores, job.draw);
         let choice = choice.map_err(|error| error.to_string())?;
         let signal = ShadowSignal {

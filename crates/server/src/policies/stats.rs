@@ -233,12 +233,11 @@ impl Engine {
         let tallies = self.store.file().shadow_tallies()?;
         let shadows = self.config.shadows.iter().enumerate();
         let stats = shadows.map(|(index, shadow)| {
-            let start = match self.shadows.started(index) {
-                Some(started) => Some((started.position, started.is_trained())),
-                None => {
-                    let stored = self.store.file().start_get(&shadow.name)?;
-                    stored.map(|it| (it.position, !it.priors.is_empty()))
-                }
+            let start = if let Some(started) = self.shadows.started(index) {
+                Some((started.position, started.is_trained()))
+            } else {
+                let stored = self.store.file().start_get(&shadow.name)?;
+                stored.map(|it| (it.position, !it.priors.is_empty()))
             };
             let (position, is_trained) = start.unwrap_or((0, false));
             let none = empty_tally(&shadow.name);
@@ -279,7 +278,9 @@ fn empty_tally(shadow: &str) -> ShadowTally {
 
 fn user_stats(user: &str, arms: Vec<ArmTally>) -> UserStats {
     let mut sum = Tally::default();
-    arms.iter().for_each(|it| sum.add(&it.tally));
+    for arm in &arms {
+        sum.add(&arm.tally);
+    }
     let arms = arms.into_iter().map(|it| ArmStats {
         arm: arm_key(&it.arm).to_owned(),
         counts: it.tally.into(),
