@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use assize_test_support::Scratch;
-use assize_test_support::server::Served;
+use assize_test_support::server::{Reply, Served};
 use serde_json::{Value, json};
 
 const SETTINGS: &str = "[policy.shadows.egreedy-v2-shadow]\npolicy = \"egreedy-v2\"\nenabled = true\n\
@@ -37,16 +37,21 @@ impl Site {
                 ],
                 "seed": n,
             });
-            let answer = self.served.post("/recommend", &request);
+            let answer = self.post("/recommend", &request);
             assert_eq!(answer.status, 200, "{answer:?}");
             let decision = answer.json();
             let chosen = decision["chosen"].as_str().expect("a choice");
             if let Some(reward) = reward(n, chosen) {
                 let body = json!({"decision_id": decision["decision_id"], "reward": reward});
-                let rewarded = self.served.post("/reward", &body);
+                let rewarded = self.post("/reward", &body);
                 assert_eq!(rewarded.status, 200, "{rewarded:?}");
             }
         }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Reply {
+        let line = format!("POST {path}");
+        self.served.send(&line, body.to_string().as_bytes())
     }
 
     fn policy(&self, line: &str) -> Value {
