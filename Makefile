@@ -42,7 +42,7 @@ test-ollama: weights
 
 ## calibrate: the error rates and power of the gates, by simulation
 calibrate:
-	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 5000 docs/images/power-by-scenarios.svg
+	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 20000 docs/images/power-by-scenarios.svg
 	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
 
 ## stress: 200 kills during a collection and 1,000 around rewards of policies; nothing is lost or counted twice
