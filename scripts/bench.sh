@@ -1,17 +1,20 @@
 #!/bin/sh
 # Runs every benchmark together with its baseline. The figures are meaningful only on an idle
-# machine. NumPy and SciPy (the baseline of the statistics) are installed into a virtual environment.
+# machine. The baselines of the statistics (NumPy, SciPy) and of the policies (MABWiser, Vowpal Wabbit) are
+# installed into a virtual environment.
 set -eu
 cd "$(dirname "$0")/.."
 venv="${XDG_CACHE_HOME:-$HOME/.cache}/assize/bench-venv"
 if [ ! -x "$venv/bin/python" ]; then
-  python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q numpy scipy || rm -rf "$venv"
+  python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q numpy scipy mabwiser vowpalwabbit || rm -rf "$venv"
 fi
 export ASSIZE_BENCH_PYTHON="$venv/bin/python"
-for bench in "--bench harness" "--bench auto" "--bench mlflow" "-p assize-store" "-p assize-stats" "-p assize-policy" "-p assize-llama"; do
+for bench in "--bench harness" "--bench auto" "--bench mlflow" "--bench policies" "-p assize-store" "-p assize-stats" "-p assize-policy" "-p assize-llama"; do
   echo "== $bench"
   # shellcheck disable=SC2086
   cargo bench --locked $bench
 done
+echo "== bench/policies.py"
+"$ASSIZE_BENCH_PYTHON" bench/policies.py
 echo "== bench/serve.py"
 python3 bench/serve.py "${CARGO_TARGET_DIR:-target}/release/assize"

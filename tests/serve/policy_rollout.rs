@@ -62,17 +62,16 @@ impl Site {
 
     /// Asks until the answer is as wanted, because the server follows the history by a timer.
     fn wait(&self, path: &str, what: impl Fn(&Value) -> bool) -> Value {
+        let mut answer = Value::Null;
         for _ in 0..200 {
-            let answer = self.served.get(path).json();
+            answer = self.served.get(path).json();
             if what(&answer) {
                 return answer;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!(
-            "{path} never answered as wanted: {}",
-            self.served.get(path).json()
-        );
+        assert!(what(&answer), "{path} never answered as wanted: {answer}");
+        answer
     }
 }
 
