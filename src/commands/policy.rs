@@ -13,6 +13,7 @@ use assize_policy::gate::{Effort, GateReport};
 use assize_policy::off_policy::{Estimate, Evaluation, Limits};
 use assize_policy::{Policy, PolicyKind};
 use assize_report::gate_table;
+use assize_report::text::wrap;
 use assize_store::policies::{HistoryEntry, PolicyAction as Change, PolicyFile};
 use serde_json::{Value, json};
 
@@ -196,8 +197,12 @@ impl<'a> Opened<'a> {
         if self.session.output.json {
             self.session.output.json_pretty(entry)?;
         } else {
-            let to = entry.to.as_deref().unwrap_or("off");
-            let text = format!("Entry {}: {} → {to}", entry.number, entry.action.as_str());
+            let text = format!(
+                "Entry {}: {} {}",
+                entry.number,
+                entry.action.as_str(),
+                change(entry)
+            );
             self.session.output.say(&safe(&text));
         }
         Ok(Exit::Done)
@@ -216,10 +221,9 @@ impl<'a> Opened<'a> {
         }
         let headings = [
             ("#", Align::Right),
-            ("when", Align::Left),
+            ("when", Align::Right),
             ("what", Align::Left),
-            ("from", Align::Left),
-            ("to", Align::Left),
+            ("change", Align::Left),
             ("by", Align::Left),
             ("reason", Align::Left),
         ];
@@ -228,8 +232,7 @@ impl<'a> Opened<'a> {
                 it.number.to_string(),
                 when(it.at_ms),
                 it.action.as_str().to_owned(),
-                it.from.clone().unwrap_or_default(),
-                it.to.clone().unwrap_or_default(),
+                change(it),
                 it.author.clone(),
                 it.reason.clone(),
             ]
@@ -246,7 +249,7 @@ impl<'a> Opened<'a> {
         if output.json {
             output.json_pretty(&json!({"policy": kind, "evaluation": found}))?;
         } else {
-            output.data(&evaluation_text(kind, &found))?;
+            output.data(&evaluation_text(kind, &found, output.width))?;
         }
         Ok(if found.estimates.is_some() {
             Exit::Done
@@ -306,6 +309,14 @@ impl<'a> Opened<'a> {
     }
 }
 
+/// `egreedy-v1 → egreedy-v2`, or the shadow that was switched.
+fn change(entry: &HistoryEntry) -> String {
+    match (&entry.from, &entry.to) {
+        (Some(from), Some(to)) => format!("{from} → {to}"),
+        (one, other) => one.clone().or_else(|| other.clone()).unwrap_or_default(),
+    }
+}
+
 fn when(at_ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(at_ms);
     time.map_or_else(
@@ -361,14 +372,19 @@ fn status_text(found: &PolicyStatus, width: usize) -> String {
     text
 }
 
-fn evaluation_text(kind: PolicyKind, found: &Evaluation) -> String {
+fn evaluation_text(kind: PolicyKind, found: &Evaluation, width: usize) -> String {
     let mut text = format!(
         " {} rewarded decisions of {} users, mean reward {:.3}\n effective sample size {:.0}, {} weights clipped, {} decisions skipped\n\n",
         found.decisions, found.users, found.logged, found.ess, found.clipped, found.skipped
     );
     let Some(estimates) = found.estimates else {
         let why = found.refusal.as_deref().unwrap_or("unknown");
-        text.push_str(&format!(" {kind} cannot be evaluated: {why}\n"));
+        for line in wrap(
+            &format!("{kind} cannot be evaluated: {why}"),
+            width.max(40) - 1,
+        ) {
+            text.push_str(&format!(" {line}\n"));
+        }
         return text;
     };
     let mut line = |name: &str, it: Estimate| {
