@@ -89,6 +89,7 @@ fn every_option_is_a_documented_setting() {
         "serve_log",
         "gate",
         "webhook",
+        "policy",
     ] {
         assert!(keys.remove(other), "{other}");
     }

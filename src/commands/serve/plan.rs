@@ -49,6 +49,9 @@ pub fn planner(
     })
 }
 
+/// The host of simulations: they use all cores, so that only one runs at a time.
+const THIS_PROCESSOR: &str = "processor";
+
 /// The numbers of a simulation: field, flag and the largest value.
 const SIMULATED_NUMBERS: [(&str, &str, u64); 4] = [
     ("steps", "steps", 1_000_000),
@@ -198,7 +201,8 @@ impl Checker {
         let variants = if is_short { 1 } else { 5 };
         Ok(Plan {
             kind: JobKind::Simulate,
-            hosts: Vec::new(),
+            // Jobs with the same host run one after the other.
+            hosts: vec![THIS_PROCESSOR.to_owned()],
             total: variants,
             experiment,
             words,
