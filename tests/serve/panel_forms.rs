@@ -279,7 +279,10 @@ fn refused_pages_keep_the_navigation_of_the_role() {
     assert_eq!(place(&asked), "/jobs");
 
     let open = text(&browse(&served, "GET /desk", &[&judge], ""));
-    assert_eq!(navigation(&open), ["/", "/desk", "/jobs", "/promotions"]);
+    assert_eq!(
+        navigation(&open),
+        ["/", "/desk", "/jobs", "/promotions", "/policies"]
+    );
     browse(&served, "POST /desk/e/start", &[&judge, &own], "");
     let desk = text(&browse(&served, "GET /desk", &[&judge], ""));
     assert_eq!(navigation(&desk), ["/desk"], "{desk}");
