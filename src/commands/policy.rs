@@ -76,11 +76,6 @@ impl<'a> Opened<'a> {
         Ok(Policy::new(kind, self.settings.of(kind)).map_err(PipelineError::from)?)
     }
 
-    fn active(&self) -> anyhow::Result<PolicyKind> {
-        let history = self.file.history_list().map_err(PipelineError::from)?;
-        Ok(log::active_of(&history, self.settings.active))
-    }
-
     fn status(&self) -> anyhow::Result<Exit> {
         let found = status(&self.file, self.settings.active, &self.shadows)?;
         if self.session.output.json {
@@ -93,7 +88,8 @@ impl<'a> Opened<'a> {
     }
 
     fn promote(&self, args: &PolicyPromote) -> anyhow::Result<Exit> {
-        let active = self.active()?;
+        let history = self.file.history_list().map_err(PipelineError::from)?;
+        let active = log::active_of(&history, self.settings.active);
         let (incumbent, candidate) = (self.policy(active)?, self.policy(args.policy)?);
         let (personas, _) = simulation::personas(args.personas.as_deref())?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -101,6 +97,7 @@ impl<'a> Opened<'a> {
             .output
             .say(&format!("Simulating {} against {active}", args.policy));
         let options = GateOptions {
+            history: &history,
             incumbent: &incumbent,
             candidate: &candidate,
             shadows: &self.shadows,
@@ -121,7 +118,7 @@ impl<'a> Opened<'a> {
         let entry = if args.dry_run {
             None
         } else {
-            promote(&self.file, &report, &candidate, active, &signed)?
+            promote(&self.file, &report, &options, &signed)?
         };
         self.show_gate(&report, entry.as_ref())?;
         Ok(if report.passed {

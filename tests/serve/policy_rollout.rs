@@ -137,6 +137,45 @@ fn a_policy_is_promoted_by_the_gate_and_rolled_back() {
 }
 
 #[test]
+fn of_several_promotions_at_once_one_is_recorded() {
+    let none = "least_shadow_decisions = 0\nleast_shadow_users = 0\n";
+    let site = Site::new(&format!("[policy.gate]\n{none}"));
+    site.traffic(30, |_, _| Some(0.5));
+    let started: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = site.scratch.command("policy promote egreedy-v2 --json");
+            command.stdout(std::process::Stdio::piped());
+            command.stderr(std::process::Stdio::piped());
+            command.spawn().expect("the binary runs")
+        })
+        .collect();
+    let done = started.into_iter().map(|it| it.wait_with_output());
+    let succeeded = done.filter(|it| it.as_ref().is_ok_and(|it| it.status.success()));
+    assert_eq!(succeeded.count(), 1);
+    let history = site.policy("history");
+    assert_eq!(history["entries"].as_array().map(Vec::len), Some(1));
+    site.policy("rollback");
+    assert_eq!(site.policy("status")["active"], "egreedy-v1");
+}
+
+#[test]
+fn what_could_not_be_read_back_is_refused() {
+    let site = Site::new("");
+    let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
+    for bad in [deep.as_str(), "1e999", "\"\\ud800\""] {
+        for body in [
+            format!(r#"{{"user_id":"u","context":{{"x":{bad}}},"candidates":[{{"id":"a"}}]}}"#),
+            format!(r#"{{"user_id":"u","candidates":[{{"id":"a","x":{bad}}}]}}"#),
+        ] {
+            let refused = site.served.send("POST /recommend", body.as_bytes());
+            assert_eq!(refused.status, 400, "{body}: {refused:?}");
+        }
+    }
+    site.scratch.ok("policy export -o log.jsonl");
+    assert_eq!(site.scratch.read("log.jsonl"), "");
+}
+
+#[test]
 fn the_log_is_evaluated_exported_and_sampled() {
     let site = Site::new("[policy.egreedy-v1]\nepsilon = 0.5\n");
     site.traffic(40, |_, chosen| Some(f64::from(chosen == "b")));

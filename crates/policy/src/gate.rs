@@ -213,7 +213,7 @@ fn seeds_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
 
 fn win_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let bound = lower_bound(base, thresholds);
-    let about = "lower bound of the mean difference over personas";
+    let about = "lower bound over personas";
     let relation = Relation::Above;
     let check = new_check("lower_bound", about, relation, bound, 0.0);
     let mean = base.mean;
@@ -226,7 +226,7 @@ fn win_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
 }
 
 fn held_out_check(base: &Comparison) -> Check {
-    let about = "mean difference over held-out families";
+    let about = "mean over held-out families";
     let figure = base.held_out_mean();
     let mut check = new_check("held_out", about, Relation::Above, figure, 0.0);
     if figure.is_none() {
@@ -242,7 +242,7 @@ fn held_out_check(base: &Comparison) -> Check {
 
 fn harm_check(base: &Comparison, thresholds: &GateThresholds) -> Check {
     let worst = base.worst();
-    let about = "difference of the persona that is worst off";
+    let about = "persona that is worst off";
     let figure = worst.map(|it| it.difference);
     let threshold = -thresholds.delta;
     let check = new_check("harm", about, Relation::AtLeast, figure, threshold);
@@ -260,7 +260,7 @@ fn sensitivity_check(
 ) -> Check {
     let found = evidence.sensitivity.iter().find(|it| it.variant == variant);
     let name = format!("sensitivity.{variant}");
-    let about = format!("lower bound of the mean difference with {variant}");
+    let about = format!("lower bound with {variant}");
     let figure = found.and_then(|it| lower_bound(it, thresholds));
     let threshold = -thresholds.delta;
     let check = new_check(&name, &about, Relation::Above, figure, threshold);
@@ -281,7 +281,7 @@ fn shadow_checks(shadow: ShadowTraffic, thresholds: &GateThresholds) -> [Check; 
     );
     let users = count(
         "shadow_users",
-        "users with a decision scored as a shadow",
+        "users of these decisions",
         shadow.users as f64,
         thresholds.least_shadow_users as f64,
     );

@@ -9,8 +9,9 @@ use std::io::Write;
 
 use assize_policy::FeatureVersion;
 use assize_store::StoreError;
-use assize_store::policies::{DecisionRecord, LogQuery, LoggedDecision, PolicyFile};
-use serde_json::{Value, json};
+use assize_store::policies::{CandidateRecord, LogQuery, LoggedDecision, PolicyFile, ShadowSignal};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::log::{arm_key, rewarded};
 use crate::{PipelineError, Result};
@@ -66,36 +67,54 @@ pub fn export(
     failed.map_or(Ok(written), Err)
 }
 
+/// A decision as a line of JSON; contexts and candidates are as the client sent them.
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    decision_id: String,
+    at_ms: i64,
+    user_id: &'a str,
+    policy: &'a str,
+    policy_version: &'a str,
+    feature_version: u32,
+    context: &'a RawValue,
+    profile_features: Option<&'a RawValue>,
+    seed: Option<u64>,
+    candidates: &'a [CandidateRecord],
+    chosen: u32,
+    arm: &'a str,
+    features: &'a [f64],
+    propensity: f64,
+    reward: Option<f64>,
+    rewarded_at_ms: Option<i64>,
+    shadows: &'a [ShadowSignal],
+}
+
 fn json_line(decision: &LoggedDecision) -> std::result::Result<String, StoreError> {
-    let DecisionRecord {
-        context,
-        profile,
-        seed,
-        candidates,
-    } = decision.record()?;
-    let raw = |it: &serde_json::value::RawValue| -> Value {
-        serde_json::from_str(it.get()).unwrap_or_default()
+    let record = decision.record()?;
+    let line = JsonLine {
+        decision_id: decision.id.to_string(),
+        at_ms: decision.at_ms,
+        user_id: &decision.user,
+        policy: &decision.policy,
+        policy_version: &decision.policy_version,
+        feature_version: decision.feature_version,
+        context: &record.context,
+        profile_features: record.profile.as_deref(),
+        seed: record.seed,
+        candidates: &record.candidates,
+        chosen: decision.chosen,
+        arm: arm_key(&decision.arm),
+        features: &decision.features,
+        propensity: decision.propensity,
+        reward: decision.reward.map(|it| it.value),
+        rewarded_at_ms: decision.reward.map(|it| it.at_ms),
+        shadows: &decision.shadows,
     };
-    let line = json!({
-        "decision_id": decision.id.to_string(),
-        "at_ms": decision.at_ms,
-        "user_id": decision.user,
-        "policy": decision.policy,
-        "policy_version": decision.policy_version,
-        "feature_version": decision.feature_version,
-        "context": raw(&context),
-        "profile_features": profile.as_deref().map(raw),
-        "seed": seed,
-        "candidates": candidates,
-        "chosen": decision.chosen,
-        "arm": arm_key(&decision.arm),
-        "features": decision.features,
-        "propensity": decision.propensity,
-        "reward": decision.reward.map(|it| it.value),
-        "rewarded_at_ms": decision.reward.map(|it| it.at_ms),
-        "shadows": decision.shadows,
-    });
-    Ok(format!("{line}\n"))
+    let line = serde_json::to_string(&line).map_err(|error| StoreError::Unreadable {
+        what: format!("the record of decision {}", decision.id),
+        reason: error.to_string(),
+    })?;
+    Ok(line + "\n")
 }
 
 /// A quoted field; a leading apostrophe keeps spreadsheets from running a formula.

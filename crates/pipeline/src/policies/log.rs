@@ -52,9 +52,18 @@ pub fn is_shadow_enabled(history: &[HistoryEntry], shadow: &str, otherwise: bool
     newest.map_or(otherwise, |it| it.action == PolicyAction::EnableShadow)
 }
 
-/// A rewarded decision as policies replay it; `None` without a reward, or before a reset.
+/// A rewarded decision as policies replay it; `None` without a reward, or before a reset of the
+/// user, which models must not learn from again.
+pub fn replayed(decision: &stored::LoggedDecision) -> Result<Option<LoggedDecision>, StoreError> {
+    if decision.is_before_reset {
+        return Ok(None);
+    }
+    rewarded(decision)
+}
+
+/// A rewarded decision; `None` without a reward.
 pub fn rewarded(decision: &stored::LoggedDecision) -> Result<Option<LoggedDecision>, StoreError> {
-    let Some(reward) = decision.reward.filter(|_| !decision.is_before_reset) else {
+    let Some(reward) = decision.reward else {
         return Ok(None);
     };
     let DecisionRecord {
@@ -100,7 +109,7 @@ pub fn start_from_log(
     };
     let mut pool = Pool::default();
     file.log_each(&query, |it| {
-        if let Some(decision) = rewarded(&it)? {
+        if let Some(decision) = replayed(&it)? {
             // A decision that this policy cannot learn from is left out.
             let _: Result<_, PolicyError> = learn_pooled(policy, &mut pool, &decision);
         }

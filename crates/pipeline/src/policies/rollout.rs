@@ -79,6 +79,8 @@ pub struct Signed<'a> {
 /// What the gate looks at.
 #[derive(Debug)]
 pub struct GateOptions<'a> {
+    /// The history when the incumbent was found to be active; a promotion must follow it.
+    pub history: &'a [HistoryEntry],
     /// The policy that is active, with its settings.
     pub incumbent: &'a Policy,
     pub candidate: &'a Policy,
@@ -103,7 +105,7 @@ pub fn gate(file: &PolicyFile, options: &GateOptions<'_>) -> Result<GateReport> 
     let evidence = GateEvidence {
         base,
         sensitivity,
-        shadow: traffic(file, candidate, options.shadows)?,
+        shadow: traffic(file, candidate, options)?,
     };
     Ok(assess(&evidence, &options.thresholds)?)
 }
@@ -113,13 +115,12 @@ pub fn gate(file: &PolicyFile, options: &GateOptions<'_>) -> Result<GateReport> 
 fn traffic(
     file: &PolicyFile,
     policy: PolicyKind,
-    shadows: &[ConfiguredShadow],
+    options: &GateOptions<'_>,
 ) -> Result<ShadowTraffic> {
-    let history = file.history_list()?;
-    let since = history.iter().rfind(|it| changes_active(it));
+    let since = options.history.iter().rfind(|it| changes_active(it));
     let since_ms = since.map_or(0, |it| it.at_ms);
     let mut most = ShadowTraffic::default();
-    for shadow in shadows.iter().filter(|it| it.policy == policy) {
+    for shadow in options.shadows.iter().filter(|it| it.policy == policy) {
         let found = file.shadow_traffic(&shadow.name, since_ms)?;
         if found.signals > most.decisions {
             most = ShadowTraffic {
@@ -131,24 +132,26 @@ fn traffic(
     Ok(most)
 }
 
-/// Makes the candidate active; `None` where the gate says no.
+/// Makes the candidate active; `None` where the gate says no. If anything was changed since the
+/// gate was given its history, nothing is promoted.
 pub fn promote(
     file: &PolicyFile,
     report: &GateReport,
-    candidate: &Policy,
-    incumbent: PolicyKind,
+    options: &GateOptions<'_>,
     signed: &Signed<'_>,
 ) -> Result<Option<HistoryEntry>> {
     if !report.passed {
         return Ok(None);
     }
-    let kind = candidate.kind();
-    let start = start_from_log(file, candidate, kind.name(), signed.now_ms)?;
-    let history = file.history_list()?;
-    file.start_put(&start)?;
+    let (incumbent, candidate) = (options.incumbent.kind(), options.candidate.kind());
+    let start = start_from_log(file, options.candidate, candidate.name(), signed.now_ms)?;
+    let latest = file.history_latest()?.map_or(0, |it| it.number);
+    if latest == options.history.last().map_or(0, |it| it.number) {
+        file.start_put(&start)?;
+    }
     let evidence = serde_json::to_value(report).unwrap_or(Value::Null);
-    let change = (PolicyAction::Promote, Some(incumbent), Some(kind));
-    append(file, &history, change, signed, evidence).map(Some)
+    let change = (PolicyAction::Promote, Some(incumbent), Some(candidate));
+    append(file, options.history, change, signed, evidence).map(Some)
 }
 
 /// Makes the policy active again that was active before the latest change.
@@ -173,15 +176,20 @@ pub fn rollback(
 /// The policy that a rollback makes active: the one that the promotion of the active policy
 /// replaced. A rollback of a rollback goes further back.
 pub fn before(history: &[HistoryEntry], setting: PolicyKind) -> Option<PolicyKind> {
-    let mut stack: Vec<PolicyKind> = vec![setting];
-    for entry in history.iter().filter(|it| changes_active(it)) {
-        let to = entry.to.as_deref().and_then(|it| it.parse().ok());
-        match (entry.action, to) {
-            (PolicyAction::Promote, Some(to)) => stack.push(to),
-            (_, Some(_)) if stack.len() > 1 => {
-                stack.pop();
+    let kind = |name: &Option<String>| name.as_deref().and_then(|it| it.parse().ok());
+    let mut changes = history.iter().filter(|it| changes_active(it)).peekable();
+    // The settings may have changed since the first promotion, which names what it replaced.
+    let first = changes.peek().and_then(|it| kind(&it.from));
+    let mut stack: Vec<PolicyKind> = vec![first.unwrap_or(setting)];
+    for entry in changes {
+        match (entry.action, kind(&entry.to)) {
+            (PolicyAction::Promote, Some(to)) if stack.last() != Some(&to) => stack.push(to),
+            (PolicyAction::Promote, _) | (_, None) => {}
+            (_, Some(_)) => {
+                if stack.len() > 1 {
+                    stack.pop();
+                }
             }
-            _ => {}
         }
     }
     stack.pop();
@@ -272,5 +280,16 @@ mod tests {
         assert_eq!(before(&history, v1), Some(v1));
         history.push(change(4, Rollback, v1));
         assert_eq!(before(&history, v1), None);
+    }
+
+    #[test]
+    fn a_rollback_ignores_later_settings_and_repeated_promotions() {
+        let [v1, v2, linucb] = PolicyKind::ALL;
+        let first = HistoryEntry {
+            from: Some(v1.name().to_owned()),
+            ..change(1, PolicyAction::Promote, v2)
+        };
+        let again = change(2, PolicyAction::Promote, v2);
+        assert_eq!(before(&[first, again], linucb), Some(v1));
     }
 }

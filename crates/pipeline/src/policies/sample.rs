@@ -46,7 +46,7 @@ pub struct Sampled {
     pub decisions: usize,
     /// The new scenarios.
     pub scenarios: Vec<Value>,
-    /// Contexts that were equal to another one, or in the task already.
+    /// Contexts that were equal to another one, empty, unreadable, or in the task already.
     pub repeated: usize,
     pub dry_run: bool,
 }
@@ -71,8 +71,10 @@ pub fn sample(file: &PolicyFile, options: &SampleOptions<'_>) -> Result<Sampled>
             break;
         }
         let record = decision.record()?;
-        let fields: Map<String, Value> = serde_json::from_str(record.context.get())
-            .map_err(|error| PipelineError::Internal(error.to_string()))?;
+        let Ok(fields) = serde_json::from_str::<Map<String, Value>>(record.context.get()) else {
+            repeated += 1;
+            continue;
+        };
         let is_kept =
             |name: &str| !options.redact.iter().any(|it| it == name) && !RESERVED.contains(&name);
         let fields: Map<String, Value> = fields

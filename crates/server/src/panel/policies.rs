@@ -1,9 +1,12 @@
 //! The policies page: what is active, what it earns, shadows, the gate, promotion and rollback.
 
+use std::sync::Mutex;
+
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
 use assize_domain::job::JobKind;
 use assize_pipeline::policies::alarm::Alarm;
+use assize_pipeline::policies::log::active_of;
 use assize_pipeline::policies::rollout::{
     ConfiguredShadow, GateOptions, Signed, before, gate, promote as make_active,
     rollback as go_back, shadow_switch, status,
@@ -15,9 +18,7 @@ use assize_policy::{Policy, PolicyKind};
 use assize_report::simulation as report;
 use assize_report::svg;
 use assize_report::svg::curves::{BandCurve, BandPoint, CurveLabels};
-use assize_store::policies::{
-    DecisionId, HistoryEntry, HourTally, LogQuery, PolicyAction, PolicyFile,
-};
+use assize_store::policies::{HistoryEntry, HourTally, PolicyAction, PolicyFile};
 use assize_store::state::jobs::JobStatus;
 use assize_store::{RunQuery, Runs as _};
 use axum::extract::State;
@@ -34,8 +35,7 @@ use crate::api::jobs::plan;
 const HOUR_MS: i64 = 60 * 60 * 1000;
 /// How far back the chart of rewards goes.
 const CHART_MS: i64 = 7 * 24 * HOUR_MS;
-/// How far back propensities are looked at, and how many decisions at most.
-const RECENT_MS: i64 = 24 * HOUR_MS;
+/// The latest decisions whose propensities are shown.
 const RECENT: u32 = 1000;
 const SHOWN: usize = 50;
 const LONGEST_REASON: usize = 500;
@@ -123,8 +123,8 @@ fn render(app: &App, visit: &Visit, fields: &Fields, problems: Vec<String>) -> P
     let history = file.history_list()?;
     let asked = fields.owned("candidate");
     let gate = asked.as_deref().map(|name| {
-        let report = run_gate(app, name).map_err(|error| error.message)?;
-        Ok(shown_gate(&report))
+        let report = run_gate(app, visit, name, None).map_err(|error| error.message)?;
+        Ok(shown_gate(&report.0))
     });
     let others = PolicyKind::ALL.into_iter().filter(|it| *it != found.active);
     let tally = |kind: PolicyKind| found.policies.iter().find(|it| it.policy == kind.name());
@@ -152,7 +152,7 @@ fn render(app: &App, visit: &Visit, fields: &Fields, problems: Vec<String>) -> P
             .map(|it| RelativeTime::of_ms(it.at_ms, visit.now_ms)),
         policies: PolicyKind::ALL.into_iter().map(line).collect(),
         rewards: reward_chart(file, found.active, visit.now_ms)?,
-        propensities: propensities(file, found.active, visit.now_ms)?,
+        propensities: propensities(file, found.active)?,
         shadows: found.shadows.iter().map(ShadowLine::from).collect(),
         others: others.map(PolicyKind::name).collect(),
         asked,
@@ -268,31 +268,17 @@ fn reward_chart(
     Ok(svg::curves(&[curve], labels).filter(|_| is_drawn))
 }
 
-/// How likely what was shown had been, in one sentence.
-fn propensities(
-    file: &PolicyFile,
-    active: PolicyKind,
-    now_ms: i64,
-) -> Result<Option<String>, PageError> {
-    let query = LogQuery {
-        policy: Some(active.name().to_owned()),
-        after: LogQuery::of_id(DecisionId::new(now_ms - RECENT_MS, 0)),
-        ..LogQuery::default()
-    };
-    let decisions = file.log_page(&query, RECENT)?;
-    if decisions.is_empty() {
+/// How likely what was shown lately had been, in one sentence.
+fn propensities(file: &PolicyFile, active: PolicyKind) -> Result<Option<String>, PageError> {
+    let found = file.propensities_recent(active.name(), RECENT)?;
+    if found.is_empty() {
         return Ok(None);
     }
-    let n = decisions.len() as f64;
-    let mean = decisions.iter().map(|it| it.propensity).sum::<f64>() / n;
-    let least = decisions.iter().map(|it| it.propensity);
-    let least = least.fold(f64::INFINITY, f64::min);
-    let rare = decisions.iter().filter(|it| it.propensity < 0.5).count();
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let least = found.iter().copied().fold(f64::INFINITY, f64::min);
     Ok(Some(format!(
-        "Propensities of {} decisions of the last 24 hours: mean {mean:.2}, smallest {least:.3}; \
-         {:.0} % were explorations.",
-        decisions.len(),
-        100.0 * rare as f64 / n
+        "Propensities of the latest {} decisions: mean {mean:.2}, smallest {least:.3}.",
+        found.len()
     )))
 }
 
@@ -333,13 +319,33 @@ fn kind_of(name: &str) -> Result<PolicyKind, PageError> {
         .map_err(|error: assize_policy::PolicyError| PageError::invalid(error.to_string()))
 }
 
-fn run_gate(app: &App, candidate: &str) -> Result<GateReport, PageError> {
+/// Held while the gate runs.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// Runs the gate, and promotes the candidate if that is signed. It uses a core for seconds, so only
+/// admins may run it, and one at a time.
+fn run_gate(
+    app: &App,
+    visit: &Visit,
+    candidate: &str,
+    signed: Option<&Signed<'_>>,
+) -> Result<(GateReport, Option<HistoryEntry>), PageError> {
+    if !visit.may_write {
+        let message = "Only admins may run the gate.";
+        return Err(PageError::new(ErrorKind::Forbidden, message));
+    }
+    let Ok(_running) = RUNNING.try_lock() else {
+        let message = "The gate is running already: try again in a few seconds.";
+        return Err(PageError::new(ErrorKind::Unavailable, message));
+    };
     let file = app.policies.file();
     let shadows = configured(app);
-    let active = status(file, app.policies.config().active, &shadows)?.active;
+    let history = file.history_list()?;
+    let active = active_of(&history, app.policies.config().active);
     let (personas, _) = simulation::personas(None)?;
     let (incumbent, candidate) = (policy(app, active)?, policy(app, kind_of(candidate)?)?);
     let options = GateOptions {
+        history: &history,
         incumbent: &incumbent,
         candidate: &candidate,
         shadows: &shadows,
@@ -347,7 +353,12 @@ fn run_gate(app: &App, candidate: &str) -> Result<GateReport, PageError> {
         effort: Effort::default(),
         thresholds: app.policies.config().gate,
     };
-    Ok(gate(file, &options)?)
+    let report = gate(file, &options)?;
+    let entry = match signed {
+        Some(signed) => make_active(file, &report, &options, signed)?,
+        None => None,
+    };
+    Ok((report, entry))
 }
 
 fn shown_gate(report: &GateReport) -> Gate {
@@ -399,17 +410,13 @@ pub(crate) async fn promote(
     blocking(&app, move |app| {
         check_number(app, &fields)?;
         let name = fields.owned("candidate").unwrap_or_default();
-        let report = run_gate(app, &name)?;
-        let candidate = policy(app, kind_of(&name)?)?;
-        let incumbent = kind_of(&report.incumbent)?;
         let reason = reason(&fields)?;
         let signed = Signed {
             author: &visit.name,
             reason: &reason,
             now_ms: visit.now_ms,
         };
-        let file = app.policies.file();
-        let entry = make_active(file, &report, &candidate, incumbent, &signed)?;
+        let (_, entry) = run_gate(app, &visit, &name, Some(&signed))?;
         let back = match entry {
             Some(_) => query(&[("done", Some("promoted"))]),
             None => query(&[("candidate", Some(name.as_str()))]),

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use assize_pipeline::policies::log::{arm_key, rewarded, stored_arm};
+use assize_pipeline::policies::log::{arm_key, replayed, stored_arm};
 use assize_policy::replay::learn;
 use assize_policy::{Model, Policy, PolicyError, UserModels};
 use assize_store::StoreError;
@@ -100,7 +100,7 @@ pub(super) fn user_replay(
     };
     let mut models = UserModels::default();
     file.log_each(&query, |it| {
-        if let Some(decision) = rewarded(&it)? {
+        if let Some(decision) = replayed(&it)? {
             // A decision that this policy cannot learn from is left out.
             let _: Result<_, PolicyError> = learn(policy, &mut models, &decision);
         }

@@ -283,6 +283,15 @@ impl ScoreRequest {
         let raw_context = self.context.map_or_else(empty, Ok);
         let raw_context = raw_context.map_err(|error| ApiError::internal(error.to_string()))?;
         let profile = self.profile_features.as_deref();
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            if let Some(other) = &candidate.other {
+                check_raw(&format!("candidates[{index}]"), other)?;
+            }
+        }
+        check_raw("context", &raw_context)?;
+        if let Some(profile) = profile {
+            check_raw("profile_features", profile)?;
+        }
         Ok(Situation {
             context: object("context", &raw_context)?,
             profile: profile
@@ -324,6 +333,14 @@ fn check_candidate(index: usize, candidate: &Candidate, brought: bool) -> ApiRes
         ));
     }
     Ok(())
+}
+
+/// An error unless a value that is logged as it came can be read back later: values that are nested
+/// too deeply, numbers that are too large and broken characters cannot.
+fn check_raw(field: &str, raw: &RawValue) -> ApiResult<()> {
+    let read = serde_json::from_str::<Value>(raw.get());
+    read.map(drop)
+        .map_err(|error| problem(field, format!("cannot be read: {}", plain(&error))))
 }
 
 fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> ApiResult<T> {

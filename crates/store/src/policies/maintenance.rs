@@ -139,6 +139,8 @@ impl Work {
             before = now;
         }
         self.writing.signals_write();
+        // Nothing of a deleted user stays in the log of a server that has stopped.
+        let _ = checkpoint(&self.conn, "TRUNCATE");
     }
 
     /// Copies what was written, and lets the log start over if it is long.

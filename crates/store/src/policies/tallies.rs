@@ -177,6 +177,17 @@ impl PolicyFile {
         })
     }
 
+    /// The propensities of the latest decisions of a policy, newest first, at most `limit`.
+    pub fn propensities_recent(&self, policy: &str, limit: u32) -> Result<Vec<f64>> {
+        self.readers.read_one(|conn| {
+            let mut list = conn.prepare_cached(
+                "SELECT propensity FROM decision WHERE policy = ?1 ORDER BY id DESC LIMIT ?2",
+            )?;
+            let found = list.query_map((policy, limit), |row| row.get(0))?;
+            Ok(found.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// The position of the last reward; 0 before the first.
     pub fn log_position(&self) -> Result<i64> {
         self.readers.read_one(last_position)
