@@ -98,6 +98,7 @@ fn a_policy_is_promoted_by_the_gate_and_rolled_back() {
     // The shadow has started before there was anything to learn from, so it is started anew.
     site.policy("shadow egreedy-v2-shadow off");
     site.policy("shadow egreedy-v2-shadow on --reason again");
+    site.wait("/stats", |it| it["shadows"][0]["enabled"] == true);
     site.traffic(300, |n, chosen| {
         (n % 2 == 0).then(|| f64::from(chosen == "b"))
     });
@@ -107,6 +108,10 @@ fn a_policy_is_promoted_by_the_gate_and_rolled_back() {
     assert_eq!(status["active"], "egreedy-v1", "{status}");
     assert_eq!(status["shadows"][0]["enabled"], true, "{status}");
 
+    // Signals are written shortly after the answers.
+    site.wait("/stats", |it| {
+        it["shadows"][0]["trained"].as_u64() >= Some(200)
+    });
     let promoted = site.policy("promote egreedy-v2 --reason better");
     assert_eq!(promoted["gate"]["passed"], true, "{promoted}");
     assert_eq!(promoted["entry"]["action"], "promote", "{promoted}");
@@ -252,7 +257,12 @@ fn an_alarm_rolls_back_where_that_is_configured() {
     site.traffic(60, |_, _| Some(0.9));
     site.policy("shadow egreedy-v2-shadow off");
     site.policy("shadow egreedy-v2-shadow on");
+    site.wait("/stats", |it| it["shadows"][0]["enabled"] == true);
     site.traffic(250, |_, _| Some(0.9));
+    // Signals are written shortly after the answers.
+    site.wait("/stats", |it| {
+        it["shadows"][0]["trained"].as_u64() >= Some(200)
+    });
     site.policy("promote egreedy-v2");
     site.wait("/stats", |it| it["active"] == "egreedy-v2");
     site.traffic(30, |_, _| Some(0.0));
