@@ -154,7 +154,9 @@ fn of_several_promotions_at_once_one_is_recorded() {
             command.spawn().expect("the binary runs")
         })
         .collect();
-    let done = started.into_iter().map(|it| it.wait_with_output());
+    let done = started
+        .into_iter()
+        .map(std::process::Child::wait_with_output);
     let succeeded = done.filter(|it| it.as_ref().is_ok_and(|it| it.status.success()));
     assert_eq!(succeeded.count(), 1);
     let history = site.policy("history");
