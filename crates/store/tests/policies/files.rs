@@ -30,7 +30,7 @@ fn serve(dir: &Path) -> Child {
 }
 
 #[test]
-#[ignore = "started by other tests as a separate process"]
+#[ignore = "a child process: `cargo test -p assize-store --test policies files` starts it by the tests below"]
 fn serving_process() {
     let Some(dir) = std::env::var_os(SERVED) else {
         return;

@@ -26,6 +26,14 @@ fn check_number(app: &App, fields: &Fields) -> Result<(), PageError> {
     Err(PageError::new(ErrorKind::Conflict, message))
 }
 
+fn signed<'a>(visit: &'a Visit, reason: &'a str) -> Signed<'a> {
+    Signed {
+        author: &visit.name,
+        reason,
+        now_ms: visit.now_ms,
+    }
+}
+
 fn reason(fields: &Fields) -> Result<String, PageError> {
     let reason = fields.owned("reason").unwrap_or_default();
     let length = reason.chars().count();
@@ -46,11 +54,7 @@ pub(crate) async fn promote(
         check_number(app, &fields)?;
         let name = fields.owned("candidate").unwrap_or_default();
         let reason = reason(&fields)?;
-        let signed = Signed {
-            author: &visit.name,
-            reason: &reason,
-            now_ms: visit.now_ms,
-        };
+        let signed = signed(&visit, &reason);
         let (_, entry) = run_gate(app, &visit, &name, Some(&signed))?;
         let back = match entry {
             Some(_) => query(&[("done", Some("promoted"))]),
@@ -70,11 +74,7 @@ pub(crate) async fn rollback(
     blocking(&app, move |app| {
         check_number(app, &fields)?;
         let reason = reason(&fields)?;
-        let signed = Signed {
-            author: &visit.name,
-            reason: &reason,
-            now_ms: visit.now_ms,
-        };
+        let signed = signed(&visit, &reason);
         let setting = app.policies.config().active;
         let action = PolicyAction::Rollback;
         go_back(app.policies.file(), setting, action, &signed, Value::Null)?;
@@ -94,11 +94,7 @@ pub(crate) async fn switch(State(app): State<App>, visit: Visit, Form(fields): F
             return Err(PageError::new(ErrorKind::NotFound, message));
         };
         let reason = reason(&fields)?;
-        let signed = Signed {
-            author: &visit.name,
-            reason: &reason,
-            now_ms: visit.now_ms,
-        };
+        let signed = signed(&visit, &reason);
         let enable = fields.get("switch") == Some("on");
         shadow_switch(app.policies.file(), shadow, enable, &signed)?;
         Ok(Redirect::to("/policies?done=shadow").into_response())
