@@ -50,6 +50,11 @@ pub fn rank(
     };
     let harm = harm_of(scores, &view.table, &family, &decision, options, rule.level);
     let coverage = scores.coverage(view.coverage);
+    // Runs that began in the same millisecond come from two stores in different orders.
+    let mut unjudged_pairs: Vec<Pair> = unjudged(scores, &family)
+        .map(|index| pairs[index].clone())
+        .collect();
+    unjudged_pairs.sort();
     Leaderboard {
         experiment: options.experiment.clone(),
         rubric: scores.rubric.clone(),
@@ -76,9 +81,7 @@ pub fn rank(
         }),
         combination: view.combination.clone(),
         method: family.method.map(|it| it.name().to_owned()),
-        unjudged_pairs: unjudged(scores, &family)
-            .map(|index| pairs[index].clone())
-            .collect(),
+        unjudged_pairs,
         harm,
         older_versions: scores.older.clone(),
     }
