@@ -55,7 +55,7 @@ fn crates_point_one_way() {
         ("store", &["domain"]),
         ("http", &["stats"]),
         ("mlflow", &["domain", "http", "store"]),
-        ("providers", &["domain", "http"]),
+        ("providers", &["domain", "http", "stats"]),
         ("llama", &["providers"]),
         ("report", &["domain", "policy"]),
         (

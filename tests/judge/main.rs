@@ -12,6 +12,7 @@ mod mcp;
 mod messages;
 mod own_task;
 mod queue;
+mod scripted_judge;
 mod side_by_side;
 #[path = "../support/sittings.rs"]
 mod sittings;

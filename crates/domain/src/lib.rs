@@ -12,6 +12,7 @@ pub mod cell;
 pub mod check;
 pub mod composite;
 pub mod error_kind;
+pub mod fence;
 pub mod front_matter;
 pub mod hash;
 pub mod job;

@@ -3,17 +3,22 @@
 //! Tests, benchmarks and users replay models with it, exactly and without any weights: a
 //! JSON file says what each model answers to which prompt and scenario. It is part of the
 //! product, not a mock: everything above a provider behaves as with a real model.
+//! docs/scripted.md describes the file.
 //!
 //! - The first response that matches a prompt and a scenario wins; `*`, and a key that is
 //!   left out, match everything. The order is kept while lookups stay constant-time, so
 //!   that a script of 100,000 responses costs no more per cell than one of ten.
+//! - A response with `prompt_contains` or `prompt_lacks` matches by the content of the rendered
+//!   prompt too, each candidate by its own. Only such responses are searched one by one.
 //! - `texts` are raw outputs. They are used in candidate order and repeat from the start;
-//!   neither `max_tokens` nor a JSON schema changes them.
+//!   neither `max_tokens` nor a JSON schema changes them. `append` adds to them what depends on
+//!   the prompt's content.
 //! - `latency_ms` is waited for each candidate, one after the other, and reported as the
 //!   completion's latency, so that a replay reports the same numbers every time.
 //! - `cost_usd` is reported as the cost of each candidate, where it is given.
 //! - `error` fails each candidate of the cell. Nothing is retried, because a script would
 //!   replay the same failure, and a `timeout` waits no longer than `latency_ms` says.
+//! - A model with `judge` answers the requests of `judge auto` by rules ([`judge`]).
 //! - Tokens are counted as words between white space: a stand-in that is stable and of the
 //!   right order of magnitude, and not any model's own count.
 //! - A model's digest covers its name and parameter count and deliberately not its
@@ -25,10 +30,15 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::digest::sha256_hex;
 use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result};
+use condition::Condition;
+use judge::ScriptedJudge;
+use script::{AppendEntry, ModelEntry, ResponseEntry, ScriptFile, ScriptedError};
+
+mod condition;
+mod judge;
+mod script;
 
 /// What stands for every prompt or every scenario in a script.
 const ANY: &str = "*";
@@ -45,60 +55,31 @@ pub struct ScriptedProvider {
 struct Model {
     parameter_count: Option<u64>,
     responses: Vec<Response>,
-    /// Prompt, then scenario, to the first response that names exactly these.
-    first: HashMap<String, HashMap<String, usize>>,
+    /// The first response that names exactly this prompt and scenario, without conditions.
+    first: Positions<usize>,
+    /// Those with conditions on the prompt's content, in order.
+    conditional: Positions<Vec<usize>>,
+    judge: Option<ScriptedJudge>,
 }
+
+/// By prompt, then by scenario.
+type Positions<T> = HashMap<String, HashMap<String, T>>;
 
 #[derive(Debug)]
 struct Response {
+    condition: Condition,
     texts: Vec<String>,
+    append: Vec<Append>,
     latency_ms: u32,
     error: Option<ScriptedError>,
     cost_usd: Option<f64>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ScriptedError {
-    Timeout,
-    #[serde(rename = "http_500")]
-    Http500,
-    Malformed,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptFile {
-    models: BTreeMap<String, ModelEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelEntry {
-    #[serde(default)]
-    parameter_count: Option<u64>,
-    responses: Vec<ResponseEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResponseEntry {
-    #[serde(default = "any")]
-    prompt: String,
-    #[serde(default = "any")]
+#[derive(Debug)]
+struct Append {
     scenario: String,
-    #[serde(default)]
-    texts: Vec<String>,
-    #[serde(default)]
-    latency_ms: u32,
-    #[serde(default)]
-    error: Option<ScriptedError>,
-    #[serde(default)]
-    cost_usd: Option<f64>,
-}
-
-fn any() -> String {
-    ANY.to_owned()
+    condition: Condition,
+    text: String,
 }
 
 impl ScriptedProvider {
@@ -120,16 +101,12 @@ impl ScriptedProvider {
             wrong(format!("at {place}: {}", error.into_inner()))
         })?;
         json.end().map_err(|error| wrong(error.to_string()))?;
-        let responses = file.models.values().flat_map(|model| &model.responses);
-        let mut costs = responses.filter_map(|it| it.cost_usd);
-        if let Some(cost) = costs.find(|cost| *cost < 0.0) {
-            return Err(wrong(format!("cost_usd is {cost}: use dollars from 0")));
+        let mut models = BTreeMap::new();
+        for (name, entry) in file.models {
+            let model = Model::new(entry);
+            let model = model.map_err(|reason| wrong(format!("at models.{name}{reason}")))?;
+            models.insert(name, model);
         }
-        let models = file
-            .models
-            .into_iter()
-            .map(|(name, entry)| (name, Model::from(entry)))
-            .collect();
         Ok(Self { models, origin })
     }
 
@@ -146,7 +123,7 @@ impl ScriptedProvider {
         })
     }
 
-    fn response(&self, model: &str, request: &Request) -> Result<&Response> {
+    fn response(&self, model: &str, request: &Request, candidate: &Candidate) -> Result<&Response> {
         let (prompt, scenario) = (&request.prompt, &request.scenario);
         let complaint = |what: &str| ProviderError::Script {
             reason: format!(
@@ -157,12 +134,27 @@ impl ScriptedProvider {
         };
         let response = self
             .model(model)?
-            .first_match(prompt, scenario)
+            .first_match(prompt, scenario, candidate)
             .ok_or_else(|| complaint("no response"))?;
         if response.texts.is_empty() && response.error.is_none() {
             return Err(complaint("a response without texts"));
         }
         Ok(response)
+    }
+
+    /// The verdict, where the model is a judge and is asked for one.
+    fn verdict(
+        &self,
+        model: &str,
+        request: &Request,
+        candidate: &Candidate,
+    ) -> Option<Result<Completion>> {
+        let judge = self.models.get(model)?.judge.as_ref()?;
+        let schema = request.sampling.json_schema.as_ref();
+        let verdict = judge.verdict(model, candidate, schema)?;
+        Some(verdict.map_err(|reason| ProviderError::Script {
+            reason: format!("{}, the judge '{model}': {reason}", self.origin),
+        }))
     }
 }
 
@@ -174,45 +166,127 @@ impl FromStr for ScriptedProvider {
     }
 }
 
-impl From<ModelEntry> for Model {
-    fn from(entry: ModelEntry) -> Self {
-        let mut first: HashMap<String, HashMap<String, usize>> = HashMap::new();
-        let mut responses = Vec::with_capacity(entry.responses.len());
-        for (position, response) in entry.responses.into_iter().enumerate() {
-            first
-                .entry(response.prompt)
-                .or_default()
-                .entry(response.scenario)
-                .or_insert(position);
-            responses.push(Response {
-                texts: response.texts,
-                latency_ms: response.latency_ms,
-                error: response.error,
-                cost_usd: response.cost_usd,
-            });
-        }
-        Self {
+impl Model {
+    /// The error begins with the place below the model.
+    fn new(entry: ModelEntry) -> std::result::Result<Self, String> {
+        let judge = match entry.judge {
+            Some(judge) => {
+                let judge = ScriptedJudge::new(judge, entry.scores, entry.adjustments);
+                Some(judge.map_err(|reason| format!(": {reason}"))?)
+            }
+            None if entry.scores.is_empty() && entry.adjustments.is_empty() => None,
+            None => {
+                return Err(": scores and adjustments are a judge's: add \"judge\": {}".to_owned());
+            }
+        };
+        let responses = match entry.responses {
+            Some(responses) => responses,
+            None if judge.is_some() => Vec::new(),
+            None => return Err(": missing field `responses` (or `judge`)".to_owned()),
+        };
+        let mut model = Self {
             parameter_count: entry.parameter_count,
-            responses,
-            first,
+            responses: Vec::with_capacity(responses.len()),
+            first: HashMap::new(),
+            conditional: HashMap::new(),
+            judge,
+        };
+        for (position, entry) in responses.into_iter().enumerate() {
+            let added = model.add(position, entry);
+            added.map_err(|reason| format!(".responses[{position}]: {reason}"))?;
         }
+        Ok(model)
+    }
+
+    fn add(&mut self, position: usize, entry: ResponseEntry) -> std::result::Result<(), String> {
+        if let Some(cost) = entry.cost_usd.filter(|cost| *cost < 0.0) {
+            return Err(format!("cost_usd is {cost}: use dollars from 0"));
+        }
+        let condition = Condition::new(entry.prompt_contains, entry.prompt_lacks)?;
+        if condition.is_empty() {
+            let scenarios = self.first.entry(entry.prompt).or_default();
+            scenarios.entry(entry.scenario).or_insert(position);
+        } else {
+            let scenarios = self.conditional.entry(entry.prompt).or_default();
+            scenarios.entry(entry.scenario).or_default().push(position);
+        }
+        let append = entry.append.into_iter().map(Append::new);
+        self.responses.push(Response {
+            condition,
+            texts: entry.texts,
+            append: append.collect::<std::result::Result<_, _>>()?,
+            latency_ms: entry.latency_ms,
+            error: entry.error,
+            cost_usd: entry.cost_usd,
+        });
+        Ok(())
+    }
+
+    fn first_match(
+        &self,
+        prompt: &str,
+        scenario: &str,
+        candidate: &Candidate,
+    ) -> Option<&Response> {
+        let plain = named(&self.first, prompt, scenario).copied().min();
+        let before = |position: &usize| plain.is_none_or(|plain| *position < plain);
+        let holds = |position: &usize| {
+            let response = &self.responses[*position];
+            response.condition.holds(|text| candidate.has(text))
+        };
+        let conditional = named(&self.conditional, prompt, scenario);
+        let conditional = conditional.filter_map(|positions| {
+            let earlier = positions.iter().copied().take_while(before);
+            earlier.into_iter().find(holds)
+        });
+        let position = conditional.min().or(plain)?;
+        self.responses.get(position)
     }
 }
 
-impl Model {
-    fn first_match(&self, prompt: &str, scenario: &str) -> Option<&Response> {
-        [prompt, ANY]
-            .into_iter()
-            .filter_map(|prompt| self.first.get(prompt))
-            .flat_map(|scenarios| [scenarios.get(scenario), scenarios.get(ANY)])
-            .flatten()
-            .min()
-            .and_then(|&position| self.responses.get(position))
+/// What is known for this prompt and scenario, by their names and by `*`.
+fn named<'a, T>(
+    positions: &'a Positions<T>,
+    prompt: &'a str,
+    scenario: &'a str,
+) -> impl Iterator<Item = &'a T> {
+    [prompt, ANY]
+        .into_iter()
+        .filter_map(|prompt| positions.get(prompt))
+        .flat_map(move |scenarios| [scenarios.get(scenario), scenarios.get(ANY)])
+        .flatten()
+}
+
+impl Candidate {
+    /// Whether a text occurs in the rendered prompt.
+    fn has(&self, text: &str) -> bool {
+        self.messages.iter().any(|it| it.content.contains(text))
+    }
+}
+
+impl Append {
+    fn new(entry: AppendEntry) -> std::result::Result<Self, String> {
+        Ok(Self {
+            condition: Condition::new(entry.prompt_contains, entry.prompt_lacks)?,
+            scenario: entry.scenario,
+            text: entry.text,
+        })
+    }
+
+    fn applies(&self, scenario: &str, candidate: &Candidate) -> bool {
+        let is_named = self.scenario == ANY || self.scenario == scenario;
+        is_named && self.condition.holds(|text| candidate.has(text))
     }
 }
 
 impl Response {
-    fn replay(&self, model: &str, position: usize, candidate: &Candidate) -> Result<Completion> {
+    fn replay(
+        &self,
+        model: &str,
+        scenario: &str,
+        position: usize,
+        candidate: &Candidate,
+    ) -> Result<Completion> {
         if self.latency_ms > 0 {
             thread::sleep(Duration::from_millis(self.latency_ms.into()));
         }
@@ -233,7 +307,12 @@ impl Response {
                 reason: as_written(),
             }),
             None => {
-                let text = self.texts[position % self.texts.len()].clone();
+                let mut text = self.texts[position % self.texts.len()].clone();
+                for append in &self.append {
+                    if append.applies(scenario, candidate) {
+                        text.push_str(&append.text);
+                    }
+                }
                 let messages = candidate.messages.iter();
                 Ok(Completion {
                     prompt_tokens: messages.map(|message| count_words(&message.content)).sum(),
@@ -283,12 +362,14 @@ impl Provider for ScriptedProvider {
 
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter().enumerate();
-        match self.response(model, request) {
-            Ok(response) => candidates
-                .map(|(position, candidate)| response.replay(model, position, candidate))
-                .collect(),
-            Err(error) => candidates.map(|_| Err(error.clone())).collect(),
-        }
+        let answers = candidates.map(|(position, candidate)| {
+            if let Some(verdict) = self.verdict(model, request, candidate) {
+                return verdict;
+            }
+            let response = self.response(model, request, candidate)?;
+            response.replay(model, &request.scenario, position, candidate)
+        });
+        answers.collect()
     }
 
     fn unload(&self, _model: &str) -> Result<()> {

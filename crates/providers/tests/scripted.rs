@@ -6,6 +6,11 @@ use assize_providers::{
     Candidate, Message, Provider, ProviderError, Request, Result, Role, Sampling,
 };
 
+#[path = "scripted/content.rs"]
+mod content;
+#[path = "scripted/judge.rs"]
+mod judge;
+
 fn request(prompt: &str, scenario: &str, candidates: usize) -> Request {
     let candidate = Candidate {
         messages: vec![

@@ -23,6 +23,9 @@ const QUOTED_CHARS: usize = 300;
 pub(super) struct PendingCase {
     pub run_id: Arc<str>,
     pub index: u32,
+    /// The same wherever the same cell is judged, unlike the run's id, so that a seeded judge gives
+    /// the same verdicts again.
+    pub identity: Arc<str>,
     pub text: String,
     pub flags: BTreeMap<String, bool>,
     pub context: Arc<Value>,
@@ -95,7 +98,7 @@ impl Scorer<'_> {
             let messages = self.messages(case, &asked_flags, rejections.get(place));
             match self.budget.reserve(&messages, self.judge.max_tokens) {
                 Ok(reserved_usd) => {
-                    let seed = candidate_seed(self.judge.seed, &case.run_id, case.index);
+                    let seed = candidate_seed(self.judge.seed, &case.identity, case.index);
                     candidates.push(assize_providers::Candidate { messages, seed });
                     sent.push((*place, reserved_usd));
                 }

@@ -200,6 +200,7 @@ impl<'a> Workers<'a> {
         let pending = anchors.map(|(index, anchor)| PendingCase {
             run_id: Arc::clone(&run_id),
             index,
+            identity: Arc::clone(&run_id),
             text: anchor.candidate.clone(),
             flags: anchor.flags.clone(),
             context: Arc::new(anchor.context.clone()),
@@ -378,9 +379,15 @@ fn pending_of(run: PendingRun) -> Result<Vec<PendingCase>> {
     let (context, run_id) = (Arc::new(context), Arc::<str>::from(run.run_id.as_str()));
     let open = run.candidates.into_iter().filter_map(|candidate| {
         let is_open = !run.judged.contains(&candidate.index);
+        // Runs of other programs may have candidates without seeds.
+        let identity = match candidate.seed {
+            0 => Arc::clone(&run_id),
+            seed => seed.to_string().into(),
+        };
         Some(PendingCase {
             run_id: Arc::clone(&run_id),
             index: candidate.index,
+            identity,
             text: candidate.text.filter(|_| is_open)?,
             flags: candidate.flags,
             context: Arc::clone(&context),
