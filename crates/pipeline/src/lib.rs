@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod lock;
 pub mod plan;
 pub mod policies;
+pub mod process;
 pub mod promote;
 pub mod seal;
 pub mod simulation;

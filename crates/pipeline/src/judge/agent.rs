@@ -16,16 +16,8 @@ use serde_json::{Map, Value};
 
 use super::file::{self, answer};
 use super::queue::Queue;
+use crate::process::CommandOutput;
 use crate::{Now, PipelineError, Result};
-
-/// How a batch's command ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommandOutput {
-    Printed(String),
-    /// It failed, timed out or could not be started.
-    Failed(String),
-    Interrupted,
-}
 
 /// Limits of the batches.
 #[derive(Debug, Clone, Copy)]
