@@ -29,6 +29,11 @@ pub struct Prompt {
     pub sha256: String,
 }
 
+/// Identifies a prompt by what is rendered. Both parts are without white space at their ends.
+pub fn content_sha256(system: Option<&str>, body: &str) -> String {
+    sha256_fields(&[("system", system.unwrap_or("")), ("body", body)])
+}
+
 /// A prompt with a scenario's facts filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rendered {
@@ -61,6 +66,13 @@ struct Head {
     system: Option<String>,
 }
 
+/// Where a template was read, for messages.
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+    body_line: usize,
+}
+
 impl Prompt {
     /// Reads a prompt file; `known` are the variables that scenarios offer, where they could be
     /// read.
@@ -73,22 +85,57 @@ impl Prompt {
         let parts = front_matter::split(file, text).map_err(|problem| vec![problem])?;
         let head: Head = front_matter::parse_head(file, &parts)?;
         let body = parts.body.trim().to_owned();
+        let parts = Source {
+            file,
+            text,
+            body_line: parts.body_line,
+        };
+        Self::check(&parts, name, head, body, known)
+    }
+
+    /// A prompt from its parts, as a program gives them; `known` as for [`Prompt::parse`].
+    pub fn from_parts(
+        name: &str,
+        description: &str,
+        system: Option<&str>,
+        body: &str,
+        known: Option<&BTreeSet<String>>,
+    ) -> Result<Self, Vec<Problem>> {
+        let head = Head {
+            description: description.to_owned(),
+            system: system.map(str::to_owned),
+        };
+        let source = Source {
+            file: name,
+            text: body,
+            body_line: 1,
+        };
+        Self::check(&source, name, head, body.trim().to_owned(), known)
+    }
+
+    fn check(
+        source: &Source<'_>,
+        name: &str,
+        head: Head,
+        body: String,
+        known: Option<&BTreeSet<String>>,
+    ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         if body.is_empty() {
             problems.push(Problem::new(
-                file,
-                Some(parts.body_line),
+                source.file,
+                Some(source.body_line),
                 "the prompt is empty: write what the model is asked",
             ));
         }
-        for source in head.system.iter().chain([&body]) {
-            problems.extend(check_template(file, text, source, known));
+        for template in head.system.iter().chain([&body]) {
+            problems.extend(check_template(source.file, source.text, template, known));
         }
         if !problems.is_empty() {
             return Err(problems);
         }
         let system = head.system.map(|system| system.trim().to_owned());
-        let sha256 = sha256_fields(&[("system", system.as_deref().unwrap_or("")), ("body", &body)]);
+        let sha256 = content_sha256(system.as_deref(), &body);
         Ok(Self {
             name: name.to_owned(),
             description: head.description,
@@ -282,6 +329,21 @@ mod tests {
         };
         assert_eq!(parse("Hi"), parse("+++\ndescription = \"d\"\n+++\nHi\n"));
         assert_ne!(parse("Hi"), parse("Ho"));
+    }
+
+    #[test]
+    fn parts_and_a_file_make_the_same_prompt() {
+        let text = "+++\nsystem = \" Be kind. \"\n+++\nHi {{ persona }}\n";
+        let read = Prompt::parse("p.md", "v1", text, None).expect("sound");
+        let made = Prompt::from_parts("v1", "", Some("Be kind."), "Hi {{ persona }}\n", None);
+        assert_eq!(made.expect("sound"), read);
+        assert_eq!(
+            content_sha256(Some("Be kind."), "Hi {{ persona }}"),
+            read.sha256
+        );
+        assert!(Prompt::from_parts("v1", "", None, " ", None).is_err());
+        let unknown = Prompt::from_parts("v1", "", None, "{{ mood }}", Some(&known(&["persona"])));
+        assert!(unknown.is_err());
     }
 
     #[test]
