@@ -48,10 +48,11 @@ fn files_stay_readable() {
 
 #[test]
 fn crates_point_one_way() {
-    let allowed: [(&str, &[&str]); 14] = [
+    let allowed: [(&str, &[&str]); 15] = [
         ("domain", &[]),
         ("stats", &[]),
         ("policy", &["domain", "stats"]),
+        ("optimise", &["domain", "stats"]),
         ("store", &["domain"]),
         ("http", &["stats"]),
         ("mlflow", &["domain", "http", "store"]),
@@ -60,7 +61,15 @@ fn crates_point_one_way() {
         ("report", &["domain", "policy"]),
         (
             "pipeline",
-            &["domain", "http", "policy", "providers", "stats", "store"],
+            &[
+                "domain",
+                "http",
+                "optimise",
+                "policy",
+                "providers",
+                "stats",
+                "store",
+            ],
         ),
         ("desk", &["domain", "report"]),
         ("mcp", &["domain", "pipeline", "store"]),

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod judge;
 pub mod ledger;
 pub mod lock;
+pub mod optimise;
 pub mod plan;
 pub mod policies;
 pub mod process;

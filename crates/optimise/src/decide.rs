@@ -1,0 +1,197 @@
+//! The decisions of a loop, each as the event that is to be recorded: what the reflector gets, who is
+//! dropped, who leads, from which version the next round starts, and who is nominated.
+//!
+//! They are made once and read from the log ever after.
+
+use assize_domain::leaderboard::Pair;
+
+use crate::event::{Event, Nominated, Raced, Reflecting, Rejected, RoundEnded};
+use crate::packet::{FeedbackCell, Packet, RejectedHypothesis, TaskTexts, choose};
+use crate::parent::{Contender, draw, pareto_set};
+use crate::race::{Stage, Standing, dropped, ranked};
+use crate::score::{CellScore, lead};
+use crate::tree::{Node, Tree, count};
+
+impl Tree {
+    /// The packet for the next round, from the parent's judged cells of the feedback split.
+    pub fn packet(&self, children: u32, cells: Vec<FeedbackCell>, task: &TaskTexts) -> Event {
+        let round = self.round + 1;
+        let (worst, good) = choose(cells);
+        let parent = self.nodes.iter().find(|it| it.id == self.parent);
+        let packet = Packet {
+            id: format!("p{round}"),
+            round,
+            parent: self.parent.clone(),
+            version: parent.unwrap_or_else(|| self.seed()).version.clone(),
+            output_contract: task.output_contract.clone(),
+            rubric: task.rubric.clone(),
+            variables: task.variables.clone(),
+            longest: task.longest,
+            children,
+            worst,
+            good,
+            rejected: self.rejected_hypotheses(),
+        };
+        Event::Reflecting(Box::new(Reflecting { packet }))
+    }
+
+    /// Hypotheses that were screened out, dropped, or finished behind their parents.
+    pub fn rejected_hypotheses(&self) -> Vec<RejectedHypothesis> {
+        let rejected = self.nodes.iter().filter_map(|it| {
+            Some(RejectedHypothesis {
+                id: it.id.clone(),
+                hypothesis: it.hypothesis.clone(),
+                reason: it.reason.clone()?,
+            })
+        });
+        rejected.collect()
+    }
+
+    /// The event of a judged stage: who is dropped follows from the scores.
+    pub fn raced(
+        &self,
+        stage: &Stage,
+        mut scores: Vec<CellScore>,
+        auto_verdicts: u32,
+        cost_usd: f64,
+    ) -> Event {
+        scores.retain(|it| it.mean.is_finite());
+        let parent = self.nodes.iter().find(|it| it.id == self.parent);
+        let standing = |id: &String| {
+            let earlier = self.nodes.iter().filter(|it| it.id == *id);
+            let own: Vec<CellScore> = earlier
+                .flat_map(|it| &it.scores)
+                .chain(scores.iter().filter(|it| it.node == *id))
+                .cloned()
+                .collect();
+            let lead = parent.and_then(|parent| lead(&own, &parent.scores));
+            Standing {
+                child: id.clone(),
+                lead: lead.map(|(mean, _)| mean),
+            }
+        };
+        let standings = stage.children.iter().map(standing).collect();
+        Event::Raced(Raced {
+            round: stage.round,
+            stage: stage.stage,
+            dropped: dropped(standings, stage.is_last),
+            scores,
+            auto_verdicts,
+            cost_usd,
+        })
+    }
+
+    /// The event that ends the round: its leader, and the parent of the next one.
+    pub fn round_ended(&self) -> Event {
+        let finished = self.children_of(self.round).filter(|it| it.is_finished);
+        let parent = self.nodes.iter().find(|it| it.id == self.parent);
+        let standings = finished.map(|it| Standing {
+            child: it.id.clone(),
+            lead: parent
+                .and_then(|parent| lead(&it.scores, &parent.scores))
+                .map(|(mean, _)| mean),
+        });
+        let best = ranked(standings.collect()).into_iter().next();
+        let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > 0.0)?)));
+        let (leader, parent, reason) = if let Some((child, lead)) = leader {
+            let reason = format!("{child} leads {} by {lead:.2} points", self.parent);
+            (Some(child.clone()), child, reason)
+        } else {
+            let (parent, reason) = self.drawn_parent();
+            (None, parent, reason)
+        };
+        Event::RoundEnded(RoundEnded {
+            round: self.round,
+            leader,
+            parent,
+            reason,
+        })
+    }
+
+    /// A version of the Pareto set.
+    fn drawn_parent(&self) -> (String, String) {
+        let finished = self.nodes.iter().filter(|it| it.is_finished);
+        let contenders: Vec<Contender<'_>> = finished
+            .map(|it| Contender {
+                id: &it.id,
+                scores: self.by_cell(it),
+            })
+            .collect();
+        let set = pareto_set(&contenders);
+        let cells = self.scenarios.len() * self.settings.models.len();
+        let Some(it) = draw(&set, self.settings.seed, self.round) else {
+            let reason = format!("no child leads; {} stays the parent", self.parent);
+            return (self.parent.clone(), reason);
+        };
+        let reason = format!(
+            "no child leads; {} was drawn of {}: it leads {} of {cells} cells",
+            it.id,
+            count(set.len(), "version"),
+            it.cells
+        );
+        (it.id.to_owned(), reason)
+    }
+
+    /// A version's scores in one order for all versions.
+    fn by_cell(&self, node: &Node) -> Vec<Option<f64>> {
+        let models = self.settings.models.iter();
+        let cells = models.flat_map(|model| self.scenarios.iter().map(move |it| (model, it)));
+        cells
+            .map(|(model, scenario)| {
+                let same = |it: &&CellScore| it.model == *model && it.scenario == *scenario;
+                node.scores.iter().find(same).map(|it| it.mean)
+            })
+            .collect()
+    }
+
+    /// The event that names the nominee: the version that finished its race and is furthest ahead
+    /// of the seed. Where none is ahead the loop ends.
+    pub fn nomination(&self) -> Event {
+        let finished = self.nodes.iter().skip(1).filter(|it| it.is_finished);
+        let standings = finished.map(|it| Standing {
+            child: it.id.clone(),
+            lead: lead(&it.scores, &self.seed().scores).map(|(mean, _)| mean),
+        });
+        let best = ranked(standings.collect()).into_iter().next();
+        let best = best.and_then(|it| {
+            let node = self.node(&it.child).ok()?;
+            Some((node, it.lead.filter(|lead| *lead > 0.0)?))
+        });
+        match best {
+            Some((node, lead)) => Event::Nominated(Nominated {
+                child: node.id.clone(),
+                pair: Pair {
+                    model: self.best_model(node),
+                    prompt: node.version.name.clone(),
+                },
+                lead,
+                registered_version: None,
+            }),
+            None => Event::Rejected(Rejected {
+                reason: self.no_nominee(),
+                ..Rejected::default()
+            }),
+        }
+    }
+
+    fn no_nominee(&self) -> String {
+        let end = self.search_end.as_ref();
+        let end = end.map_or_else(String::new, |(_, reason)| format!(" ({reason})"));
+        format!(
+            "none of {} is ahead of the seed on the feedback split{end}: nothing was put before the gate",
+            count(self.nodes.len() - 1, "child")
+        )
+    }
+
+    /// The model with which a version has the highest mean; the earlier of equal ones.
+    fn best_model(&self, node: &Node) -> String {
+        let mean = |model: &String| {
+            let own = node.scores.iter().filter(|it| it.model == *model);
+            let own: Vec<f64> = own.map(|it| it.mean).collect();
+            assize_stats::describe::mean(&own).unwrap_or(f64::NEG_INFINITY)
+        };
+        let models = self.settings.models.iter().rev();
+        let best = models.max_by(|a, b| mean(a).total_cmp(&mean(b)));
+        best.cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,34 @@
+//! The error type: which part of a loop cannot be used, and the remedy.
+
+use thiserror::Error;
+
+/// Why a loop cannot be read or started.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OptimiseError {
+    #[error(
+        "event {number} of the loop's log ({event}) does not fit what came before it: {why}; the log was changed \
+         outside assize: restore a backup, or start a loop in another experiment"
+    )]
+    IllegalEvent {
+        number: usize,
+        event: &'static str,
+        why: String,
+    },
+    #[error(
+        "event {number} of the loop's log cannot be read: {why}; it was changed outside assize or written by a \
+         later version: update assize or restore a backup"
+    )]
+    UnreadableEvent { number: usize, why: String },
+    #[error("{setting} {problem}")]
+    Setting {
+        setting: &'static str,
+        problem: String,
+    },
+    #[error(
+        "scenario {scenario} belongs to the split {split}: only scenarios of the feedback split may be shown to a \
+         reflector"
+    )]
+    NotFeedback { scenario: String, split: String },
+    #[error("{0} is not a version of this loop: `assize optimise show` lists them")]
+    UnknownVersion(String),
+}

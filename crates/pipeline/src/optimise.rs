@@ -1,0 +1,1 @@
+//! The prompt loop: what `assize optimise` does with the decisions of the crate `assize-optimise`.
