@@ -18,6 +18,8 @@ use crate::leaderboard::Pair;
 
 /// The alias that a promotion moves.
 pub const ALIAS: &str = "champion";
+/// The alias of the version that was nominated last.
+pub const CHALLENGER: &str = "challenger";
 
 /// What is shipped: a prompt's exact content with the model that it was judged with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,27 +194,64 @@ impl GateReport {
 /// Tags of a registered prompt in MLflow's registry, which keeps prompts as registered models.
 pub const PROMPT_TAGS: [(&str, &str); 1] = [("mlflow.prompt.is_prompt", "true")];
 
-/// The tags that the champion's version carries in the registry.
-pub fn version_tags(promotion: &Promotion) -> Vec<(String, String)> {
-    let it = &promotion.champion;
-    let (kind, text) = match &it.system {
-        None => ("text", it.body.clone()),
+/// A version that a prompt loop nominates: it is registered before the gate decides about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nominee {
+    pub task: String,
+    pub prompt: String,
+    pub prompt_sha256: String,
+    pub system: Option<String>,
+    pub body: String,
+    /// Its author's hypothesis.
+    pub commit_message: String,
+    /// Where it comes from: parents, reflector, experiment.
+    pub origin: Vec<(String, String)>,
+}
+
+/// The tags that a nominated version carries in the registry. A promotion keeps those of its origin.
+pub fn nominee_tags(it: &Nominee) -> Vec<(String, String)> {
+    let mut tags: Vec<(String, String)> = text_tags(it.system.as_deref(), &it.body)
+        .into_iter()
+        .chain([
+            ("assize.prompt", it.prompt.clone()),
+            ("assize.prompt_sha256", it.prompt_sha256.clone()),
+        ])
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect();
+    let origin = it.origin.iter();
+    tags.extend(origin.map(|(key, value)| (format!("optimise.{key}"), value.clone())));
+    tags
+}
+
+/// The text of a version as MLflow writes it.
+fn text_tags(system: Option<&str>, body: &str) -> [(&'static str, String); 3] {
+    let (kind, text) = match system {
+        None => ("text", body.to_owned()),
         Some(system) => {
             let messages = json!([
                 {"role": "system", "content": system},
-                {"role": "user", "content": it.body},
+                {"role": "user", "content": body},
             ]);
             ("chat", messages.to_string())
         }
     };
+    [
+        ("mlflow.prompt.is_prompt", "true".to_owned()),
+        ("_mlflow_prompt_type", kind.to_owned()),
+        ("mlflow.prompt.text", text),
+    ]
+}
+
+/// The tags that the champion's version carries in the registry.
+pub fn version_tags(promotion: &Promotion) -> Vec<(String, String)> {
+    let it = &promotion.champion;
     let gate = promotion
         .gate
         .as_ref()
         .and_then(|gate| serde_json::to_string(gate).ok());
+    let text = text_tags(it.system.as_deref(), &it.body);
+    let text = text.map(|(key, value)| (key, Some(value)));
     let tags = [
-        ("mlflow.prompt.is_prompt", Some("true".to_owned())),
-        ("_mlflow_prompt_type", Some(kind.to_owned())),
-        ("mlflow.prompt.text", Some(text)),
         ("assize.prompt", Some(it.prompt.clone())),
         ("assize.prompt_sha256", Some(it.prompt_sha256.clone())),
         ("assize.model", Some(it.model.clone())),
@@ -225,7 +264,8 @@ pub fn version_tags(promotion: &Promotion) -> Vec<(String, String)> {
         ("assize.note", promotion.note.clone()),
         ("assize.gate", gate),
     ];
-    tags.into_iter()
+    text.into_iter()
+        .chain(tags)
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
 }

@@ -9,7 +9,9 @@
 //! written after the entry. If that is interrupted, the next promotion repairs them.
 
 use assize_domain::hash::sha256_hex;
-use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
+use assize_domain::promotion::{
+    ALIAS, CHALLENGER, Nominee, PROMPT_TAGS, Promotion, nominee_tags, version_tags,
+};
 use assize_domain::run::RunStatus;
 use assize_store::rules::superseded;
 use assize_store::{Promotions, Result, StoreError};
@@ -118,7 +120,8 @@ impl Promotions for MlflowStore {
                 .transpose()?;
             return Err(superseded(promotion, latest.as_ref()));
         }
-        let version = self.version_make(promotion)?;
+        let sha256 = &promotion.champion.prompt_sha256;
+        let version = self.version_make(task, sha256, "", &version_tags(promotion))?;
         let text = serde_json::to_string(promotion).map_err(|error| {
             StoreError::Internal(format!("the promotion cannot be stored: {error}"))
         })?;
@@ -130,13 +133,34 @@ impl Promotions for MlflowStore {
             return Err(superseded(promotion, self.champion_get(task)?.as_ref()));
         }
         self.version_describe(promotion, &version)?;
-        let body = json!({"name": task, "alias": ALIAS, "version": number.to_string()});
-        self.registry::<Nothing>("POST", "registered-models/alias", &body)?;
+        self.alias_set(task, ALIAS, number)?;
+        Ok(number)
+    }
+
+    fn nominee_record(&self, nominee: &Nominee) -> Result<u32> {
+        let (task, sha256) = (&nominee.task, &nominee.prompt_sha256);
+        self.history_make(task)?;
+        let wanted = nominee_tags(nominee);
+        let version = self.version_make(task, sha256, &nominee.commit_message, &wanted)?;
+        let number = version.number();
+        // A version that was there before keeps the tags that it has.
+        for (key, value) in wanted.iter().filter(|it| version.tag(&it.0).is_none()) {
+            let number = number.to_string();
+            let body = json!({"name": task, "version": number, "key": key, "value": value});
+            self.registry::<Nothing>("POST", "model-versions/set-tag", &body)?;
+        }
+        self.alias_set(task, CHALLENGER, number)?;
         Ok(number)
     }
 }
 
 impl MlflowStore {
+    fn alias_set(&self, task: &str, alias: &str, version: u32) -> Result<()> {
+        let body = json!({"name": task, "alias": alias, "version": version.to_string()});
+        self.registry::<Nothing>("POST", "registered-models/alias", &body)?;
+        Ok(())
+    }
+
     /// Moves the alias if a promotion was interrupted after it had written its entry. A client
     /// without write permission still gets the champion.
     fn alias_repair(&self, task: &str, version: u32) -> Result<()> {
@@ -151,8 +175,7 @@ impl MlflowStore {
             .filter(|it| it.alias == ALIAS)
             .any(|it| text(&it.version) == version.to_string());
         if !is_there {
-            let body = json!({"name": task, "alias": ALIAS, "version": version.to_string()});
-            let _ = self.registry::<Nothing>("POST", "registered-models/alias", &body);
+            let _ = self.alias_set(task, ALIAS, version);
         }
         Ok(())
     }
@@ -248,9 +271,14 @@ impl MlflowStore {
         Ok(run)
     }
 
-    /// The version with the champion's content; creates it if it does not exist.
-    fn version_make(&self, promotion: &Promotion) -> Result<Version> {
-        let (task, sha256) = (&promotion.task, &promotion.champion.prompt_sha256);
+    /// The version with this content; creates it if it does not exist.
+    fn version_make(
+        &self,
+        task: &str,
+        sha256: &str,
+        commit_message: &str,
+        tags: &[(String, String)],
+    ) -> Result<Version> {
         let mut tried = 0;
         loop {
             if let Some(known) = self.version_find(task, sha256)? {
@@ -259,7 +287,8 @@ impl MlflowStore {
             let body = json!({
                 "name": task,
                 "source": "dummy-source",
-                "tags": pairs(&version_tags(promotion)),
+                "description": commit_message,
+                "tags": pairs(tags),
             });
             let path = "/api/2.0/mlflow/model-versions/create";
             if let Some(made) = self.rest.post_once::<VersionAnswer>(path, &body, tried)? {

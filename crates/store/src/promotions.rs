@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use assize_domain::promotion::Promotion;
+use assize_domain::promotion::{Nominee, Promotion};
 
 use crate::Result;
 
@@ -20,4 +20,9 @@ pub trait Promotions: Send + Sync + Debug {
     /// Otherwise another promotion came first, nothing is written, and the error is
     /// [`StoreError::Superseded`](crate::StoreError::Superseded).
     fn promotion_record(&self, promotion: &Promotion) -> Result<u32>;
+
+    /// Registers a nominated prompt as a version of the task's registered prompt (once for each
+    /// content), with its hypothesis as the commit message, and moves the alias `challenger` to it.
+    /// Returns the version. Nothing is promoted by this.
+    fn nominee_record(&self, nominee: &Nominee) -> Result<u32>;
 }

@@ -4,7 +4,9 @@
 //! the registry API can serve them. The table `promotions` is append-only: triggers reject changes
 //! and deletions.
 
-use assize_domain::promotion::{ALIAS, PROMPT_TAGS, Promotion, version_tags};
+use assize_domain::promotion::{
+    ALIAS, CHALLENGER, Nominee, PROMPT_TAGS, Promotion, nominee_tags, version_tags,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::EmbeddedStore;
@@ -26,6 +28,12 @@ impl Promotions for EmbeddedStore {
         let promotion = promotion.clone();
         self.writer
             .write(move |session| promotion_record(session, &promotion))
+    }
+
+    fn nominee_record(&self, nominee: &Nominee) -> Result<u32> {
+        let nominee = nominee.clone();
+        self.writer
+            .write(move |session| nominee_record(session, &nominee))
     }
 }
 
@@ -60,13 +68,7 @@ pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) ->
     let model = prompt_touch(session, &promotion.task)?;
     let version = version_touch(session, model, &promotion.champion.prompt_sha256)?;
     tags_set(session, model, version, promotion)?;
-    session
-        .conn
-        .prepare_cached(
-            "INSERT INTO registered_model_aliases (model, alias, version) VALUES (?1, ?2, ?3)
-             ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",
-        )?
-        .execute((model, ALIAS, version))?;
+    alias_set(session, model, ALIAS, version)?;
     let record = serde_json::to_string(promotion).map_err(|error| {
         StoreError::Internal(format!("the promotion cannot be stored: {error}"))
     })?;
@@ -77,6 +79,40 @@ pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) ->
         )?
         .execute((model, promotion.number, version, record))?;
     Ok(version)
+}
+
+/// Registers a nominated version and moves the alias `challenger`. Tags that the version has already,
+/// for example because it was a champion, are kept.
+pub(crate) fn nominee_record(session: &WriteSession, nominee: &Nominee) -> Attempt<u32> {
+    let model = prompt_touch(session, &nominee.task)?;
+    let version = version_touch(session, model, &nominee.prompt_sha256)?;
+    session
+        .conn
+        .prepare_cached(
+            "UPDATE model_versions SET description = ?3
+             WHERE model = ?1 AND version = ?2 AND description = ''",
+        )?
+        .execute((model, version, &nominee.commit_message))?;
+    let mut insert = session.conn.prepare_cached(
+        "INSERT INTO model_version_tags (model, version, key, value) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO NOTHING",
+    )?;
+    for (key, value) in nominee_tags(nominee) {
+        insert.execute((model, version, key, value))?;
+    }
+    alias_set(session, model, CHALLENGER, version)?;
+    Ok(version)
+}
+
+fn alias_set(session: &WriteSession, model: i64, alias: &str, version: u32) -> Attempt<()> {
+    session
+        .conn
+        .prepare_cached(
+            "INSERT INTO registered_model_aliases (model, alias, version) VALUES (?1, ?2, ?3)
+             ON CONFLICT (model, alias) DO UPDATE SET version = excluded.version",
+        )?
+        .execute((model, alias, version))?;
+    Ok(())
 }
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<(u32, String)> {
