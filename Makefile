@@ -45,9 +45,10 @@ calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 20000 docs/images/power-by-scenarios.svg
 	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
 
-## stress: 200 kills during a collection and 1,000 around rewards of policies; nothing is lost or counted twice
+## stress: 200 kills during a collection and a prompt loop, 1,000 around rewards of policies; nothing is lost or counted twice
 stress: build
 	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test faults killed_collect:: -- --nocapture
+	@ASSIZE_STRESS_KILLS=200 $(CARGO) test --release --locked --test optimise interrupted:: -- --nocapture
 	@ASSIZE_STRESS_KILLS=1000 $(CARGO) test --release --locked --test serve policies::killed:: -- --nocapture
 
 ## injection: fifty prompt injections against the embedded judge

@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod judge;
 mod judging;
+mod optimise;
 mod options;
 mod plan;
 pub mod policy;
@@ -20,7 +21,8 @@ mod sync;
 
 pub use judge::{AutoFlags, Judge};
 pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
-pub use options::{CollectFlags, GivenOptions, JudgeFlags};
+pub use optimise::{Optimise, Start as OptimiseStart, Step as OptimiseStep};
+pub use options::{CollectFlags, GivenOptions, JudgeFlags, LoopFlags};
 pub use plan::Plan;
 pub use serve::{Only, Serve, TokenAction};
 pub use simulate::Simulate;
@@ -51,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   assize agent install                                 agent sessions as judges (/judge)
   assize compare --experiment tip-bench -o board.html
   assize promote --experiment tip-bench --dry-run
+  assize optimise start --experiment tip-loop --judge llama3.2:3b --dry-run
 
 Exit codes: 0 done · 1 a service, file or network failed · 2 bad usage or invalid input ·
 3 it ran, and a gate or threshold said no · 4 finished, but some cells failed · 130 interrupted";
@@ -113,6 +116,9 @@ pub enum Command {
     Compare(Compare),
     /// Run the gate on the winner and move the alias champion
     Promote(Promote),
+    /// The prompt loop: new versions are written, raced, and promoted only through the gate
+    #[command(subcommand, visible_alias = "optimize")]
+    Optimise(Optimise),
     /// Let policies choose for personas with known tastes, and compare them
     Simulate(Simulate),
     /// The online policies: status, gate, rollout, evaluation, exports

@@ -26,6 +26,7 @@ pub mod experiments;
 pub mod judge;
 pub mod mcp;
 pub mod models;
+pub mod optimise;
 pub mod plan;
 pub mod policy;
 pub mod promote;

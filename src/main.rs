@@ -71,6 +71,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Mcp(args) => commands::mcp::run(&session, args),
         Command::Compare(args) => commands::compare::run(&session, args),
         Command::Promote(args) => commands::promote::run(&session, args),
+        Command::Optimise(action) => commands::optimise::run(&session, action),
         Command::Serve(args) => commands::serve::run(&session, args),
         Command::Sync(args) => commands::sync::run(&session, args),
         Command::Token(action) => commands::token::run(&session, action),

@@ -27,14 +27,45 @@ impl GivenOptions {
         Self(shared.cloned().collect())
     }
 
-    fn read(matches: &ArgMatches, kind: JobKind) -> Self {
-        let given = of_kind(kind).filter_map(|spec| Some((spec, value(spec, matches)?)));
+    fn read(matches: &ArgMatches, specs: impl Iterator<Item = &'static OptionSpec>) -> Self {
+        let given = specs.filter_map(|spec| Some((spec, value(spec, matches)?)));
         Self(given.collect())
+    }
+
+    /// Options by key, as [`Self::to_json`] wrote them; keys that are not options any more are left
+    /// out.
+    pub fn from_json(values: &serde_json::Map<String, serde_json::Value>) -> Self {
+        let given = values.iter().filter_map(|(key, value)| {
+            let value = Value::try_from(value).ok()?;
+            Some((OptionSpec::find(key)?, value))
+        });
+        Self(given.collect())
+    }
+
+    /// The options by key.
+    pub fn to_json(&self) -> serde_json::Map<String, serde_json::Value> {
+        let values = self.iter().filter_map(|(spec, value)| {
+            let value = serde_json::to_value(value).ok()?;
+            Some((spec.key.to_owned(), value))
+        });
+        values.collect()
     }
 }
 
 fn of_kind(kind: JobKind) -> impl Iterator<Item = &'static OptionSpec> {
     OPTIONS.iter().filter(move |spec| kind.is_in(spec.flags))
+}
+
+/// What a prompt loop decides itself, or has flags of its own for.
+const NOT_OF_LOOPS: [&str; 5] = ["prompts", "n_scenarios", "split", "experiment", "max_cost"];
+
+/// A prompt loop collects and judges automatically, so it has the options of both.
+fn of_loops() -> impl Iterator<Item = &'static OptionSpec> {
+    let both = [JobKind::Collect, JobKind::Judge];
+    let specs = OPTIONS.iter();
+    specs.filter(move |spec| {
+        both.iter().any(|kind| kind.is_in(spec.flags)) && !NOT_OF_LOOPS.contains(&spec.key)
+    })
 }
 
 fn value(spec: &OptionSpec, matches: &ArgMatches) -> Option<Value> {
@@ -84,14 +115,14 @@ fn arg(spec: &'static OptionSpec) -> Arg {
 
 /// Makes the flags of one command.
 macro_rules! flags_of {
-    ($(#[$doc:meta])* $name:ident, $kind:expr) => {
+    ($(#[$doc:meta])* $name:ident, $specs:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default)]
         pub struct $name(pub GivenOptions);
 
         impl Args for $name {
             fn augment_args(command: Command) -> Command {
-                command.args(of_kind($kind).map(arg))
+                command.args($specs.map(arg))
             }
 
             fn augment_args_for_update(command: Command) -> Command {
@@ -101,7 +132,7 @@ macro_rules! flags_of {
 
         impl FromArgMatches for $name {
             fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-                Ok(Self(GivenOptions::read(matches, $kind)))
+                Ok(Self(GivenOptions::read(matches, $specs)))
             }
 
             fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -115,10 +146,15 @@ macro_rules! flags_of {
 flags_of!(
     /// The options of `assize collect`.
     CollectFlags,
-    JobKind::Collect
+    of_kind(JobKind::Collect)
 );
 flags_of!(
     /// The options of `assize judge auto`.
     JudgeFlags,
-    JobKind::Judge
+    of_kind(JobKind::Judge)
+);
+flags_of!(
+    /// The options of `assize optimise start` and `step`.
+    LoopFlags,
+    of_loops()
 );

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::bail;
-use assize_domain::job::JobKind;
-use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
-use assize_http::redacted;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
-    self, CellEvent, CollectOptions, Collection, Event, Observer, Summary,
+    self, CellEvent, CollectOptions, Collection, Event, Observer, Summary, recorded_params,
 };
 use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::guard::Guard;
@@ -93,7 +90,7 @@ pub fn plan(
         values.prompts = task.prompts.iter().map(|it| it.name.clone()).collect();
     }
     let options = CollectOptions {
-        params: params(&values, session.tracking_uri(), shard),
+        params: recorded_params(&values, session.tracking_uri(), shard),
         values,
         models: ids,
         adaptive: false,
@@ -122,32 +119,6 @@ pub fn plan(
         ));
     }
     Ok(plan)
-}
-
-/// What is recorded with every run: the options of collect, without credentials. A text that is
-/// empty is left out.
-fn params(
-    values: &Options,
-    tracking_uri: &str,
-    shard: Option<(u32, u32)>,
-) -> Vec<(String, String)> {
-    let (this, of) = shard.unwrap_or((1, 1));
-    let own = [
-        ("mlflow_url", tracking_uri.to_owned()),
-        ("shard", format!("{this}/{of}")),
-    ];
-    let options = values.texts().into_iter();
-    let options = options
-        .filter(|(spec, text)| JobKind::Collect.is_in(spec.flags) && !text.is_empty())
-        .map(|(spec, text)| match spec.place {
-            Place::Url => {
-                let urls: Vec<String> = text.split(',').map(redacted).collect();
-                (spec.key, urls.join(","))
-            }
-            Place::No | Place::File => (spec.key, text),
-        });
-    let all = options.chain(own);
-    all.map(|(key, text)| (key.to_owned(), text)).collect()
 }
 
 /// Collects, with progress for people and events for programs.

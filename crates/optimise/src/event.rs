@@ -19,7 +19,7 @@ use crate::version::Version;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    Started(Started),
+    Started(Box<Started>),
     /// The seed has its scores on the feedback split.
     SeedRaced(SeedRaced),
     /// A packet waits for the reflector.
@@ -59,6 +59,9 @@ pub struct Started {
     pub scenarios: Vec<String>,
     /// The smallest and the largest composite that the rubric allows.
     pub composite_range: (f64, f64),
+    /// How the loop is collected and judged, for whoever does that; nothing is decided by it.
+    #[serde(default)]
+    pub setup: serde_json::Value,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,10 +142,15 @@ pub struct RoundEnded {
     pub reason: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchEnded {
     pub end: SearchEnd,
     pub reason: String,
+    /// Of a stage that was broken off.
+    #[serde(default)]
+    pub auto_verdicts: u32,
+    #[serde(default)]
+    pub cost_usd: f64,
 }
 
 /// Which limit ended the search.

@@ -183,5 +183,10 @@ impl Tree {
 }
 
 const fn ended(end: SearchEnd, reason: String) -> SearchEnded {
-    SearchEnded { end, reason }
+    SearchEnded {
+        end,
+        reason,
+        auto_verdicts: 0,
+        cost_usd: 0.0,
+    }
 }

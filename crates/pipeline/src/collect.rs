@@ -15,9 +15,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use assize_domain::job::JobKind;
 use assize_domain::model::ModelId;
-use assize_domain::options::Options;
+use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
+use assize_http::redacted;
 use assize_store::{Cells, Tracking};
 
 use crate::guard::Guard;
@@ -45,6 +47,32 @@ pub struct CollectOptions {
     pub shard: Option<(u32, u32)>,
     /// What is recorded with every run: each option, without credentials.
     pub params: Vec<(String, String)>,
+}
+
+/// What is recorded with every run: the options of collect, without credentials. A text that is
+/// empty is left out.
+pub fn recorded_params(
+    values: &Options,
+    tracking_uri: &str,
+    shard: Option<(u32, u32)>,
+) -> Vec<(String, String)> {
+    let (this, of) = shard.unwrap_or((1, 1));
+    let own = [
+        ("mlflow_url", tracking_uri.to_owned()),
+        ("shard", format!("{this}/{of}")),
+    ];
+    let options = values.texts().into_iter();
+    let options = options
+        .filter(|(spec, text)| JobKind::Collect.is_in(spec.flags) && !text.is_empty())
+        .map(|(spec, text)| match spec.place {
+            Place::Url => {
+                let urls: Vec<String> = text.split(',').map(redacted).collect();
+                (spec.key, urls.join(","))
+            }
+            Place::No | Place::File => (spec.key, text),
+        });
+    let all = options.chain(own);
+    all.map(|(key, text)| (key.to_owned(), text)).collect()
 }
 
 /// Everything a collection works with.

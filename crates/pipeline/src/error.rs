@@ -3,6 +3,7 @@
 use assize_domain::case::FileProblem;
 use assize_domain::error_kind::{ErrorKind, WORKER_PANICKED};
 use assize_domain::problem::Problem;
+use assize_optimise::OptimiseError;
 use assize_policy::PolicyError;
 use assize_providers::ProviderError;
 use assize_store::StoreError;
@@ -56,6 +57,21 @@ pub enum PipelineError {
     /// A service that was asked failed or refused.
     #[error("{0}")]
     Service(String),
+    #[error(transparent)]
+    Optimise(#[from] OptimiseError),
+    #[error(
+        "the experiment '{experiment}' has no prompt loop: start one with `assize optimise start`"
+    )]
+    NoLoop { experiment: String },
+    /// Another process works on the same thing.
+    #[error("{0}")]
+    Busy(String),
+    /// A gate or a threshold says no.
+    #[error("{0}")]
+    Refused(String),
+    /// Some cells failed, and the rest cannot go on without them.
+    #[error("{0}")]
+    CellsFailed(String),
     #[error("interrupted; the work so far is kept")]
     Interrupted,
     /// A bug in Assize.
@@ -77,14 +93,28 @@ impl PipelineError {
             Self::Policy(_) | Self::Invalid(_) | Self::Task { .. } | Self::JudgeFile { .. } => {
                 ErrorKind::InvalidInput
             }
-            Self::NoSitting { .. } => ErrorKind::NotFound,
-            Self::SittingState { .. } => ErrorKind::Conflict,
+            Self::NoSitting { .. } | Self::NoLoop { .. } => ErrorKind::NotFound,
+            Self::SittingState { .. } | Self::Busy(_) | Self::Refused(_) => ErrorKind::Conflict,
+            Self::Optimise(error) => optimise_kind(error),
             Self::File { .. } | Self::NotWritten { .. } => ErrorKind::Io,
             Self::Sealed { .. } => ErrorKind::Sealed,
-            Self::Occupied { .. } | Self::Service(_) => ErrorKind::Unavailable,
+            Self::Occupied { .. } | Self::Service(_) | Self::CellsFailed(_) => {
+                ErrorKind::Unavailable
+            }
             Self::Interrupted => ErrorKind::Interrupted,
             Self::Internal(_) => ErrorKind::Internal,
         }
+    }
+}
+
+const fn optimise_kind(error: &OptimiseError) -> ErrorKind {
+    match error {
+        OptimiseError::IllegalEvent { .. } | OptimiseError::UnreadableEvent { .. } => {
+            ErrorKind::Corrupt
+        }
+        OptimiseError::UnknownVersion(_) => ErrorKind::NotFound,
+        OptimiseError::Setting { .. } => ErrorKind::InvalidInput,
+        OptimiseError::NotFeedback { .. } => ErrorKind::Internal,
     }
 }
 

@@ -66,7 +66,7 @@ fn case_texts(store: &dyn Runs, run_id: &str) -> assize_store::Result<[Option<St
 }
 
 /// An artifact's content, read.
-fn artifact_parse<T: serde::de::DeserializeOwned>(
+pub(crate) fn artifact_parse<T: serde::de::DeserializeOwned>(
     path: &str,
     run_id: &str,
     text: &str,

@@ -25,7 +25,7 @@ use crate::promote::Thresholds;
 use crate::promote::calibrate::{Design, FlagRate};
 use crate::{PipelineError, Result, count};
 
-mod history;
+pub(crate) mod history;
 mod power;
 
 /// Minutes that an expert takes for a case, where no sitting was timed.

@@ -157,7 +157,7 @@ pub fn judge_automatically(
     let id: ModelId = judge.parse()?;
     check_spending(&id, given.number("max_cost"), &settings)?;
     let mut providers = session.providers(&settings);
-    let model = describe_judge(&mut providers, &id, &settings)?;
+    let model = describe_helper(&mut providers, "judge", &id, &settings)?;
     let guard = session.guard(settings.options.evict)?;
     let judge = AutoJudge {
         store,
@@ -220,12 +220,13 @@ pub fn check_judge(session: &Session, judge: &str, given: &GivenOptions) -> anyh
     layers.given(given);
     let settings = layers.finish()?;
     let id: ModelId = judge.parse()?;
-    describe_judge(&mut session.providers(&settings), &id, &settings).map(|_| ())
+    describe_helper(&mut session.providers(&settings), "judge", &id, &settings).map(|_| ())
 }
 
-/// A judge obeys the size gate like any model; one behind an API holds no weights here.
-fn describe_judge(
+/// A judge or reflector obeys the size gate like any model; one behind an API holds no weights here.
+pub fn describe_helper(
     providers: &mut session::Providers,
+    role: &str,
     id: &ModelId,
     settings: &Settings,
 ) -> anyhow::Result<size_gate::SizedModel> {
@@ -245,7 +246,7 @@ fn describe_judge(
             .map(|it| it.reason.clone())
             .unwrap_or_default();
         PipelineError::Invalid(format!(
-            "the judge {id} was rejected by the size gate: {reason}"
+            "the {role} {id} was rejected by the size gate: {reason}"
         ))
     });
     Ok(gated?)

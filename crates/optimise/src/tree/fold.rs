@@ -262,6 +262,7 @@ impl Tree {
         }
         self.reject_unfinished(&format!("the search ended: {}", it.reason));
         self.search_end = Some((it.end, it.reason.clone()));
+        self.spend(it.auto_verdicts, 0, it.cost_usd);
         self.phase = Phase::SearchEnded;
         Ok(())
     }

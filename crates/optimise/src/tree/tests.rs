@@ -159,7 +159,7 @@ pub(crate) fn settings() -> LoopSettings {
 
 pub(crate) fn started(settings: LoopSettings) -> Event {
     let scenarios: Vec<String> = (0..8).map(|it| format!("s{it}")).collect();
-    Event::Started(Started {
+    Event::Started(Box::new(Started {
         scenarios: crate::race::scenarios(&settings, &scenarios).expect("they fit"),
         settings,
         seed: Version::new("v1", None, "Help {{ persona }}."),
@@ -168,7 +168,8 @@ pub(crate) fn started(settings: LoopSettings) -> Event {
             prompt: "v1".to_owned(),
         },
         composite_range: (2.0, 17.0),
-    })
+        setup: serde_json::Value::Null,
+    }))
 }
 
 pub(crate) const STEADY: Player = Player {

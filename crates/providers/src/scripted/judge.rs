@@ -321,10 +321,8 @@ impl Points {
 
 /// The candidate that a judge is asked about.
 fn judged_text(messages: &[Message]) -> Option<&str> {
-    let contents = messages.iter().map(|message| message.content.as_str());
-    contents
-        .filter_map(|content| fence::enclosed(fence::CANDIDATE, content))
-        .next()
+    let mut contents = messages.iter().map(|message| message.content.as_str());
+    contents.find_map(|content| fence::enclosed(fence::CANDIDATE, content))
 }
 
 /// The ends of a criterion's scale; `None` for other properties of the schema.

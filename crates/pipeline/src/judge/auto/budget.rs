@@ -122,7 +122,7 @@ impl Budget {
 }
 
 impl Prices {
-    fn cost(self, answer: &Completion) -> f64 {
+    pub(crate) fn cost(self, answer: &Completion) -> f64 {
         let (input, output) = (answer.prompt_tokens, answer.completion_tokens);
         (input as f64 * self.input_usd + output as f64 * self.output_usd) / 1e6
     }

@@ -1,0 +1,354 @@
+//! The cells of a loop: collecting a part of its grid, having it scored by the automatic judge, and
+//! reading back what is recorded.
+//!
+//! Everything is found by cell key in the tracking store. A step that was killed therefore finds what
+//! it had recorded, and generates and judges only the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use assize_domain::anchor::Anchors;
+use assize_domain::candidate::Candidate;
+use assize_domain::judge::Tier;
+use assize_domain::run::{artifact, metric, tag};
+use assize_domain::scenario::Split;
+use assize_domain::task::Task;
+use assize_domain::verdict::{Verdict, VerdictFile, effective};
+use assize_store::{Run, StoreError};
+
+use super::LoopContext;
+use crate::collect::grid::{Grid, Subset};
+use crate::collect::{self, CollectOptions, Collection, recorded_params};
+use crate::judge::artifact_parse;
+use crate::judge::auto::AutoJudge;
+use crate::size_gate::SizedModel;
+use crate::{PipelineError, Result, count};
+
+/// A rubric with anchors is long; a context that cannot hold it would fail every case.
+const LEAST_CONTEXT: u32 = 3072;
+/// A short reason and the scores.
+const MAX_TOKENS: u32 = 200;
+
+/// Pairs on scenarios of one split, in one experiment.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub experiment: String,
+    pub split: Split,
+    /// (model, prompt)
+    pub pairs: BTreeSet<(String, String)>,
+    /// Ids.
+    pub scenarios: BTreeSet<String>,
+    pub candidates: u32,
+    /// Whose desk the runs wait on.
+    pub judge_kind: String,
+}
+
+/// A recorded cell with what judges said about it.
+#[derive(Debug)]
+pub(super) struct TrackedCell {
+    pub model: String,
+    pub prompt: String,
+    pub scenario: String,
+    pub run: Run,
+    /// Empty where the cell failed.
+    pub candidates: Vec<Candidate>,
+    files: Vec<VerdictFile>,
+    rubric_sha256: String,
+}
+
+/// How a part was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    Done,
+    /// The judge stopped before the money that is left would be spent.
+    OutOfMoney,
+}
+
+impl Part {
+    fn models(&self) -> BTreeSet<&str> {
+        self.pairs.iter().map(|it| it.0.as_str()).collect()
+    }
+
+    fn prompts(&self) -> BTreeSet<&str> {
+        self.pairs.iter().map(|it| it.1.as_str()).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.pairs.len() * self.scenarios.len()
+    }
+}
+
+impl LoopContext<'_> {
+    /// The options that a part is collected with.
+    fn options(&self, part: &Part, models: &[SizedModel]) -> CollectOptions {
+        let mut values = self.values.clone();
+        values.experiment.clone_from(&part.experiment);
+        values.split = part.split;
+        values.models = models.iter().map(|it| it.id.to_string()).collect();
+        values.prompts = part.prompts().into_iter().map(str::to_owned).collect();
+        values.n_tips = part.candidates;
+        values.n_scenarios = 0;
+        values.judge_kind.clone_from(&part.judge_kind);
+        CollectOptions {
+            params: recorded_params(&values, self.store.uri(), None),
+            models: models.iter().map(|it| it.id.clone()).collect(),
+            values,
+            adaptive: false,
+            shard: None,
+        }
+    }
+
+    fn generators(&self, part: &Part) -> Result<Vec<SizedModel>> {
+        let models = part.models().into_iter();
+        models.map(|it| self.models.generator(it)).collect()
+    }
+
+    /// A collection of one part, recorded by `cells`.
+    pub(super) fn with_collection<T>(
+        &self,
+        task: &Task,
+        part: &Part,
+        cells: &dyn assize_store::Cells,
+        work: impl FnOnce(&Collection<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let models = self.generators(part)?;
+        let options = self.options(part, &models);
+        work(&Collection {
+            task,
+            task_source: self.task_source,
+            options: &options,
+            models,
+            rejected: Vec::new(),
+            only: Some(Subset {
+                pairs: part.pairs.clone(),
+                scenarios: part.scenarios.clone(),
+            }),
+            store: self.store,
+            cells,
+            journal: self.journal,
+            guard: self.guard,
+            locks: self.locks.clone(),
+            clock: self.clock,
+            stop: self.stop,
+            version: self.version,
+        })
+    }
+
+    /// Generates what is missing of a part. Cells that fail stay failed and are tried again by the
+    /// next call.
+    pub(super) fn collect(&self, task: &Task, part: &Part) -> Result<()> {
+        let (summary, error) = self.with_collection(task, part, self.cells, |collection| {
+            Ok(collect::run(collection, self.observer))
+        })?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if summary.interrupted {
+            return Err(PipelineError::Interrupted);
+        }
+        if summary.undelivered > 0 {
+            return Err(StoreError::Unreachable {
+                uri: self.store.uri().to_owned(),
+                reason: format!(
+                    "{} wait in this machine's journal. The loop goes on where it stopped when the \
+                     server answers and you run the step again",
+                    count(usize::try_from(summary.undelivered).unwrap_or(0), "cell")
+                ),
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Lets the automatic judge score what it has not seen in an experiment.
+    pub(super) fn judge(&self, experiment: &str, money_left: Option<f64>) -> Result<Settled> {
+        let model = self.models.judge(&self.settings.judge)?;
+        let judge = AutoJudge {
+            store: self.store,
+            experiment,
+            // The race only nominates; the gate compares this judge with the experts.
+            anchors: Anchors::default(),
+            model: &model,
+            guard: self.guard,
+            jobs: self.values.jobs,
+            num_ctx: self.values.num_ctx.max(LEAST_CONTEXT),
+            max_tokens: MAX_TOKENS,
+            seed: self.settings.seed,
+            limit: None,
+            max_cost_usd: money_left,
+            prices: self.prices,
+            now: self.now,
+            entropy: self.entropy,
+            stop: self.stop,
+        };
+        let summary = judge.run(self.progress)?;
+        if summary.interrupted || self.stop.load(Ordering::Relaxed) {
+            return Err(PipelineError::Interrupted);
+        }
+        if let Some(reason) = summary.gave_up {
+            return Err(PipelineError::Service(format!(
+                "the judge {} failed too often in a row: {reason}. What was judged is kept; run the \
+                 step again to continue",
+                self.settings.judge
+            )));
+        }
+        for reason in &summary.reasons {
+            (self.tell)(&format!("left unjudged: {reason}"));
+        }
+        Ok(if summary.cap_reached {
+            Settled::OutOfMoney
+        } else {
+            Settled::Done
+        })
+    }
+
+    /// Collects and judges a part. Cells that failed or were left unjudged are tried once more.
+    pub(super) fn settle(
+        &self,
+        task: &Task,
+        part: &Part,
+        money_left: Option<f64>,
+    ) -> Result<(Settled, Vec<TrackedCell>)> {
+        let mut settled = Settled::Done;
+        let mut cells = Vec::new();
+        for _ in 0..2 {
+            self.collect(task, part)?;
+            settled = self.judge(&part.experiment, money_left)?;
+            cells = self.read(task, part)?;
+            let is_done = |it: &TrackedCell| it.is_judged(Tier::Auto);
+            if settled == Settled::OutOfMoney || cells.iter().all(is_done) {
+                break;
+            }
+        }
+        Ok((settled, cells))
+    }
+
+    /// The recorded cells of a part, by model, prompt and scenario. It is an error if one is missing.
+    pub(super) fn read(&self, task: &Task, part: &Part) -> Result<Vec<TrackedCell>> {
+        let known = self.with_collection(task, part, self.cells, known_runs)?;
+        if known.len() < part.len() {
+            return Err(PipelineError::Service(format!(
+                "{} of {} are recorded in {}: run the step again",
+                known.len(),
+                count(part.len(), "cell"),
+                self.store.uri()
+            )));
+        }
+        let mut cells = Vec::with_capacity(known.len());
+        for ((model, prompt, scenario), run_id) in known {
+            let run = self.store.run_get(&run_id)?;
+            let text = self.store.artifact_get(&run_id, artifact::CANDIDATES)?;
+            let candidates = match text {
+                Some(text) => artifact_parse(artifact::CANDIDATES, &run_id, &text)?,
+                None => Vec::new(),
+            };
+            let aside = tag_of(&run, tag::SET_ASIDE).unwrap_or_default().to_owned();
+            let mut files = self.store.verdicts_get(&run_id)?;
+            files.retain(|file| !aside.split(' ').any(|it| it == file.sitting));
+            cells.push(TrackedCell {
+                model,
+                prompt,
+                scenario,
+                candidates,
+                files,
+                rubric_sha256: task.rubric.sha256.clone(),
+                run,
+            });
+        }
+        Ok(cells)
+    }
+}
+
+type CellName = (String, String, String);
+
+/// The runs of a collection's cells by model, prompt and scenario.
+fn known_runs(collection: &Collection<'_>) -> Result<BTreeMap<CellName, String>> {
+    let grid = Grid::new(collection.task, collection.options)?.within(collection.only.as_ref());
+    let mut runs = BTreeMap::new();
+    for model in &collection.models {
+        let (mut names, mut keys) = (Vec::new(), Vec::new());
+        for cell in grid.cells(model) {
+            let cell = cell?;
+            names.push((
+                model.id.to_string(),
+                cell.prompt.name.clone(),
+                cell.scenario.id.clone(),
+            ));
+            keys.push(cell.key);
+        }
+        let experiment = &collection.options.values.experiment;
+        let known = collection.cells.cells_known(experiment, &keys)?;
+        let known = names.into_iter().zip(known);
+        runs.extend(known.filter_map(|(name, cell)| Some((name, cell?.run_id?))));
+    }
+    Ok(runs)
+}
+
+pub(super) fn tag_of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    let found = run.tags.iter().find(|(known, _)| known == key);
+    found.map(|(_, value)| value.as_str())
+}
+
+impl TrackedCell {
+    /// Candidates that there is something to judge of.
+    pub fn texts(&self) -> impl Iterator<Item = (u32, &str)> {
+        let candidates = self.candidates.iter();
+        candidates.filter_map(|it| Some((it.index, it.text.as_deref()?)))
+    }
+
+    /// The verdicts of a tier that count, by candidate.
+    pub fn verdicts(&self, tier: Tier) -> BTreeMap<u32, &Verdict> {
+        effective(&self.files, tier, &self.rubric_sha256)
+    }
+
+    /// Whether a tier has judged every candidate, of which there is at least one.
+    pub fn is_judged(&self, tier: Tier) -> bool {
+        let verdicts = self.verdicts(tier);
+        let mut texts = self.texts().peekable();
+        texts.peek().is_some() && texts.all(|(index, _)| verdicts.contains_key(&index))
+    }
+
+    /// Whether nothing was generated.
+    pub fn is_failed(&self) -> bool {
+        self.texts().next().is_none()
+    }
+
+    /// The mean composite of a tier.
+    pub fn mean(&self, tier: Tier) -> Option<f64> {
+        let composites: Vec<f64> = self
+            .verdicts(tier)
+            .values()
+            .map(|it| it.composite)
+            .collect();
+        assize_stats::describe::mean(&composites)
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let found = self.run.metrics.iter().find(|(known, _)| known == name);
+        found.map_or(0.0, |(_, value)| *value)
+    }
+
+    /// What generating it cost, where the provider says so.
+    pub fn generation_usd(&self) -> f64 {
+        self.metric(metric::GENERATION_COST_USD)
+    }
+
+    /// What its automatic verdicts cost.
+    pub fn judging_usd(&self) -> f64 {
+        self.metric(&format!("{}.{}", Tier::Auto, metric::COST_USD))
+    }
+}
+
+/// The verdicts of a tier on these cells.
+pub(super) fn verdicts_in(cells: &[TrackedCell], tier: Tier) -> u32 {
+    let verdicts: usize = cells.iter().map(|it| it.verdicts(tier).len()).sum();
+    u32::try_from(verdicts).unwrap_or(u32::MAX)
+}
+
+/// What generating these cells and having them judged automatically cost.
+pub(super) fn cost_of(cells: &[TrackedCell]) -> f64 {
+    let costs = cells
+        .iter()
+        .map(|it| it.generation_usd() + it.judging_usd());
+    costs.sum()
+}

@@ -1,0 +1,271 @@
+//! Starting a loop: everything is checked and shown before anything is spent.
+
+use assize_domain::leaderboard::Pair;
+use assize_domain::promotion::Champion;
+use assize_domain::scenario::Split;
+use assize_domain::task::Task;
+use assize_optimise::event::Started;
+use assize_optimise::race::scenarios;
+use assize_optimise::tree::fold::child_name;
+use assize_optimise::{Event, LoopSettings, Version};
+use assize_stats::MIN_TEST_BLOCKS;
+use assize_store::state::State;
+use assize_store::{StoreError, Tracking};
+use serde_json::{Map, Value};
+
+use super::looks::{judge_looks, nominees};
+use super::plan::{LoopPlan, Planned, selection_verdicts};
+use super::reflector::Reflector;
+use super::setup::{Setup, content_sha256};
+use super::{LoopLog, LoopModels, preflight};
+use crate::judge::auto::Prices;
+use crate::promote::Thresholds;
+use crate::{PipelineError, Result, count};
+
+/// What a loop is asked to do.
+#[derive(Clone, Copy)]
+pub struct StartOptions<'a> {
+    pub experiment: &'a str,
+    pub task: &'a Task,
+    /// How the user names the task.
+    pub task_place: &'a str,
+    /// The prompt may be empty: it is the champion's, else the task's first one.
+    pub settings: &'a LoopSettings,
+    /// The options that were given, by key; later steps use them again.
+    pub given: &'a Map<String, Value>,
+    /// All options with their values.
+    pub values: &'a assize_domain::options::Options,
+    pub thresholds: &'a Thresholds,
+    pub models: &'a dyn LoopModels,
+    pub prices: Option<Prices>,
+    /// Whether to start although the preflight advises against it, and to admit a local reflector.
+    pub force: bool,
+    pub state: &'a State,
+    /// `None` where nothing is tracked yet.
+    pub store: Option<&'a dyn Tracking>,
+}
+
+impl std::fmt::Debug for StartOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StartOptions")
+            .field("experiment", &self.experiment)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A loop that can be started.
+#[derive(Debug)]
+pub struct Starting {
+    pub plan: LoopPlan,
+    /// Why it should not be started; empty where nothing speaks against it.
+    pub objections: Vec<String>,
+    event: Event,
+}
+
+impl Starting {
+    /// Checks everything and plans; changes nothing.
+    pub fn prepare(options: &StartOptions<'_>) -> Result<Self> {
+        let task = options.task;
+        refuse_second(options)?;
+        check_splits(task)?;
+        Reflector::parse(&options.settings.reflector)?.check(options.force)?;
+        let champion = champion(options)?;
+        let seed = seed(options, champion.as_ref())?;
+        let settings = LoopSettings {
+            prompt: seed.name.clone(),
+            reserved_auto: selection_verdicts(task, options.values.n_tips, options.thresholds),
+            ..options.settings.clone()
+        };
+        let settings = settings.checked()?;
+        let (incumbent, incumbent_version) = incumbent(&settings, &seed, champion)?;
+        let feedback: Vec<String> = task
+            .split(Split::Feedback)
+            .map(|it| it.id.clone())
+            .collect();
+        let race = scenarios(&settings, &feedback)?;
+        let generators = settings.models.iter().chain([&incumbent.model]);
+        let generators = generators.map(|it| options.models.generator(it));
+        let generators = generators.collect::<Result<Vec<_>>>()?;
+        let judge = options.models.judge(&settings.judge)?;
+        let (notes, objections) = remarks(options, &settings, &seed, (race.len(), feedback.len()))?;
+        let planned = Planned {
+            experiment: options.experiment,
+            task,
+            seed: &seed.name,
+            incumbent: &incumbent,
+            settings: &settings,
+            race_scenarios: race.len(),
+            candidates: options.values.n_tips,
+            max_tokens: options.values.max_tokens,
+            jobs: options.values.jobs,
+            thresholds: options.thresholds,
+            generators: &generators[..settings.models.len()],
+            judge: &judge,
+            prices: options.prices,
+        };
+        let plan = planned.plan(options.store, notes)?;
+        let setup = Setup {
+            task: options.task_place.to_owned(),
+            task_name: task.name.clone(),
+            task_sha256: content_sha256(task),
+            options: options.given.clone(),
+            incumbent: incumbent_version,
+        };
+        let event = Event::Started(Box::new(Started {
+            settings,
+            seed,
+            incumbent,
+            scenarios: race,
+            composite_range: task.rubric.composite_range(),
+            setup: serde_json::to_value(setup).unwrap_or_default(),
+        }));
+        Ok(Self {
+            plan,
+            objections,
+            event,
+        })
+    }
+
+    /// Writes the first event of the loop's log.
+    pub fn start<'a>(
+        self,
+        state: &'a State,
+        experiment: &'a str,
+        now_ms: i64,
+    ) -> Result<LoopLog<'a>> {
+        LoopLog::start(state, experiment, self.event, now_ms)
+    }
+}
+
+/// What a user should know before the start, and what speaks against it. `race` and `feedback` are numbers
+/// of scenarios.
+fn remarks(
+    options: &StartOptions<'_>,
+    settings: &LoopSettings,
+    seed: &Version,
+    (race, feedback): (usize, usize),
+) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut notes, mut objections) = (Vec::new(), Vec::new());
+    if race < feedback {
+        notes.push(format!(
+            "the race uses {race} of {} of the feedback split: {} automatic verdicts are not enough for all",
+            count(feedback, "scenario"),
+            settings.race_verdicts()
+        ));
+    }
+    let Some(store) = options.store else {
+        return Ok((notes, objections));
+    };
+    match judge_looks(nominees(store, options.task)?.len()) {
+        Ok(warning) => notes.extend(warning),
+        Err(problem) => objections.push(problem),
+    }
+    for obstacle in preflight::obstacles(store, options.task, settings, seed, race)? {
+        let words = format!("{}. What would help: {}", obstacle.reason, obstacle.remedy);
+        if obstacle.is_certain {
+            objections.push(words);
+        } else {
+            notes.push(words);
+        }
+    }
+    Ok((notes, objections))
+}
+
+fn refuse_second(options: &StartOptions<'_>) -> Result<()> {
+    match LoopLog::find(options.state, options.experiment)? {
+        None => Ok(()),
+        Some(log) => Err(StoreError::AlreadyExists(format!(
+            "the experiment '{}' has a loop already, in the state {}: continue it with `assize optimise step`, or \
+             start another in a new experiment",
+            options.experiment,
+            log.tree()?.state()
+        ))
+        .into()),
+    }
+}
+
+/// The gate needs enough scenarios to test on, and the race some that nobody ships by.
+fn check_splits(task: &Task) -> Result<()> {
+    for split in [Split::Selection, Split::Confirmation] {
+        let scenarios = task.split(split).count();
+        if scenarios < MIN_TEST_BLOCKS {
+            return Err(PipelineError::Invalid(format!(
+                "the task {} has {} in the split {split}, and the gate needs {MIN_TEST_BLOCKS}: add scenarios with \
+                 split = \"{split}\"",
+                task.name,
+                count(scenarios, "scenario"),
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn champion(options: &StartOptions<'_>) -> Result<Option<Champion>> {
+    let Some(store) = options.store else {
+        return Ok(None);
+    };
+    let promotion = store.champion_get(&options.task.name)?;
+    Ok(promotion.map(|it| it.champion))
+}
+
+fn version_of(champion: &Champion) -> Version {
+    Version::new(&champion.prompt, champion.system.as_deref(), &champion.body)
+}
+
+/// The version that the loop starts from: the prompt that was named, else the champion's, else the
+/// task's first one.
+fn seed(options: &StartOptions<'_>, champion: Option<&Champion>) -> Result<Version> {
+    let task = options.task;
+    let name = options.settings.prompt.as_str();
+    let champion = champion.filter(|it| name.is_empty() || it.prompt == name);
+    if let Some(champion) = champion {
+        return Ok(version_of(champion));
+    }
+    let first = || {
+        let proposed = options.values.prompts.first().map(String::as_str);
+        proposed.map_or_else(|| task.prompts.first(), |it| task.prompt(it))
+    };
+    let prompt = if name.is_empty() {
+        first()
+    } else {
+        task.prompt(name)
+    };
+    prompt.map(Version::from).ok_or_else(|| {
+        let names: Vec<&str> = task.prompts.iter().map(|it| it.name.as_str()).collect();
+        PipelineError::Invalid(format!(
+            "the task {} has no prompt '{name}': use one of {}",
+            task.name,
+            names.join(", ")
+        ))
+    })
+}
+
+/// The pair that the nominee must beat: the champion, else the first model with the seed.
+fn incumbent(
+    settings: &LoopSettings,
+    seed: &Version,
+    champion: Option<Champion>,
+) -> Result<(Pair, Version)> {
+    let Some(champion) = champion else {
+        let pair = Pair {
+            model: settings.models.first().cloned().unwrap_or_default(),
+            prompt: seed.name.clone(),
+        };
+        return Ok((pair, seed.clone()));
+    };
+    let version = version_of(&champion);
+    let rounds = 1..=settings.rounds;
+    let mut ids = rounds.flat_map(|round| {
+        let children = 1..=settings.children;
+        children.map(move |child| format!("r{round}c{child}"))
+    });
+    if ids.any(|id| child_name(settings, &id) == version.name) {
+        return Err(PipelineError::Invalid(format!(
+            "children of {} would have the name of the champion's prompt {}: start from the champion (leave \
+             --prompt out), or from a prompt with another name",
+            seed.name, version.name
+        )));
+    }
+    Ok((champion.pair(), version))
+}

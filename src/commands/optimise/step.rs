@@ -1,0 +1,182 @@
+//! `assize optimise step`.
+
+use std::path::Path;
+
+use assize_domain::task::Task;
+use assize_optimise::State;
+use assize_pipeline::collect::{CellStatus, Event};
+use assize_pipeline::judge::auto::Prices;
+use assize_pipeline::optimise::{Extent, LoopContext, LoopLog, Stepped, turn};
+use assize_pipeline::task_files;
+
+use super::models::Models;
+use super::{say_next, setup_of, show, state};
+use crate::Exit;
+use crate::cli::{GivenOptions, OptimiseStep};
+use crate::environment::{self, STATE_DIR};
+use crate::output::progress::{CollectProgress, Counter};
+use crate::output::{Output, safe};
+use crate::session::{self, Session};
+use crate::settings::Settings;
+
+pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
+    let state = state()?;
+    let locks = Path::new(STATE_DIR).join("locks");
+    let stop = session::stop_flag()?;
+    let _turn = turn(&locks, &args.experiment)?;
+    let mut log = LoopLog::open(&state, &args.experiment)?;
+    let (setup, loop_settings) = setup_of(&log)?;
+    let place = session.task_given.as_deref().unwrap_or(&setup.task);
+    let mut task = task_files::load(place)?;
+    setup.check(&task)?;
+    let settings = settings(session, &task, &setup.options, &args.options.0)?;
+    let opened = session.open_store(false)?;
+    let guard = session.guard(settings.options.evict)?;
+    let models = Models::new(session, &settings);
+    let source = task_files::source_of(place);
+    let progress = StepProgress::new(&session.output);
+    let context = LoopContext {
+        experiment: &args.experiment,
+        settings: &loop_settings,
+        setup: &setup,
+        state: &state,
+        store: &*opened.store,
+        cells: &*opened.cells,
+        journal: opened.journal.as_deref(),
+        guard: &guard,
+        locks,
+        task_source: &source,
+        task_place: place,
+        values: &settings.options,
+        models: &models,
+        prices: prices(&settings),
+        thresholds: &settings.gate,
+        author: &|| session.author(),
+        clock: environment::now_ms,
+        now: environment::now,
+        entropy: environment::entropy,
+        stop: &stop,
+        version: env!("CARGO_PKG_VERSION"),
+        observer: &|event| progress.collected(&event),
+        progress: &|now| progress.judged(now.done, now.total),
+        tell: &|words| session.output.say(&safe(words)),
+    };
+    let extent = if args.once {
+        Extent::One
+    } else {
+        Extent::Everything
+    };
+    let stepped = context.step(&mut log, &mut task, extent);
+    let stepped = stepped?;
+    if stepped.events > 0
+        && let Err(error) = context.mirror(&task, &log)
+    {
+        // The run for MLflow's pages is derived from the log; the next step writes it again.
+        let words = format!("The loop's run was not brought up to date: {error}");
+        session.output.say(&safe(&words));
+    }
+    progress.finish();
+    finish(session, &args.experiment, &stepped)
+}
+
+fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Result<Exit> {
+    let tree = &stepped.tree;
+    if stepped.events == 0 && tree.is_finished() {
+        session
+            .output
+            .say("The loop has ended; there is nothing to do.");
+    }
+    if session.output.json {
+        session.output.json_pretty(&tree.status(experiment))?;
+    } else {
+        session.output.data(&show::status(tree, experiment))?;
+        say_next(session, tree, experiment);
+    }
+    if stepped.events > 0
+        && tree.state() == State::Promoted
+        && let Some(nominee) = &tree.nominee
+    {
+        let show = [
+            ("--experiment", experiment),
+            ("--text", nominee.child.as_str()),
+        ];
+        let words = session.next("optimise show", &show);
+        let words = words.trim_start_matches("Next: ");
+        session.output.say(&format!(
+            "To keep it as a file: {words} > DIR/prompts/{}.md",
+            nominee.pair.prompt
+        ));
+    }
+    Ok(if stepped.refused {
+        Exit::Refused
+    } else {
+        Exit::Done
+    })
+}
+
+/// The settings of a step: those that were recorded at the start, then its own flags.
+pub fn settings(
+    session: &Session,
+    task: &Task,
+    recorded: &serde_json::Map<String, serde_json::Value>,
+    given: &GivenOptions,
+) -> anyhow::Result<Settings> {
+    let mut layers = session.layers(&task.defaults)?;
+    layers.given(&GivenOptions::from_json(recorded));
+    layers.given(given);
+    Ok(layers.finish()?)
+}
+
+/// What tokens cost, where the user says so.
+pub fn prices(settings: &Settings) -> Option<Prices> {
+    settings.prices().map(|(input_usd, output_usd)| Prices {
+        input_usd,
+        output_usd,
+    })
+}
+
+/// Progress on a terminal; elsewhere only what failed.
+struct StepProgress<'a> {
+    output: &'a Output,
+    bars: Option<(CollectProgress, Counter)>,
+}
+
+impl<'a> StepProgress<'a> {
+    fn new(output: &'a Output) -> Self {
+        let bars = output.is_interactive.then(|| {
+            let cells = CollectProgress::new(output, 24);
+            (cells, Counter::new(output, "judging", "cases"))
+        });
+        Self { output, bars }
+    }
+
+    fn collected(&self, event: &Event<'_>) {
+        if let Some((cells, _)) = &self.bars {
+            cells.take(event);
+        }
+        if let Event::Cell(cell) = event
+            && cell.status == CellStatus::Failed
+        {
+            let words = format!(
+                "  failed: {} × {} × {}: {}",
+                cell.model.id,
+                cell.prompt,
+                cell.scenario,
+                cell.error.unwrap_or_default()
+            );
+            self.output.say(&safe(&words));
+        }
+    }
+
+    fn judged(&self, done: u64, total: u64) {
+        if let Some((_, cases)) = &self.bars {
+            cases.set_with(done, total, None);
+        }
+    }
+
+    fn finish(self) {
+        if let Some((_, cases)) = self.bars {
+            cases.finish();
+        }
+    }
+}

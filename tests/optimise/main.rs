@@ -1,0 +1,11 @@
+//! `assize optimise`: the prompt loop with scripted models, judges and reflectors. A test binary of its own,
+//! because a loop uses every other part of the product.
+
+mod budgets;
+mod fixture;
+mod interrupted;
+mod looks;
+mod planted;
+mod preflight;
+mod screens;
+mod whole_loop;
