@@ -64,10 +64,9 @@ impl Tree {
                 .chain(scores.iter().filter(|it| it.node == *id))
                 .cloned()
                 .collect();
-            let lead = parent.and_then(|parent| lead(&own, &parent.scores));
             Standing {
                 child: id.clone(),
-                lead: lead.map(|(mean, _)| mean),
+                lead: parent.and_then(|parent| lead(&own, &parent.scores)),
             }
         };
         let standings = stage.children.iter().map(standing).collect();
@@ -83,18 +82,22 @@ impl Tree {
 
     /// The event that ends the round: its leader, and the parent of the next one.
     pub fn round_ended(&self) -> Event {
+        let levels = self.levels();
+        let level = |id: &str| levels.get(id).copied();
         let finished = self.children_of(self.round).filter(|it| it.is_finished);
-        let parent = self.nodes.iter().find(|it| it.id == self.parent);
         let standings = finished.map(|it| Standing {
             child: it.id.clone(),
-            lead: parent
-                .and_then(|parent| lead(&it.scores, &parent.scores))
-                .map(|(mean, _)| mean),
+            lead: level(&it.id)
+                .zip(level(&self.parent))
+                .map(|(own, parent)| own - parent),
         });
         let best = ranked(standings.collect()).into_iter().next();
         let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > 0.0)?)));
         let (leader, parent, reason) = if let Some((child, lead)) = leader {
-            let reason = format!("{child} leads {} by {lead:.2} points", self.parent);
+            let reason = format!(
+                "the level of {child} is {lead:.2} points above that of {}",
+                self.parent
+            );
             (Some(child.clone()), child, reason)
         } else {
             let (parent, reason) = self.drawn_parent();
@@ -144,27 +147,24 @@ impl Tree {
             .collect()
     }
 
-    /// The event that names the nominee: the version that finished its race and is furthest ahead
-    /// of the seed. Where none is ahead the loop ends.
+    /// The event that names the nominee: of the versions that finished their race, the one with the highest
+    /// level ([`crate::correct`]). Where none is above the seed the loop ends.
     pub fn nomination(&self) -> Event {
+        let levels = self.levels();
         let finished = self.nodes.iter().skip(1).filter(|it| it.is_finished);
-        let standings = finished.map(|it| Standing {
-            child: it.id.clone(),
-            lead: lead(&it.scores, &self.seed().scores).map(|(mean, _)| mean),
-        });
-        let best = ranked(standings.collect()).into_iter().next();
-        let best = best.and_then(|it| {
-            let node = self.node(&it.child).ok()?;
-            Some((node, it.lead.filter(|lead| *lead > 0.0)?))
-        });
+        let best = finished
+            .filter_map(|it| Some((it, *levels.get(&it.id)?)))
+            .filter(|(_, level)| *level > 0.0)
+            .max_by(|a, b| a.1.total_cmp(&b.1));
         match best {
-            Some((node, lead)) => Event::Nominated(Nominated {
+            Some((node, level)) => Event::Nominated(Nominated {
                 child: node.id.clone(),
                 pair: Pair {
                     model: self.best_model(node),
                     prompt: node.version.name.clone(),
                 },
-                lead,
+                lead: lead(&node.scores, &self.seed().scores).unwrap_or(0.0),
+                level,
                 registered_version: None,
             }),
             None => Event::Rejected(Rejected {
@@ -178,7 +178,7 @@ impl Tree {
         let end = self.search_end.as_ref();
         let end = end.map_or_else(String::new, |(_, reason)| format!(" ({reason})"));
         format!(
-            "none of {} is ahead of the seed on the feedback split{end}: nothing was put before the gate",
+            "none of {} is above the seed on the feedback split{end}: nothing was put before the gate",
             count(self.nodes.len() - 1, "child")
         )
     }

@@ -5,7 +5,7 @@
 //! no times: those are kept beside them.
 
 use assize_domain::leaderboard::Pair;
-use assize_domain::promotion::GateReport;
+use assize_domain::promotion::{Check, GateReport};
 use serde::{Deserialize, Serialize};
 
 use crate::error::OptimiseError;
@@ -172,6 +172,8 @@ pub struct Nominated {
     pub pair: Pair,
     /// The lead over the seed in the race, which is too large on average.
     pub lead: f64,
+    /// Its level, which is corrected for that ([`crate::correct`]).
+    pub level: f64,
     /// The version's number in the prompt registry, where it is registered.
     #[serde(default)]
     pub registered_version: Option<u32>,
@@ -208,7 +210,7 @@ pub struct Promoted {
     pub promotion: u32,
     #[serde(default)]
     pub expert_verdicts: u32,
-    /// The nominee's gain over the incumbent that is shown, from splits on which it was not selected.
+    /// The nominee's gain over the incumbent that is shown ([`confirmed_gain`]).
     #[serde(default)]
     pub gain: Option<f64>,
     #[serde(default)]
@@ -229,6 +231,13 @@ pub struct Rejected {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     pub reason: String,
+}
+
+/// The gain that is shown of what was promoted: the mean difference to the incumbent on the
+/// confirmation split, on which nothing was selected but whether it passed.
+pub fn confirmed_gain(checks: &[Check]) -> Option<f64> {
+    let found = checks.iter().find(|it| it.name == "confirmation.margin");
+    found.and_then(|it| it.figure)
 }
 
 impl Event {

@@ -10,7 +10,7 @@
 //! | [`event`], [`settings`] | what is recorded, and what was agreed before the start? |
 //! | [`tree`] | which versions are there, in which state, with which scores? |
 //! | [`next`] | what is to be done now, and when does the search end? |
-//! | [`race`], [`parent`] | which child leads, and from which version are the next ones written? |
+//! | [`race`], [`correct`], [`parent`] | which child leads, and from which version are the next ones written? |
 //! | [`packet`], [`reply`] | what does a reflector get, and what may it answer? |
 //! | [`screens`] | which children are not worth a verdict? |
 //! | [`preflight`] | is the loop worth starting? |
@@ -25,6 +25,7 @@
     reason = "the formulas in the docs are mathematics, not code"
 )]
 
+pub mod correct;
 mod decide;
 pub mod diff;
 mod error;

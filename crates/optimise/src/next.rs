@@ -178,7 +178,7 @@ impl Tree {
     pub fn lead_over_parent(&self, id: &str) -> Option<f64> {
         let node = self.node(id).ok()?;
         let parent = self.node(node.parent.as_deref()?).ok()?;
-        lead(&node.scores, &parent.scores).map(|(mean, _)| mean)
+        lead(&node.scores, &parent.scores)
     }
 }
 

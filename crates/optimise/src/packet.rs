@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use assize_domain::fence::defuse;
+use assize_domain::fence::{defuse, enclose};
 use assize_domain::scenario::{Scenario, Split};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -220,16 +220,14 @@ impl FeedbackCell {
                 .map(|(name, score)| format!("{name} {score}"))
                 .collect();
             text.push_str(&format!(
-                "\n<<<output {nonce}\n{}\noutput {nonce}>>>\nScores: {} (composite {:.2})\n",
-                defuse(&output.text),
+                "\n{}\nScores: {} (composite {:.2})\n",
+                enclose("output", nonce, &output.text),
                 scores.join(", "),
                 output.composite
             ));
             if let Some(rationale) = &output.rationale {
-                text.push_str(&format!(
-                    "<<<reason {nonce}\n{}\nreason {nonce}>>>\n",
-                    defuse(rationale)
-                ));
+                text.push_str(&enclose("reason", nonce, rationale));
+                text.push('\n');
             }
         }
         text.push('\n');

@@ -4,9 +4,10 @@
 //! stages over consecutive parts of that order. Every child of a stage is collected and judged on the
 //! stage's scenarios; then the better half (⌈n/2⌉ of n) goes on, by the mean of the paired differences to the
 //! round's parent over all scenarios so far. The parent's scores are known, so they cost nothing. What is
-//! left after the last stage has scores on all scenarios. It leads if it is ahead of the parent at all: the
-//! search accepts any lead, because a false one costs a round and is not shipped. What ships is
-//! decided by the gate, on splits that the race has not seen.
+//! left after the last stage has scores on all scenarios. It leads if its level
+//! ([`crate::correct`]) is above the parent's at all: the search accepts any lead, because a false one
+//! costs a round and is not shipped. What ships is decided by the gate, on splits that the race
+//! has not seen.
 //!
 //! With S scenarios, c candidates a cell and m models, four children cost about m·c·S·(4 + 2 + 1)/3
 //! verdicts, where all on everything would cost m·c·S·4.

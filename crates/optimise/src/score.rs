@@ -47,19 +47,18 @@ pub fn estimate(scores: &[CellScore]) -> Option<FeedbackEstimate> {
     })
 }
 
-/// The mean of a version's differences to another over the cells that both have, with the number of these.
-pub fn lead(of: &[CellScore], over: &[CellScore]) -> Option<(f64, usize)> {
-    let differences: Vec<f64> = of
-        .iter()
-        .filter_map(|own| {
-            let same = |it: &&CellScore| it.model == own.model && it.scenario == own.scenario;
-            let other = over.iter().find(same)?;
-            Some(own.mean - other.mean)
-        })
-        .filter(|it| it.is_finite())
-        .collect();
-    let mean = assize_stats::describe::mean(&differences)?;
-    Some((mean, differences.len()))
+/// A version's differences to another in the cells that both have.
+pub fn differences(of: &[CellScore], from: &[CellScore]) -> Vec<f64> {
+    let difference = |own: &CellScore| {
+        let same = |it: &&CellScore| it.model == own.model && it.scenario == own.scenario;
+        Some(own.mean - from.iter().find(same)?.mean)
+    };
+    of.iter().filter_map(difference).collect()
+}
+
+/// The mean of these differences; `None` without a cell that both have.
+pub fn lead(of: &[CellScore], over: &[CellScore]) -> Option<f64> {
+    assize_stats::describe::mean(&differences(of, over))
 }
 
 #[cfg(test)]
@@ -95,7 +94,8 @@ mod tests {
     fn a_lead_counts_the_cells_that_both_have() {
         let ours = [score("a", "s", 10.0), score("a", "t", 12.0)];
         let theirs = [score("a", "t", 11.0), score("b", "s", 0.0)];
-        assert_eq!(lead(&ours, &theirs), Some((1.0, 1)));
+        assert_eq!(lead(&ours, &theirs), Some(1.0));
+        assert_eq!(differences(&ours, &theirs), [1.0]);
         assert_eq!(lead(&ours[..1], &theirs), None);
     }
 }
