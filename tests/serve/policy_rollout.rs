@@ -207,36 +207,48 @@ fn the_log_is_evaluated_exported_and_sampled() {
     assert_eq!(vw.matches("shared |c ").count(), 500, "one block each");
     assert_eq!(vw.lines().filter(|it| it.starts_with("0:")).count(), 500);
 
-    site.scratch.ok("init task");
+    for name in ["toml", "jsonl"] {
+        scenarios_are_sampled(&site, name);
+    }
     site.scratch
-        .write("task/prompts/own.md", "At {{ hour }}.\n");
-    let broken = site.scratch.fails(2, "policy sample task --most 5");
-    assert!(broken.stderr.contains(".jsonl"), "{broken}");
-    task_of_contexts(&site.scratch);
-    let before = site.scratch.read("own/scenarios.jsonl");
+        .write("own/task.toml", "name = \"own\"\nscenarios = \"s.csv\"\n");
+    site.scratch.write("own/s.csv", "id,hour\ns1,3\n");
+    let broken = site.scratch.fails(2, "policy sample own --most 5");
+    assert!(broken.stderr.contains(".toml or .jsonl"), "{broken}");
+}
+
+/// Samples into a task whose scenarios are in a file with this ending.
+fn scenarios_are_sampled(site: &Site, ending: &str) {
+    let file = format!("own/scenarios.{ending}");
+    task_of_contexts(&site.scratch, ending);
+    let before = site.scratch.read(&file);
     let planned = site.policy("sample own --most 5 --redact mail --dry-run");
     assert_eq!(planned["scenarios"].as_array().map(Vec::len), Some(5));
-    assert_eq!(site.scratch.read("own/scenarios.jsonl"), before);
+    assert_eq!(site.scratch.read(&file), before);
     let sampled = site.policy("sample own --most 5 --redact mail");
     assert_eq!(sampled["scenarios"].as_array().map(Vec::len), Some(5));
-    let after = site.scratch.read("own/scenarios.jsonl");
+    let after = site.scratch.read(&file);
     assert!(after.starts_with(&before), "{after}");
     assert!(!after.contains("x@y.z"), "redacted: {after}");
-    assert_eq!(after.matches("\"split\":\"feedback\"").count(), 5);
+    assert_eq!(after.matches("\"feedback\"").count(), 5, "{after}");
     site.scratch.ok("validate own");
+    // Contexts that are in the file already are left out.
+    let again = site.policy("sample own --most 500 --redact mail --dry-run");
+    for scenario in again["scenarios"].as_array().expect("a list") {
+        let id = scenario["id"].as_str().expect("an id");
+        assert!(!after.contains(id), "{id} twice");
+    }
     // Without the field that the prompt uses the task would be invalid, so nothing is written.
     let refused = site
         .scratch
         .fails(2, "policy sample own --most 3 --redact hour,mail");
-    assert_eq!(site.scratch.read("own/scenarios.jsonl"), after, "{refused}");
+    assert_eq!(site.scratch.read(&file), after, "{refused}");
 }
 
 /// A task whose scenarios are contexts of decisions.
-fn task_of_contexts(scratch: &Scratch) {
-    scratch.write(
-        "own/task.toml",
-        "name = \"own\"\nscenarios = \"scenarios.jsonl\"\n",
-    );
+fn task_of_contexts(scratch: &Scratch, ending: &str) {
+    let task = format!("name = \"own\"\nscenarios = \"scenarios.{ending}\"\n");
+    scratch.write("own/task.toml", &task);
     let anchors = "1 = \"a\"\n2 = \"b\"\n";
     scratch.write(
         "own/rubric.md",
@@ -246,10 +258,12 @@ fn task_of_contexts(scratch: &Scratch) {
         ),
     );
     scratch.write("own/prompts/p1.md", "It is {{ hour }}. Say something.\n");
-    scratch.write(
-        "own/scenarios.jsonl",
-        "{\"id\": \"s1\", \"hour\": 3, \"weekend\": false, \"urgency\": 0.5}\n",
-    );
+    let scenario = if ending == "toml" {
+        "[[scenario]]\nid = \"s1\"\nhour = 3\nweekend = false\nurgency = 0.5\n"
+    } else {
+        "{\"id\": \"s1\", \"hour\": 3, \"weekend\": false, \"urgency\": 0.5}\n"
+    };
+    scratch.write(&format!("own/scenarios.{ending}"), scenario);
 }
 
 #[test]

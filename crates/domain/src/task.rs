@@ -14,7 +14,7 @@ use crate::hash::sha256_fields;
 use crate::options::{OPTIONS, PartialOptions};
 use crate::output::OutputContract;
 use crate::problem::{Problem, line_of, parse_toml};
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, Renderer};
 use crate::rubric::Rubric;
 use crate::scenario::{self, Scenario, Split};
 
@@ -67,8 +67,11 @@ struct TaskToml {
     checks: Vec<CheckSource>,
 }
 
+/// The file of scenarios, unless the task names another.
+pub const SCENARIOS_FILE: &str = "scenarios.toml";
+
 fn default_scenarios() -> String {
-    "scenarios.toml".to_owned()
+    SCENARIOS_FILE.to_owned()
 }
 
 fn default_rubric() -> String {
@@ -272,7 +275,11 @@ fn parse_prompts(
 
 /// A prompt must render for every scenario, not only name known fields.
 fn check_rendering(file: &str, prompt: &Prompt, scenarios: &[Scenario]) -> Option<Problem> {
-    let broken = |it: &Scenario| prompt.render(it, "").err();
+    let renderer = Renderer::new(prompt);
+    let broken = |it: &Scenario| match &renderer {
+        Ok(renderer) => renderer.render(it, "").err(),
+        Err(error) => Some(error.clone()),
+    };
     let (scenario, error) = scenarios
         .iter()
         .find_map(|it| broken(it).map(|error| (it, error)))?;

@@ -86,14 +86,16 @@ impl From<Token> for Caller {
 pub(crate) enum Right {
     /// None: no authentication is required.
     Public,
+    /// None but a valid token.
+    AnyRole,
     /// View results.
     Read,
     /// Change data or start jobs.
     Write,
     /// Score cases at the judge's desk.
     Judge,
-    /// Ask for the champion, as applications do at run time.
-    Champion,
+    /// Read what applications read at run time: the champion, figures and events of the policies.
+    ReadService,
     /// Use the online policies, as applications do at run time.
     Policies,
 }
@@ -101,10 +103,10 @@ pub(crate) enum Right {
 impl Right {
     pub fn is_granted_to(self, role: Role) -> bool {
         match self {
-            Self::Public => true,
+            Self::Public | Self::AnyRole => true,
             Self::Read => matches!(role, Role::Admin | Role::Viewer | Role::Judge),
             Self::Judge => matches!(role, Role::Admin | Role::Judge),
-            Self::Champion => matches!(role, Role::Admin | Role::Viewer | Role::Service),
+            Self::ReadService => matches!(role, Role::Admin | Role::Viewer | Role::Service),
             Self::Policies => matches!(role, Role::Admin | Role::Service),
             Self::Write => role == Role::Admin,
         }
@@ -360,13 +362,19 @@ mod tests {
     #[test]
     fn roles_grant_their_rights_and_no_others() {
         let granted = |role: Role| {
-            [Right::Read, Right::Write, Right::Judge, Right::Policies]
-                .map(|right| right.is_granted_to(role))
+            [
+                Right::Read,
+                Right::Write,
+                Right::Judge,
+                Right::Policies,
+                Right::ReadService,
+            ]
+            .map(|right| right.is_granted_to(role))
         };
-        assert_eq!(granted(Role::Admin), [true, true, true, true]);
-        assert_eq!(granted(Role::Viewer), [true, false, false, false]);
-        assert_eq!(granted(Role::Judge), [true, false, true, false]);
-        assert_eq!(granted(Role::Service), [false, false, false, true]);
+        assert_eq!(granted(Role::Admin), [true, true, true, true, true]);
+        assert_eq!(granted(Role::Viewer), [true, false, false, false, true]);
+        assert_eq!(granted(Role::Judge), [true, false, true, false, false]);
+        assert_eq!(granted(Role::Service), [false, false, false, true, true]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn the_policies_are_served_alone_without_a_tracking_store() {
 }
 
 #[test]
-fn only_services_and_admins_use_the_policies() {
+fn only_services_and_admins_use_the_policies_and_viewers_read_their_figures() {
     let scratch = Scratch::new();
     let served = Served::start(&scratch);
     let host = format!("Host: {}", served.authority());
@@ -66,11 +66,12 @@ fn only_services_and_admins_use_the_policies() {
     let stats = |token: Option<&str>| send(token, "GET /stats", &json!({})).status;
     let score = |token: Option<&str>| send(token, "POST /recommend", &two("ada", 1)).status;
     let delete = |token: Option<&str>| send(token, "DELETE /users/ada", &json!({})).status;
-    for (role, status) in [
-        ("service", 200),
-        ("admin", 200),
-        ("viewer", 403),
-        ("judge", 403),
+    let document = |token: Option<&str>| send(token, "GET /api/openapi.json", &json!({})).status;
+    for (role, statuses) in [
+        ("service", [200, 200, 200]),
+        ("admin", [200, 200, 200]),
+        ("viewer", [200, 403, 403]),
+        ("judge", [403, 403, 403]),
     ] {
         let token = token_new(&scratch, role);
         let found = [
@@ -78,11 +79,13 @@ fn only_services_and_admins_use_the_policies() {
             score(Some(&token)),
             delete(Some(&token)),
         ];
-        assert_eq!(found, [status; 3], "{role}");
+        assert_eq!(found, statuses, "{role}");
+        assert_eq!(document(Some(&token)), 200, "{role}");
         let runs = send(Some(&token), "GET /api/bench/experiments", &json!({})).status;
         assert_eq!(runs == 403, role == "service", "{role}");
     }
-    assert_eq!([stats(None), score(None), delete(None)], [401; 3]);
+    let without = [stats(None), score(None), delete(None), document(None)];
+    assert_eq!(without, [401; 4]);
     // Without a token nothing is served from another site either.
     let foreign = served.raw("GET /stats", &["Host: evil.example"], b"");
     assert_eq!(foreign.status, 403, "{foreign:?}");

@@ -199,13 +199,30 @@ fn a_huge_body_and_another_kind_of_body_are_refused() {
     let host = format!("Host: {}", served.authority());
     let token = format!("Authorization: Bearer {}", served.token);
     let text = two("ada", 1).to_string();
-    let reply = served.raw(
-        "POST /score/egreedy",
-        &[&host, &token, "Content-Type: text/plain"],
-        text.as_bytes(),
-    );
-    assert_eq!(reply.status, 400, "{reply:?}");
     let reply = served.get("/score/egreedy");
     assert_eq!(reply.status, 405, "{reply:?}");
+    // A place is named only where it is known.
+    let cut = served.raw(
+        "POST /score/egreedy",
+        &[&host, &token, "Content-Type: application/json"],
+        b"{\"user_id\": \"ada\", \"candidates\": [{",
+    );
+    assert!(!message(&cut).contains('?'), "{}", message(&cut));
+    let reply = served.raw("DELETE /users/%ff", &[&host, &token], b"");
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(
+        message(&reply).contains("user_id is not valid UTF-8"),
+        "{reply:?}"
+    );
     assert_eq!(figures(&served, "ada"), before);
+    for (kind, status) in [
+        ("text/plain", 400),
+        ("application/jsonlines", 400),
+        ("Application/JSON; charset=utf-8", 200),
+    ] {
+        let kind = format!("Content-Type: {kind}");
+        let headers = [&*host, &*token, &*kind];
+        let reply = served.raw("POST /score/linucb", &headers, text.as_bytes());
+        assert_eq!(reply.status, status, "{kind}: {reply:?}");
+    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use assize_domain::hash::{canonical_json, sha256_hex};
 use assize_domain::scenario::Split;
-use assize_domain::task::{TASK_FILE, Task, TaskFiles};
+use assize_domain::task::{SCENARIOS_FILE, TASK_FILE, Task, TaskFiles};
 use assize_store::policies::PolicyFile;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -77,9 +77,10 @@ pub fn sample(file: &PolicyFile, options: &SampleOptions<'_>) -> Result<Sampled>
         };
         let is_kept =
             |name: &str| !options.redact.iter().any(|it| it == name) && !RESERVED.contains(&name);
+        // TOML has no null, so a field without a value is left out.
         let fields: Map<String, Value> = fields
             .into_iter()
-            .filter(|(name, _)| is_kept(name))
+            .filter(|(name, value)| is_kept(name) && !value.is_null())
             .collect();
         let key = key(&fields);
         if fields.is_empty() || !seen.insert(key.clone()) {
@@ -110,8 +111,8 @@ fn key(fields: &Map<String, Value>) -> String {
     sha256_hex(canonical_json(&Value::Object(fields.clone())).as_bytes())
 }
 
-/// The name of the task's file of scenarios, which must be JSON lines, because lines can be added to
-/// it without touching what is there.
+/// The name of the task's file of scenarios, which must be TOML or JSON lines, because scenarios can
+/// be added to these without touching what is there.
 fn scenario_file(files: &TaskFiles) -> Result<String> {
     let invalid = |reason: String| PipelineError::Invalid(format!("{TASK_FILE}: {reason}"));
     let manifest = files.get(TASK_FILE).map_or("", String::as_str);
@@ -119,14 +120,37 @@ fn scenario_file(files: &TaskFiles) -> Result<String> {
         .parse()
         .map_err(|error: toml::de::Error| invalid(error.to_string()))?;
     let name = table.get("scenarios").and_then(toml::Value::as_str);
-    let name = name.ok_or_else(|| invalid("names no file of scenarios".to_owned()))?;
-    let ending = Path::new(name).extension();
-    if !ending.is_some_and(|it| it.eq_ignore_ascii_case("jsonl")) {
+    let name = name.unwrap_or(SCENARIOS_FILE);
+    if !(is_jsonl(name) || has_ending(name, "toml")) {
         return Err(invalid(format!(
-            "scenarios = \"{name}\": only a .jsonl file can be extended, so convert it first"
+            "scenarios = \"{name}\": only a .toml or .jsonl file can be extended, so convert it first"
         )));
     }
     Ok(name.to_owned())
+}
+
+fn has_ending(name: &str, wanted: &str) -> bool {
+    let ending = Path::new(name).extension();
+    ending.is_some_and(|it| it.eq_ignore_ascii_case(wanted))
+}
+
+fn is_jsonl(name: &str) -> bool {
+    has_ending(name, "jsonl")
+}
+
+/// The scenarios as they are added to a file.
+fn written(name: &str, scenarios: &[Value]) -> Result<String> {
+    if is_jsonl(name) {
+        let lines: Vec<String> = scenarios.iter().map(Value::to_string).collect();
+        return Ok(format!("{}\n", lines.join("\n")));
+    }
+    let list = json!({"scenario": scenarios});
+    let text = toml::to_string(&list).map_err(|error| {
+        PipelineError::Invalid(format!(
+            "{name}: a sampled context cannot be written as TOML ({error}): leave its field out with --redact"
+        ))
+    })?;
+    Ok(format!("\n{text}"))
 }
 
 /// The text with the new scenarios, if the task is valid with it.
@@ -136,11 +160,8 @@ fn extended(files: &mut TaskFiles, name: &str, sampled: &Sampled) -> Result<Stri
         .map_or("", String::as_str)
         .trim_end()
         .to_owned();
-    for scenario in &sampled.scenarios {
-        text.push('\n');
-        text.push_str(&scenario.to_string());
-    }
     text.push('\n');
+    text.push_str(&written(name, &sampled.scenarios)?);
     files.insert(name.to_owned(), text.clone());
     Task::parse(files).map_err(|problems| PipelineError::Task {
         name: format!("with the sampled scenarios, {name}"),

@@ -240,9 +240,9 @@ fn tracked() -> Vec<Operation> {
         )
         .fails(&[ErrorKind::NotFound, ErrorKind::Sealed]),
         Operation::new::<champion::ChampionRequest, champion::ShippedPair>(
-            ("get", shipped, Right::Champion, about_shipped),
+            ("get", shipped, Right::ReadService, about_shipped),
             StatusCode::OK,
-            Route::get(shipped, Right::Champion, champion::get),
+            Route::get(shipped, Right::ReadService, champion::get),
         )
         .fails(missing),
         Operation::get(
@@ -365,7 +365,7 @@ fn administration() -> Vec<Operation> {
         .fails(&[ErrorKind::NotFound]),
         Operation::get(
             "/api/openapi.json",
-            Right::Read,
+            Right::AnyRole,
             "This document",
             openapi::document,
         ),

@@ -22,7 +22,8 @@ impl Operation {
         match self.right {
             Right::Read => "viewer, admin; judge without an open sitting",
             Right::Judge => "judge, admin",
-            Right::Champion => "service, viewer, admin",
+            Right::AnyRole => "every role",
+            Right::ReadService => "service, viewer, admin",
             Right::Policies => "service, admin",
             Right::Write => "admin",
             Right::Public => "everybody",

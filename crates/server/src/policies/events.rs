@@ -123,7 +123,7 @@ async fn right_lost(access: &Arc<Access>, caller: &Caller) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let (access, caller) = (Arc::clone(access), caller.clone());
-        let check = move || recheck(&access, &caller, Right::Policies);
+        let check = move || recheck(&access, &caller, Right::ReadService);
         let checked = tokio::task::spawn_blocking(check).await;
         if !matches!(checked, Ok(Ok(()))) {
             return;

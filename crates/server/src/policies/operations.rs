@@ -20,6 +20,7 @@ use crate::http::route::Route;
 use crate::mlflow::fields::NoFields;
 
 const RIGHT: Right = Right::Policies;
+const READ: Right = Right::ReadService;
 
 /// The routes that score, with the policy that each uses; `None` is the active one.
 const SCORES: [(&str, Option<PolicyKind>, &str); 4] = [
@@ -141,26 +142,26 @@ where
     let handler =
         |State(engine): State<Arc<Engine>>, request: Request| stats::handle(engine, None, request);
     let mut all = vec![Operation::new::<StatsRequest, AllStats>(
-        ("get", path, RIGHT, summary),
+        ("get", path, READ, summary),
         StatusCode::OK,
-        Route::get(path, RIGHT, handler),
+        Route::get(path, READ, handler),
     )];
     for (path, policy, summary) in STATS {
         let handler = move |State(engine): State<Arc<Engine>>, request: Request| {
             stats::handle(engine, Some(policy), request)
         };
         all.push(Operation::new::<StatsRequest, PolicyStats>(
-            ("get", path, RIGHT, summary),
+            ("get", path, READ, summary),
             StatusCode::OK,
-            Route::get(path, RIGHT, handler),
+            Route::get(path, READ, handler),
         ));
     }
     let path = "/api/policies/events";
     let summary = "Decisions, rewards and shadow signals from now on, as server-sent events";
     let stream = Operation::new::<NoFields, ()>(
-        ("get", path, RIGHT, summary),
+        ("get", path, READ, summary),
         StatusCode::OK,
-        Route::get(path, RIGHT, events::stream),
+        Route::get(path, READ, events::stream),
     );
     all.push(stream.streams());
     all

@@ -195,7 +195,8 @@ pub(crate) async fn body(request: Request) -> ApiResult<Bytes> {
     let kind = request.headers().get(CONTENT_TYPE);
     let is_json = kind
         .and_then(|it| it.to_str().ok())
-        .is_some_and(|it| it.starts_with("application/json"));
+        .and_then(|it| it.split(';').next())
+        .is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
     let bytes = read_body(request.into_body(), MAX_BODY, BODY_TIMEOUT).await?;
     // Browsers let pages of other sites send forms and plain text without a preflight request,
     // but not JSON.
@@ -213,12 +214,17 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
         // The place is worked out only for requests that cannot be read.
         let mut again = serde_json::Deserializer::from_slice(bytes);
         let place = serde_path_to_error::deserialize::<_, T>(&mut again);
-        let place = place.err().map(|it| it.path().to_string());
-        match place.filter(|it| it != ".") {
+        match place.err().and_then(|it| known_place(it.path())) {
             Some(place) => problem(place, format!("cannot be read: {}", plain(&error))),
             None => ApiError::invalid(format!("the request cannot be read: {}", plain(&error))),
         }
     })
+}
+
+/// A path in words, unless it is the whole text or not known.
+fn known_place(path: &serde_path_to_error::Path) -> Option<String> {
+    let place = path.to_string();
+    (place != "." && !place.contains('?')).then_some(place)
 }
 
 /// An error about one field.
@@ -354,9 +360,9 @@ fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> ApiResult<T> {
     serde_json::from_str(text).map_err(|error| {
         let mut again = serde_json::Deserializer::from_str(text);
         let place = serde_path_to_error::deserialize::<_, T>(&mut again);
-        let place = place.err().map(|it| format!("{field}.{}", it.path()));
+        let place = place.err().and_then(|it| known_place(it.path()));
         problem(
-            place.unwrap_or_else(|| field.to_owned()),
+            place.map_or_else(|| field.to_owned(), |place| format!("{field}.{place}")),
             format!("cannot be read: {}", plain(&error)),
         )
     })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use assize_store::StoreError;
 use assize_store::policies::Deleted;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::Engine;
-use super::request::{body, check_name, parse};
+use super::request::{body, check_name, parse, problem};
 use crate::error::{ApiError, ApiResult};
 use crate::http::json;
 
@@ -54,8 +55,17 @@ pub(crate) async fn reset(State(engine): State<Arc<Engine>>, request: Request) -
     respond(outcome.await)
 }
 
-pub(crate) async fn delete(State(engine): State<Arc<Engine>>, params: RawPathParams) -> Response {
+pub(crate) async fn delete(
+    State(engine): State<Arc<Engine>>,
+    params: Result<RawPathParams, RawPathParamsRejection>,
+) -> Response {
     let outcome = async {
+        let params = params.map_err(|_| {
+            problem(
+                "user_id",
+                "is not valid UTF-8: percent-encode its UTF-8 bytes",
+            )
+        })?;
         let named = params.iter().find(|it| it.0 == "user_id");
         let user_id = named.map_or_else(String::new, |it| it.1.to_owned());
         check_name("user_id", &user_id)?;
