@@ -6,7 +6,7 @@ use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Pareto, Resource};
 use assize_domain::task::TaskDefaults;
-use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
+use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare_finding};
 use assize_pipeline::{PipelineError, seal, whole_file};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
@@ -32,7 +32,6 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         .map(|path| Ok((path.as_path(), format_of(path)?)))
         .collect::<anyhow::Result<_>>()?;
     let store = session.store(true)?;
-    let task = session.task_of(store.as_ref(), &args.experiment)?;
     let author = args.unseal.then(|| session.author());
     seal::check(
         store.as_ref(),
@@ -44,10 +43,13 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         tier: args.tier,
         incumbent: args.incumbent.clone(),
         split: args.split,
-        current: task.task().map(CurrentScenarios::from),
         ..CompareOptions::usual(&args.experiment)
     };
-    let mut board = compare(store.as_ref(), &options, decision_rule(session)?)?;
+    let rule = decision_rule(session)?;
+    let mut board = compare_finding(store.as_ref(), options, rule, || {
+        let task = session.task_of(store.as_ref(), &args.experiment)?;
+        anyhow::Ok(task.task().map(CurrentScenarios::from))
+    })?;
     let chosen = match args.pareto {
         Some(ParetoBy::Latency) => Some(Resource::Latency),
         Some(ParetoBy::Cost) => Some(Resource::Cost),

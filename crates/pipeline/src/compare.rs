@@ -86,6 +86,27 @@ pub fn compare(
     compare_cells(store, options, rule).map(|compared| compared.board)
 }
 
+/// [`compare`], where the task's files are read while the store is. An error of `find_current` is
+/// reported first.
+pub fn compare_finding<E: From<PipelineError>>(
+    store: &dyn Tracking,
+    mut options: CompareOptions,
+    rule: DecisionRule,
+    find_current: impl FnOnce() -> std::result::Result<Option<CurrentScenarios>, E>,
+) -> std::result::Result<Leaderboard, E> {
+    let (experiment, split) = (options.experiment.clone(), options.split);
+    let (scores, current) = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read::read_versions(store, &experiment, split));
+        let current = find_current();
+        let panicked = |_| PipelineError::Internal("worker panicked".to_owned());
+        (reading.join().map_err(panicked), current)
+    });
+    options.current = current?;
+    let mut scores = scores??;
+    scores.keep_current(options.current.as_ref(), split);
+    Ok(compare_scores(store, &scores, &options, rule)?.board)
+}
+
 /// [`compare`], with the cells.
 pub fn compare_cells(
     store: &dyn Tracking,
@@ -98,12 +119,21 @@ pub fn compare_cells(
         options.split,
         options.current.as_ref(),
     )?;
+    compare_scores(store, &scores, options, rule)
+}
+
+fn compare_scores(
+    store: &dyn Tracking,
+    scores: &read::Scores,
+    options: &CompareOptions,
+    rule: DecisionRule,
+) -> Result<Compared> {
     let tier = options.tier.unwrap_or_else(|| scores.default_tier().into());
     let mut warning = None;
     let incumbent = match &options.incumbent {
-        Some(wanted) => Some(named(&scores, "incumbent", wanted)?),
+        Some(wanted) => Some(named(scores, "incumbent", wanted)?),
         None => match store.champion_get(&scores.task)? {
-            Some(it) => champion_index(&scores, &it).or_else(|| {
+            Some(it) => champion_index(scores, &it).or_else(|| {
                 warning = Some(format!(
                     "the champion {} is not in this experiment as it was promoted, so the first \
                      model and prompt are the incumbent",
@@ -114,8 +144,8 @@ pub fn compare_cells(
             None => scores.first_pair(),
         },
     };
-    let view = view::View::of(store, &scores, tier, incumbent, options)?;
-    let mut board = rank::rank(&scores, &view, incumbent, options, rule);
+    let view = view::View::of(store, scores, tier, incumbent, options)?;
+    let mut board = rank::rank(scores, &view, incumbent, options, rule);
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));

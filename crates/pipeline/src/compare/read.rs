@@ -104,15 +104,23 @@ impl Lost {
     }
 }
 
-/// Reads the runs of one split. Scores under different rubrics are never put side by side: the
-/// newest rubric that has verdicts is taken, and the runs under others are counted.
-/// `current` is the task as its files have it now, where these are at hand.
+/// Reads the runs of one split that count. `current` is the task as its files have it now, where
+/// these are at hand.
 pub fn read(
     store: &dyn Boards,
     experiment: &str,
     split: Split,
     current: Option<&CurrentScenarios>,
 ) -> Result<Scores> {
+    let mut scores = read_versions(store, experiment, split)?;
+    scores.keep_current(current, split);
+    Ok(scores)
+}
+
+/// Reads the runs of one split, with all versions of its scenarios. Scores under different rubrics
+/// are never put side by side: the newest rubric that has verdicts is taken, and the runs under
+/// others are counted.
+pub fn read_versions(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores> {
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(experiment, split, &mut |run| {
@@ -154,7 +162,6 @@ pub fn read(
     scores.params = store.run_get(&scores.first_run)?.params;
     scores.task = scores.param(param::TASK).to_owned();
     scores.first_pair = scores.first_of_grid();
-    scores.keep_current(current, split);
     Ok(scores)
 }
 

@@ -89,7 +89,7 @@ impl CurrentScenarios {
 
 impl Scores {
     /// Leaves only the current version of every scenario; the rest is only listed.
-    pub(super) fn keep_current(&mut self, current: Option<&CurrentScenarios>, split: Split) {
+    pub fn keep_current(&mut self, current: Option<&CurrentScenarios>, split: Split) {
         let current = current.filter(|it| self.task.is_empty() || it.task == self.task);
         let kept = self.current_places(current, split);
         if kept.len() == self.scenarios.len() {
