@@ -1,22 +1,16 @@
-"""Predict and learn with MABWiser, Vowpal Wabbit and NumPy: the baselines of the policies.
+"""LinUCB with NumPy, MABWiser and Vowpal Wabbit: the baselines of crates/policy/benches/trajectories.rs.
 
-Usage: policies.py [STEPS]. LinUCB at D = 12 with 10 arms, one decision and one update a step, in steps per CPU
-second. A package that is not installed is left out. The last line compares the choices of MABWiser's LinUCB
-with those of the formulas in NumPy, where both have the same semantics (disjoint models, the same alpha and
-regularisation).
+Reads {"contexts": [[…]], "rewards": [[…]]} from stdin, decides and learns step by step, and prints one JSON
+object for each package: its choices and its steps per CPU second, or why it was skipped.
 """
 
+import json
 import sys
 import time
 
 import numpy as np
 
 D, ARMS, ALPHA = 12, 10, 1.0
-
-
-def draws(steps):
-    rng = np.random.default_rng(7)
-    return rng.random((steps, D)), rng.random((steps, ARMS))
 
 
 def numpy_choices(contexts, rewards):
@@ -64,22 +58,25 @@ def vw_choices(contexts, rewards):
     return chosen
 
 
+PACKAGES = [
+    ("NumPy", numpy_choices, True),
+    ("MABWiser", mabwiser_choices, True),
+    ("Vowpal Wabbit", vw_choices, False),
+]
+
+
 def main():
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 3000
-    contexts, rewards = draws(steps)
-    found = {}
-    for name, choose in [("numpy", numpy_choices), ("MABWiser", mabwiser_choices), ("Vowpal Wabbit", vw_choices)]:
+    given = json.load(sys.stdin)
+    contexts, rewards = np.array(given["contexts"]), np.array(given["rewards"])
+    for name, choose, is_same_method in PACKAGES:
+        found = {"name": name, "is_same_method": is_same_method}
         started = time.process_time()
         try:
-            found[name] = choose(contexts, rewards)
+            found["choices"] = [int(arm) for arm in choose(contexts, rewards)]
+            found["steps_per_s"] = len(contexts) / (time.process_time() - started)
         except ImportError as missing:
-            print(f"{name}: SKIPPED, {missing}")
-            continue
-        seconds = time.process_time() - started
-        print(f"{name}: {steps / seconds:,.0f} steps per CPU second (D = {D}, {ARMS} arms)")
-    if "MABWiser" in found:
-        same = np.mean([a == b for a, b in zip(found["numpy"], found["MABWiser"])])
-        print(f"MABWiser and NumPy choose the same in {100 * same:.1f} % of {steps} steps")
+            found["skipped"] = str(missing)
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,5 @@ for bench in "--bench harness" "--bench auto" "--bench mlflow" "--bench policies
   # shellcheck disable=SC2086
   cargo bench --locked $bench
 done
-echo "== bench/policies.py"
-"$ASSIZE_BENCH_PYTHON" bench/policies.py
 echo "== bench/serve.py"
 python3 bench/serve.py "${CARGO_TARGET_DIR:-target}/release/assize"
