@@ -12,6 +12,9 @@ use crate::race::{Stage, Standing, dropped, ranked};
 use crate::score::{CellScore, lead};
 use crate::tree::{Node, Tree, count};
 
+/// Levels closer than this are equal.
+const ROUNDING: f64 = 1e-9;
+
 impl Tree {
     /// The packet for the next round, from the parent's judged cells of the feedback split.
     pub fn packet(&self, children: u32, cells: Vec<FeedbackCell>, task: &TaskTexts) -> Event {
@@ -92,7 +95,7 @@ impl Tree {
                 .map(|(own, parent)| own - parent),
         });
         let best = ranked(standings.collect()).into_iter().next();
-        let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > 0.0)?)));
+        let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > ROUNDING)?)));
         let (leader, parent, reason) = if let Some((child, lead)) = leader {
             let reason = format!(
                 "the level of {child} is {lead:.2} points above that of {}",
@@ -154,7 +157,7 @@ impl Tree {
         let finished = self.nodes.iter().skip(1).filter(|it| it.is_finished);
         let best = finished
             .filter_map(|it| Some((it, *levels.get(&it.id)?)))
-            .filter(|(_, level)| *level > 0.0)
+            .filter(|(_, level)| *level > ROUNDING)
             .max_by(|a, b| a.1.total_cmp(&b.1));
         match best {
             Some((node, level)) => Event::Nominated(Nominated {
