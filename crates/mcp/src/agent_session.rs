@@ -11,8 +11,9 @@ use assize_domain::submission::Submission;
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Finished, Progress, SitOptions};
+use assize_pipeline::optimise::is_search_experiment;
 use assize_pipeline::{Now, PipelineError};
-use assize_store::Tracking;
+use assize_store::{ExperimentSummary, Tracking};
 use serde_json::Value;
 
 use crate::wire::{
@@ -100,7 +101,8 @@ impl AgentSession {
     pub fn pending(&mut self) -> Answer<PendingList> {
         let all = self.store()?.experiment_list();
         let all = all.map_err(|error| error.to_string())?;
-        let waiting = all.into_iter().filter(|it| it.pending > 0);
+        let is_waiting = |it: &ExperimentSummary| it.pending > 0 && !is_search_experiment(&it.name);
+        let waiting = all.into_iter().filter(is_waiting);
         Ok(PendingList {
             experiments: waiting
                 .map(|it| PendingExperiment {

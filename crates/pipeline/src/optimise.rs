@@ -58,9 +58,16 @@ pub use words::waiting;
 /// Whose desk the cells of the race wait on: nobody's, they are for the automatic judge.
 pub const SEARCH_KIND: &str = "optimise";
 
+const SEARCH: &str = ".search";
+
 /// The experiment that holds the cells of a loop's race.
 pub fn search_experiment(experiment: &str) -> String {
-    format!("{experiment}.search")
+    format!("{experiment}{SEARCH}")
+}
+
+/// Whether an experiment has the name of one that holds a race, which is not for experts.
+pub fn is_search_experiment(experiment: &str) -> bool {
+    experiment.ends_with(SEARCH)
 }
 
 /// Finds models when they are needed: a step that only waits asks no host.

@@ -12,6 +12,7 @@ use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_optimise::event::{
     Confirming, Judged, Promoted, Rejected, Returned, Screened, SearchEnded, SeedRaced, Submitted,
+    confirmed_gain,
 };
 use assize_optimise::{Event, Next, Rejection, SearchEnd, Stage, Tree};
 
@@ -289,7 +290,10 @@ impl LoopContext<'_> {
             return Ok(Some(Event::Promoted(Promoted {
                 promotion: promotion.number,
                 expert_verdicts,
-                gain: promotion.gate.as_ref().and_then(gain),
+                gain: promotion
+                    .gate
+                    .as_ref()
+                    .and_then(|it| confirmed_gain(&it.checks)),
                 gate: promotion.gate,
             })));
         }
@@ -312,7 +316,7 @@ impl LoopContext<'_> {
                 Event::Promoted(Promoted {
                     promotion: promotion.number,
                     expert_verdicts,
-                    gain: gain(&assessment.report),
+                    gain: confirmed_gain(&assessment.report.checks),
                     gate: Some(assessment.report),
                 })
             }
@@ -339,10 +343,4 @@ impl LoopContext<'_> {
             ));
         }
     }
-}
-
-/// The gain that is shown: of scenarios on which the nominee was not selected.
-fn gain(report: &assize_domain::promotion::GateReport) -> Option<f64> {
-    let figure = |name: &str| report.check(name)?.figure;
-    figure("confirmation.margin").or_else(|| figure("margin"))
 }
