@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama stress injection calibrate
+.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama stress injection calibrate calibrate-loop
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -44,6 +44,10 @@ test-ollama: weights
 calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 20000 docs/images/power-by-scenarios.svg
 	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
+
+## calibrate-loop: error rates, power and cost of the prompt loop, by simulation, beside GEPA's rule
+calibrate-loop:
+	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate_loop 20000
 
 ## stress: 200 kills during a collection and a prompt loop, 1,000 around rewards of policies; nothing is lost or counted twice
 stress: build

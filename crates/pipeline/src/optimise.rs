@@ -31,6 +31,7 @@ use crate::promote::Thresholds;
 use crate::size_gate::SizedModel;
 use crate::{Clock, Now, Result, collect};
 
+pub mod calibrate;
 mod cells;
 mod feedback;
 mod log;

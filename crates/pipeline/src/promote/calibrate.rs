@@ -28,11 +28,14 @@ use super::thresholds::Thresholds;
 use crate::compare::comparability::Comparability;
 use crate::compare::decision::decide;
 use crate::compare::family::{DRAWS, Family};
-use draw::{Drawn, in_threads, means};
+use draw::{Drawn, means};
 
 mod draw;
+mod nominees;
 mod practice;
 
+pub(crate) use draw::in_threads;
+pub use nominees::Ruled;
 pub use practice::{Practice, Rates};
 
 /// How experiments are drawn.
@@ -180,7 +183,7 @@ impl Design {
                 let seed = seed_of(seed, index as u64);
                 self.promotion(effects, seed, thresholds, &mut found)?;
             }
-            Ok(found)
+            Ok::<_, StatsError>(found)
         })?;
         let mut all = Promotions {
             experiments,
@@ -221,7 +224,7 @@ impl Design {
                 evidence.confirmation = Some(self.confirmation(&evidence, effect, seed)?);
                 found.confirmed += usize::from(gate(&evidence, thresholds).passed);
             }
-            Ok(found)
+            Ok::<_, StatsError>(found)
         })?;
         let mut all = Passes {
             experiments: experiments.len(),

@@ -125,7 +125,7 @@ impl Design {
     }
 
     /// A composite as the rubric allows it.
-    fn score(&self, latent: f64) -> f64 {
+    pub(crate) fn score(&self, latent: f64) -> f64 {
         let (low, high) = self.composite_range;
         latent.round().clamp(low, high)
     }
@@ -133,10 +133,10 @@ impl Design {
 
 /// Splits experiments over the processor's threads. Each is drawn from its own seed, so the number
 /// of threads changes nothing.
-pub(super) fn in_threads<T: Send>(
+pub(crate) fn in_threads<T: Send, E: Send>(
     experiments: usize,
-    work: impl Fn(std::ops::Range<usize>) -> Result<T, StatsError> + Sync,
-) -> Result<Vec<T>, StatsError> {
+    work: impl Fn(std::ops::Range<usize>) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let each = experiments.div_ceil(threads).max(1);
     std::thread::scope(|scope| {

@@ -99,7 +99,7 @@ impl Design {
                     _ => self.run(practice, effects, seed, thresholds, &mut found)?,
                 }
             }
-            Ok(found)
+            Ok::<_, StatsError>(found)
         })?;
         let mut all = Rates::default();
         for part in parts {
