@@ -84,7 +84,8 @@ pub fn install(session: &Session, args: &AgentInstall) -> anyhow::Result<Exit> {
         );
     }
     session.output.say(
-        "Next: in Claude Code or Gemini CLI type /judge EXPERIMENT, in Codex $judge EXPERIMENT.",
+        "Next: in Claude Code or Gemini CLI type /judge EXPERIMENT (or /reflect EXPERIMENT for a prompt loop), in \
+         Codex $judge or $reflect.",
     );
     Ok(Exit::Done)
 }

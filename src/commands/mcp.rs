@@ -1,17 +1,19 @@
 //! `assize mcp`: the queue for an agent session, over stdio.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use assize_mcp::SessionConfig;
 use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
 use assize_store::Tracking;
+use assize_store::state::State;
 use serde_json::Value;
 
 use super::compare::decision_rule;
 use super::judge::sitting::{Notifier, checked_judge, locks};
 use crate::Exit;
 use crate::cli::Mcp;
-use crate::environment;
+use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 
 pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
@@ -28,6 +30,9 @@ pub fn run(session: &Session, args: &Mcp) -> anyhow::Result<Exit> {
     let config = SessionConfig {
         // Opened when it is first needed: an agent may connect before anything was collected.
         open_store: Box::new(move || for_store.store(true).map_err(|error| format!("{error:#}"))),
+        open_state: Box::new(|| {
+            State::open(Path::new(STATE_DIR)).map_err(|error| error.to_string())
+        }),
         locks: locks(),
         clock: environment::now,
         entropy: environment::entropy,

@@ -3,13 +3,16 @@
 use assize_test_support::Scratch;
 use serde_json::json;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 9] = [
     ".mcp.json",
     ".claude/commands/judge.md",
+    ".claude/commands/reflect.md",
     ".codex/config.toml",
     ".agents/skills/judge/SKILL.md",
+    ".agents/skills/reflect/SKILL.md",
     ".gemini/settings.json",
     ".gemini/commands/judge.toml",
+    ".gemini/commands/reflect.toml",
 ];
 
 #[test]
@@ -35,6 +38,14 @@ fn a_fresh_project_gets_everything_and_a_second_time_changes_nothing() {
     assert!(command.starts_with("---\ndescription: "), "{command}");
     assert!(command.contains("$ARGUMENTS") && command.contains("mcp__assize__submit_verdicts"));
     assert!(command.contains("assize judge apply judge.json --judge-kind claude-code"));
+    let reflect = scratch.read(".claude/commands/reflect.md");
+    for part in [
+        "$ARGUMENTS",
+        "mcp__assize__next_packet, mcp__assize__submit_children, Bash(assize optimise step:*)",
+        "assize optimise step --experiment NAME",
+    ] {
+        assert!(reflect.contains(part), "{part}\n{reflect}");
+    }
     let before: Vec<String> = FILES.iter().map(|file| scratch.read(file)).collect();
     let again = scratch.ok("agent install --json").json();
     assert!(

@@ -14,7 +14,16 @@ import mcp
 
 ASSIZE, FOLDER = sys.argv[1], sys.argv[2]
 ENV = {"PATH": os.environ["PATH"], "HOME": FOLDER, "USER": "tester"}
-TOOLS = {"pending", "next_cases", "submit_verdicts", "progress", "finish_sitting", "leaderboard"}
+TOOLS = {
+    "pending",
+    "next_cases",
+    "submit_verdicts",
+    "progress",
+    "finish_sitting",
+    "leaderboard",
+    "next_packet",
+    "submit_children",
+}
 
 
 class Judge:
@@ -107,7 +116,7 @@ async def main():
         listed = await judge.client.list_tools()
         assert {it.name for it in listed.tools} == TOOLS, listed
         prompts = await judge.client.list_prompts()
-        assert [it.name for it in prompts.prompts] == ["judge"], prompts
+        assert {it.name for it in prompts.prompts} == {"judge", "reflect"}, prompts
         prompt = await judge.client.get_prompt("judge", {"request": "e, ten cases"})
         assert "e, ten cases" in prompt.messages[0].content.text
         assert judge.client.server_info.name == "assize", judge.client.server_info

@@ -13,6 +13,7 @@ use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Finished, Progress, SitOptions};
 use assize_pipeline::optimise::is_search_experiment;
 use assize_pipeline::{Now, PipelineError};
+use assize_store::state::State;
 use assize_store::{ExperimentSummary, Tracking};
 use serde_json::Value;
 
@@ -27,6 +28,8 @@ pub type BoardReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Value, String> 
 pub type AnchorReader = Box<dyn Fn(&dyn Tracking, &str) -> Result<Anchors, String> + Send>;
 /// Opens the tracking store.
 pub type StoreOpener = Box<dyn Fn() -> Result<Arc<dyn Tracking>, String> + Send>;
+/// Opens this machine's state, where the logs of prompt loops are.
+pub type StateOpener = Box<dyn Fn() -> Result<State, String> + Send>;
 /// Called for every sitting that ends.
 pub type EndObserver = Box<dyn Fn(&Finished) + Send>;
 /// The current time.
@@ -40,6 +43,7 @@ const MOST_CASES: usize = 50;
 pub struct SessionConfig {
     /// Called until it succeeds once.
     pub open_store: StoreOpener,
+    pub open_state: StateOpener,
     /// Where this machine's locks are.
     pub locks: PathBuf,
     pub clock: Clock,
@@ -71,13 +75,13 @@ pub(crate) struct Client {
 /// An agent session, with its sitting where one is open.
 #[derive(Debug)]
 pub(crate) struct AgentSession {
-    config: SessionConfig,
+    pub(crate) config: SessionConfig,
     store: Option<Arc<dyn Tracking>>,
     held: Option<HeldSitting>,
     rubric_shown: bool,
 }
 
-type Answer<T> = Result<T, String>;
+pub(crate) type Answer<T> = Result<T, String>;
 
 impl AgentSession {
     pub fn new(config: SessionConfig) -> Self {
@@ -227,22 +231,37 @@ impl AgentSession {
 
     pub fn leaderboard(&mut self, experiment: &str, client: &Client) -> Answer<BoardOut> {
         let store = self.store()?;
+        self.refuse_while_sitting([experiment], client)?;
+        let leaderboard = (self.config.board)(store.as_ref(), experiment)?;
+        Ok(BoardOut { leaderboard })
+    }
+
+    /// Refuses what would end the blindness of a judge who has a sitting over one of these
+    /// experiments open.
+    pub(crate) fn refuse_while_sitting<'a>(
+        &mut self,
+        experiments: impl IntoIterator<Item = &'a str>,
+        client: &Client,
+    ) -> Answer<()> {
+        let store = self.store()?;
         let judge = self.judge(client);
-        let records = store.sitting_list(experiment);
-        let records = records.map_err(|error| error.to_string())?;
-        let sits = |it: &assize_store::queue::SittingRecord| {
-            let is_own = it.judge.as_ref().is_some_and(|it| it.is_namesake(&judge));
-            it.state == SittingState::Open && is_own
-        };
-        if self.held.is_some() || records.iter().any(sits) {
+        let mut sits = self.held.is_some();
+        for experiment in experiments {
+            let records = store.sitting_list(experiment);
+            let records = records.map_err(|error| error.to_string())?;
+            sits |= records.iter().any(|it| {
+                let is_own = it.judge.as_ref().is_some_and(|it| it.is_namesake(&judge));
+                it.state == SittingState::Open && is_own
+            });
+        }
+        if sits {
             return Err(
                 "a sitting of yours is open, and judges are blind until it is over: call finish_sitting first \
                  (after next_cases, where an earlier session left it open)"
                     .to_owned(),
             );
         }
-        let leaderboard = (self.config.board)(store.as_ref(), experiment)?;
-        Ok(BoardOut { leaderboard })
+        Ok(())
     }
 
     pub fn judge(&self, client: &Client) -> Judge {

@@ -33,7 +33,7 @@ pub enum Change {
 
 /// The flags of `assize mcp` that an installation sets.
 const OUR_FLAGS: [&str; 2] = ["--task", "--tracking-uri"];
-const TOOLS: [&str; 6] = [
+const JUDGING_TOOLS: [&str; 6] = [
     "pending",
     "next_cases",
     "submit_verdicts",
@@ -41,6 +41,7 @@ const TOOLS: [&str; 6] = [
     "finish_sitting",
     "leaderboard",
 ];
+const REFLECTING_TOOLS: [&str; 2] = ["next_packet", "submit_children"];
 
 /// Everything that is installed, for every agent. `flags` are those of `assize mcp`.
 pub fn wanted(flags: &[(&str, String)]) -> Vec<Wanted> {
@@ -58,14 +59,17 @@ pub fn wanted(flags: &[(&str, String)]) -> Vec<Wanted> {
     };
     vec![
         settings(".mcp.json"),
-        whole(".claude/commands/judge.md", claude_command()),
+        whole(".claude/commands/judge.md", claude_judge()),
+        whole(".claude/commands/reflect.md", claude_reflect()),
         Wanted {
             path: ".codex/config.toml",
             content: Content::TomlServer(toml_server(&args)),
         },
-        whole(".agents/skills/judge/SKILL.md", codex_skill()),
+        whole(".agents/skills/judge/SKILL.md", codex_judge()),
+        whole(".agents/skills/reflect/SKILL.md", codex_reflect()),
         settings(".gemini/settings.json"),
-        whole(".gemini/commands/judge.toml", gemini_command()),
+        whole(".gemini/commands/judge.toml", gemini_judge()),
+        whole(".gemini/commands/reflect.toml", gemini_reflect()),
     ]
 }
 
@@ -90,34 +94,69 @@ fn is_ours(command: Option<&str>, args: &[&str]) -> bool {
         && flags.iter().step_by(2).all(|it| OUR_FLAGS.contains(it))
 }
 
-fn claude_command() -> String {
-    let tools: Vec<String> = TOOLS
-        .iter()
-        .map(|tool| format!("mcp__assize__{tool}"))
-        .collect();
+/// Tools of our server as Claude Code calls them.
+fn claude_tools(tools: &[&str]) -> String {
+    let tools = tools.iter().map(|tool| format!("mcp__assize__{tool}"));
+    tools.collect::<Vec<_>>().join(", ")
+}
+
+fn claude_judge() -> String {
     format!(
         "---\ndescription: Judge pending outputs, blind, against the pinned rubric\n\
          argument-hint: \"[experiment] [how many cases]\"\n\
          allowed-tools: {}, Bash(assize judge export:*), Bash(assize judge apply:*), Read, Edit\n---\n\n{}",
-        tools.join(", "),
+        claude_tools(&JUDGING_TOOLS),
         assize_mcp::guide("$ARGUMENTS", "claude-code")
     )
 }
 
-fn codex_skill() -> String {
+fn claude_reflect() -> String {
     format!(
-        "---\nname: judge\ndescription: Judge pending outputs of language models in Assize, blind, against the pinned \
-         rubric. Use when asked to judge, score or clear an Assize experiment.\n---\n\n{}",
-        assize_mcp::guide("see the request that named this skill", "codex")
+        "---\ndescription: Write better versions of a prompt for a prompt loop, from the judges' reasons\n\
+         argument-hint: \"[experiment] [how many rounds]\"\n\
+         allowed-tools: {}, Bash(assize optimise step:*), Bash(assize optimise status:*), \
+         Bash(assize optimise show:*)\n---\n\n{}",
+        claude_tools(&REFLECTING_TOOLS),
+        assize_mcp::reflect_guide("$ARGUMENTS")
     )
 }
 
-fn gemini_command() -> String {
-    // A literal string: nothing in it is an escape.
+/// What stands for the arguments in a Codex skill, which has no placeholder.
+const CODEX_ARGUMENTS: &str = "see the request that named this skill";
+
+fn codex_judge() -> String {
     format!(
-        "description = \"Judge pending outputs, blind, against the pinned rubric\"\nprompt = '''\n{}'''\n",
-        assize_mcp::guide("{{args}}", "gemini-cli")
+        "---\nname: judge\ndescription: Judge pending outputs of language models in Assize, blind, against the pinned \
+         rubric. Use when asked to judge, score or clear an Assize experiment.\n---\n\n{}",
+        assize_mcp::guide(CODEX_ARGUMENTS, "codex")
     )
+}
+
+fn codex_reflect() -> String {
+    format!(
+        "---\nname: reflect\ndescription: Write better versions of a prompt for a prompt loop of Assize, from the judges' \
+         reasons. Use when asked to reflect, or to answer the packets of an Assize prompt loop.\n---\n\n{}",
+        assize_mcp::reflect_guide(CODEX_ARGUMENTS)
+    )
+}
+
+fn gemini_judge() -> String {
+    gemini_command(
+        "Judge pending outputs, blind, against the pinned rubric",
+        &assize_mcp::guide("{{args}}", "gemini-cli"),
+    )
+}
+
+fn gemini_reflect() -> String {
+    gemini_command(
+        "Write better versions of a prompt for a prompt loop, from the judges' reasons",
+        &assize_mcp::reflect_guide("{{args}}"),
+    )
+}
+
+fn gemini_command(description: &str, guide: &str) -> String {
+    // A literal string: nothing in it is an escape.
+    format!("description = \"{description}\"\nprompt = '''\n{guide}'''\n")
 }
 
 impl Wanted {
@@ -299,12 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn the_gemini_command_is_toml_with_its_placeholder() {
+    fn the_gemini_commands_are_toml_with_their_placeholder() {
         let Change::New(text) = of(".gemini/commands/judge.toml").change(None) else {
             unreachable!("new")
         };
         let command: toml::Table = text.parse().expect("TOML");
         let prompt = command["prompt"].as_str().expect("a prompt");
         assert!(prompt.contains("{{args}}") && prompt.contains("--judge-kind gemini-cli"));
+        let Change::New(text) = of(".gemini/commands/reflect.toml").change(None) else {
+            unreachable!("new")
+        };
+        let command: toml::Table = text.parse().expect("TOML");
+        let prompt = command["prompt"].as_str().expect("a prompt");
+        assert!(prompt.contains("{{args}}") && prompt.contains("submit_children"));
     }
 }
