@@ -5,6 +5,7 @@ use std::path::Path;
 use assize_optimise::{LoopSettings, Tree, WaitingFor};
 use assize_pipeline::PipelineError;
 use assize_pipeline::optimise::{LoopLog, Setup, turn, waiting};
+use assize_report::shell::command_line;
 use assize_store::state::State;
 
 use crate::Exit;
@@ -107,26 +108,28 @@ fn say_next(session: &Session, tree: &Tree, experiment: &str) {
         output.say(&safe(&words));
     }
     let this = ("--experiment", experiment);
-    let step = || session.next("optimise step", &[this]);
+    let step = command(session, "optimise step", &[this]);
     let next = match tree.waiting_for() {
         None if tree.is_finished() => return,
-        None => step(),
         Some(WaitingFor::Reflector) if tree.settings.reflector == "agent" => format!(
             "Next: open an agent session here and say /reflect (set up once with `assize agent install`), \
-             then\n  {}",
-            step().trim_start_matches("Next: ")
+             then\n  {step}",
         ),
-        Some(WaitingFor::Reflector) => step(),
+        None | Some(WaitingFor::Reflector) => session.next("optimise step", &[this]),
         Some(WaitingFor::Judge | WaitingFor::Confirmation) => {
             let export = [this, ("--out", "judge.json")];
             format!(
-                "{}\n  or judge at any other door (/judge, assize judge desk, the panel); then\n  {}",
+                "{}\n  or judge at any other door (/judge, assize judge desk, the panel); then\n  {step}",
                 session.next("judge export", &export),
-                step().trim_start_matches("Next: ")
             )
         }
     };
     output.say(&next);
+}
+
+/// A command with the global flags of this one, on one line.
+fn command(session: &Session, verb: &str, flags: &[(&str, &str)]) -> String {
+    command_line(verb, &session.flags(flags))
 }
 
 /// The setup of a loop, and its settings.

@@ -10,7 +10,7 @@ use assize_pipeline::optimise::{Extent, LoopContext, LoopLog, Stepped, turn};
 use assize_pipeline::task_files;
 
 use super::models::Models;
-use super::{say_next, setup_of, show, state};
+use super::{command, say_next, setup_of, show, state};
 use crate::Exit;
 use crate::cli::{GivenOptions, OptimiseStep};
 use crate::environment::{self, STATE_DIR};
@@ -100,10 +100,9 @@ fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Res
             ("--experiment", experiment),
             ("--text", nominee.child.as_str()),
         ];
-        let words = session.next("optimise show", &show);
-        let words = words.trim_start_matches("Next: ");
         session.output.say(&format!(
-            "To keep it as a file: {words} > DIR/prompts/{}.md",
+            "To keep it as a file: {} > DIR/prompts/{}.md",
+            command(session, "optimise show", &show),
             nominee.pair.prompt
         ));
     }
