@@ -285,38 +285,41 @@ impl Scores {
         }
         let names = &self.names;
         // The latest verdict of a candidate counts, and the rater who gave it.
-        let mut verdicts = BTreeMap::new();
+        let mut verdicts = Vec::new();
         for file in in_order(&run.files, tier, run.rubric.sha256) {
             if *file.judged_at > *self.last_judged {
                 self.last_judged = file.judged_at.to_string();
             }
             let of_file = file.verdicts.iter();
-            verdicts.extend(of_file.map(|verdict| (verdict.candidate, (file, verdict))));
+            verdicts.extend(of_file.map(|verdict| (file, verdict)));
         }
         if verdicts.is_empty() {
             return;
         }
+        verdicts.sort_by_key(|(_, verdict)| verdict.candidate);
+        verdicts.dedup_by(|later, earlier| {
+            let is_same = later.1.candidate == earlier.1.candidate;
+            if is_same {
+                *earlier = *later;
+            }
+            is_same
+        });
         let scores = self
             .tiers
             .entry(tier)
             .or_insert_with(|| TierScores::new(names.len()));
         let is_complete = verdicts.len() >= run.n_candidates as usize;
-        let composites = verdicts.values().map(|(_, verdict)| Row {
+        let composites = verdicts.iter().map(|(_, verdict)| Row {
             treatment: pair,
             block: scenario,
             value: verdict.composite,
         });
         scores.rows.extend(composites);
-        scores.count_raters(
-            verdicts.values().map(|(file, _)| *file),
-            tier,
-            pair,
-            scenario,
-        );
+        scores.count_raters(verdicts.iter().map(|(file, _)| *file), tier, pair, scenario);
         let (cell, sums) = scores.cell_mut(pair, scenario);
         cell.complete += u32::from(is_complete);
         cell.partly += u32::from(!is_complete);
-        for (_, verdict) in verdicts.values() {
+        for (_, verdict) in &verdicts {
             cell.candidates += 1;
             cell.composite += verdict.composite;
             for (name, value) in &verdict.scores.0 {

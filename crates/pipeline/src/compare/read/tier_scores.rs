@@ -119,24 +119,28 @@ impl TierScores {
     ) {
         let small = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let first = self.shares.len();
-        let mut latest: Option<(*const LeanFile<'a>, u32)> = None;
+        // The verdicts of a run are mostly of one file.
+        let mut latest: Option<(*const LeanFile<'a>, usize)> = None;
         for file in files {
-            // The verdicts of a run are mostly of one file.
-            let rater = match latest {
-                Some((same, rater)) if std::ptr::eq(same, file) => rater,
-                _ => self.rater_of(file, tier),
-            };
-            latest = Some((file, rater));
-            let mut of_cell = self.shares[first..].iter_mut();
-            match of_cell.find(|it| it.rater == rater) {
-                Some(share) => share.verdicts += 1,
-                None => self.shares.push(RaterShare {
+            if let Some((same, share)) = latest
+                && std::ptr::eq(same, file)
+            {
+                self.shares[share].verdicts += 1;
+                continue;
+            }
+            let rater = self.rater_of(file, tier);
+            let known = self.shares[first..].iter().position(|it| it.rater == rater);
+            let share = known.map_or(self.shares.len(), |place| first + place);
+            if known.is_none() {
+                self.shares.push(RaterShare {
                     pair: small(pair),
                     scenario: small(scenario),
                     rater,
-                    verdicts: 1,
-                }),
+                    verdicts: 0,
+                });
             }
+            self.shares[share].verdicts += 1;
+            latest = Some((file, share));
         }
     }
 

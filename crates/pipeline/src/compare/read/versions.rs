@@ -8,12 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use assize_domain::leaderboard::OlderVersion;
-use assize_domain::scenario::Split;
-use assize_domain::task::Task;
+use assize_domain::scenario::{Scenario, Split};
+use assize_domain::task::{Task, TaskScenarios};
 
 use super::Scores;
 use super::tier_scores::{CellSums, TierScores};
 use crate::compare::harm::Segments;
+
+/// A field with more values than this share of the scenarios tells them apart instead of grouping
+/// them.
+const MOST_VALUES: f64 = 0.5;
 
 /// The scenarios of a task as its files have them now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,14 +31,25 @@ pub struct CurrentScenarios {
 
 impl From<&Task> for CurrentScenarios {
     fn from(task: &Task) -> Self {
-        let scenarios = task.scenarios.iter();
+        Self::new(&task.name, &task.scenarios)
+    }
+}
+
+impl From<&TaskScenarios> for CurrentScenarios {
+    fn from(found: &TaskScenarios) -> Self {
+        Self::new(&found.task, &found.scenarios)
+    }
+}
+
+impl CurrentScenarios {
+    fn new(task: &str, scenarios: &[Scenario]) -> Self {
         Self {
-            task: task.name.clone(),
+            task: task.to_owned(),
             scenarios: scenarios
+                .iter()
                 .map(|it| (it.id.clone(), (it.sha256.clone(), it.split)))
                 .collect(),
-            fields: task
-                .scenarios
+            fields: scenarios
                 .iter()
                 .map(|it| {
                     let scalars = it.scalars();
@@ -44,21 +59,13 @@ impl From<&Task> for CurrentScenarios {
                 .collect(),
         }
     }
-}
 
-impl CurrentScenarios {
     /// The hash of a scenario's content in a split, if it is there.
     fn sha256(&self, id: &str, split: Split) -> Option<&str> {
         let (sha256, of) = self.scenarios.get(id)?;
         (*of == split).then_some(sha256)
     }
-}
 
-/// A field with more values than this share of the scenarios tells them apart instead of grouping
-/// them.
-const MOST_VALUES: f64 = 0.5;
-
-impl CurrentScenarios {
     /// The fields whose values group these scenarios.
     pub fn segments(&self, scenarios: &[(String, String)]) -> Vec<Segments> {
         let of = |id: &str| self.fields.get(id).map_or(&[][..], Vec::as_slice);
