@@ -10,10 +10,10 @@ use assize_domain::anchor::Anchors;
 use assize_domain::builtin;
 use assize_domain::ledger::Via;
 use assize_domain::model::{ModelId, ProviderKind};
-use assize_domain::task::{Task, TaskDefaults};
+use assize_domain::task::{Task, TaskDefaults, TaskScenarios};
 use assize_http::{LocalMachine, redacted};
 use assize_mlflow::MlflowStore;
-use assize_pipeline::experiment_task::{self, ExperimentTask, Lookup};
+use assize_pipeline::experiment_task::{self, ExperimentTask, Lookup, TaskContent};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::ledger::Author;
 use assize_pipeline::size_gate::{self, SizedModel};
@@ -140,7 +140,11 @@ impl Session {
     }
 
     /// The task of an experiment. It is an error if `--task` names another one.
-    pub fn task_of(&self, store: &dyn Runs, experiment: &str) -> anyhow::Result<ExperimentTask> {
+    pub fn task_of<T: TaskContent>(
+        &self,
+        store: &dyn Runs,
+        experiment: &str,
+    ) -> anyhow::Result<ExperimentTask<T>> {
         let lookup = Lookup {
             given: self.task_given.as_deref(),
             ..Lookup::default()
@@ -151,7 +155,7 @@ impl Session {
     /// Refuses a `--task` that is not the experiment's, for commands that need nothing else of it.
     pub fn check_task(&self, store: &dyn Runs, experiment: &str) -> anyhow::Result<()> {
         if self.task_given.is_some() {
-            self.task_of(store, experiment)?;
+            self.task_of::<TaskScenarios>(store, experiment)?;
         }
         Ok(())
     }
@@ -165,7 +169,8 @@ impl Session {
         }
         let store = self.store(true)?;
         // An experiment that does not exist yet has no task.
-        let Ok(ExperimentTask::Found(found)) = self.task_of(store.as_ref(), experiment) else {
+        let Ok(ExperimentTask::Found(found)) = self.task_of::<Task>(store.as_ref(), experiment)
+        else {
             return Ok(());
         };
         if found.place == self.task_name {

@@ -5,7 +5,7 @@ use std::path::Path;
 use assize_domain::leaderboard::Leaderboard;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Pareto, Resource};
-use assize_domain::task::TaskDefaults;
+use assize_domain::task::{TaskDefaults, TaskScenarios};
 use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare_finding};
 use assize_pipeline::{PipelineError, seal, whole_file};
 use assize_report::shell::shell_word;
@@ -47,8 +47,8 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     };
     let rule = decision_rule(session)?;
     let mut board = compare_finding(store.as_ref(), options, rule, || {
-        let task = session.task_of(store.as_ref(), &args.experiment)?;
-        anyhow::Ok(task.task().map(CurrentScenarios::from))
+        let found = session.task_of::<TaskScenarios>(store.as_ref(), &args.experiment)?;
+        anyhow::Ok(found.task().map(CurrentScenarios::from))
     })?;
     let chosen = match args.pareto {
         Some(ParetoBy::Latency) => Some(Resource::Latency),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use assize_domain::task::TaskScenarios;
 use assize_mcp::SessionConfig;
 use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare};
 use assize_store::Tracking;
@@ -58,7 +59,7 @@ fn board(
     experiment: &str,
     rule: DecisionRule,
 ) -> Result<Value, String> {
-    let task = session.task_of(store, experiment);
+    let task = session.task_of::<TaskScenarios>(store, experiment);
     let task = task.map_err(|error| format!("{error:#}"))?;
     let options = CompareOptions {
         current: task.task().map(CurrentScenarios::from),

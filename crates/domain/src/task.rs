@@ -85,14 +85,36 @@ fn default_prompts() -> String {
 /// The file every task starts with.
 pub const TASK_FILE: &str = "task.toml";
 
+/// The name and the scenarios of a task, for readers that need nothing else of it.
+#[derive(Debug)]
+pub struct TaskScenarios {
+    pub task: String,
+    pub scenarios: Vec<Scenario>,
+}
+
+impl TaskScenarios {
+    /// Parses them; problems in other parts of the task are not reported.
+    pub fn parse(files: &TaskFiles) -> Result<Self, Vec<Problem>> {
+        let (head, text) = head(files)?;
+        Ok(Self {
+            scenarios: named(files, text, &head.scenarios, scenario::parse_all)?,
+            task: head.name,
+        })
+    }
+}
+
+fn head(files: &TaskFiles) -> Result<(TaskToml, &str), Vec<Problem>> {
+    let Some(text) = files.get(TASK_FILE) else {
+        let message = "this file is missing: a task's folder needs it (assize init DIR writes a copy to start from)";
+        return Err(vec![Problem::new(TASK_FILE, None, message)]);
+    };
+    Ok((parse_toml(TASK_FILE, text, 1)?, text))
+}
+
 impl Task {
     /// Parses a task and reports every problem in it.
     pub fn parse(files: &TaskFiles) -> Result<Self, Vec<Problem>> {
-        let Some(text) = files.get(TASK_FILE) else {
-            let message = "this file is missing: a task's folder needs it (assize init DIR writes a copy to start from)";
-            return Err(vec![Problem::new(TASK_FILE, None, message)]);
-        };
-        let head: TaskToml = parse_toml(TASK_FILE, text, 1)?;
+        let (head, text) = head(files)?;
         let mut problems = Vec::new();
         if !is_name(&head.name) {
             let message = format!(

@@ -11,7 +11,7 @@ use std::path::Path;
 use assize_domain::anchor::Anchors;
 use assize_domain::builtin;
 use assize_domain::run::{param, tag};
-use assize_domain::task::Task;
+use assize_domain::task::{Task, TaskScenarios};
 use assize_store::{RunQuery, Runs};
 
 use crate::task_files::{self, BUILT_IN};
@@ -41,17 +41,45 @@ impl std::fmt::Debug for Lookup<'_> {
     }
 }
 
+/// What is read of a task's files.
+pub trait TaskContent: Sized {
+    fn load(place: &str) -> Result<Self>;
+
+    /// The task's name.
+    fn name(&self) -> &str;
+}
+
+impl TaskContent for Task {
+    fn load(place: &str) -> Result<Self> {
+        task_files::load(place)
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl TaskContent for TaskScenarios {
+    fn load(place: &str) -> Result<Self> {
+        task_files::load_scenarios(place)
+    }
+
+    fn name(&self) -> &str {
+        &self.task
+    }
+}
+
 /// A task with the place of its files, as `--task` takes it.
 #[derive(Debug)]
-pub struct FoundTask {
-    pub task: Task,
+pub struct FoundTask<T = Task> {
+    pub task: T,
     pub place: String,
 }
 
 /// The result of looking for an experiment's task.
 #[derive(Debug)]
-pub enum ExperimentTask {
-    Found(Box<FoundTask>),
+pub enum ExperimentTask<T = Task> {
+    Found(Box<FoundTask<T>>),
     /// The runs are too old to name a task, or there are none.
     Unnamed,
     /// The runs name a task whose files were not found.
@@ -63,15 +91,17 @@ pub enum ExperimentTask {
     },
 }
 
-impl ExperimentTask {
+impl<T> ExperimentTask<T> {
     /// The task, where its files were found.
-    pub fn task(&self) -> Option<&Task> {
+    pub fn task(&self) -> Option<&T> {
         match self {
             Self::Found(found) => Some(&found.task),
             Self::Unnamed | Self::Missing { .. } => None,
         }
     }
+}
 
+impl ExperimentTask {
     /// The calibration cases. It is an error if the files were not found: judging without them
     /// must be the user's decision. Runs that name no task get those of the default task, which
     /// are left out later unless its rubric is theirs.
@@ -124,15 +154,21 @@ struct Recorded {
 
 /// Finds the task of an experiment. An unknown experiment is an error, and so is a given task
 /// that is not the experiment's.
-pub fn find(store: &dyn Runs, experiment: &str, lookup: Lookup<'_>) -> Result<ExperimentTask> {
+pub fn find<T: TaskContent>(
+    store: &dyn Runs,
+    experiment: &str,
+    lookup: Lookup<'_>,
+) -> Result<ExperimentTask<T>> {
     let recorded = recorded(store, experiment)?;
     if let Some(given) = lookup.given {
-        let task = task_files::load(given)?;
-        if let Some(recorded) = recorded.filter(|it| it.name != task.name) {
+        let task = T::load(given)?;
+        if let Some(recorded) = recorded.filter(|it| it.name != task.name()) {
             return Err(PipelineError::Invalid(format!(
                 "the experiment '{experiment}' holds runs of the task '{}', and --task {given} is \
                  the task '{}': leave --task out, or name the folder of '{}'",
-                recorded.name, task.name, recorded.name
+                recorded.name,
+                task.name(),
+                recorded.name
             )));
         }
         return Ok(found(task, given));
@@ -161,7 +197,7 @@ pub fn find(store: &dyn Runs, experiment: &str, lookup: Lookup<'_>) -> Result<Ex
         }
     }
     if builtin::NAMES.contains(&name.as_str()) {
-        return Ok(found(task_files::load(&name)?, &name));
+        return Ok(found(T::load(&name)?, &name));
     }
     searched.push("the built-in tasks".to_owned());
     for place in [format!("./{name}"), format!("./tasks/{name}")] {
@@ -177,7 +213,7 @@ pub fn find(store: &dyn Runs, experiment: &str, lookup: Lookup<'_>) -> Result<Ex
     })
 }
 
-fn found(task: Task, place: &str) -> ExperimentTask {
+fn found<T>(task: T, place: &str) -> ExperimentTask<T> {
     ExperimentTask::Found(Box::new(FoundTask {
         task,
         place: place.to_owned(),
@@ -185,14 +221,14 @@ fn found(task: Task, place: &str) -> ExperimentTask {
 }
 
 /// The task at a place, if it has this name; otherwise what is wrong with the place.
-fn load_named(place: &str, name: &str) -> std::result::Result<Task, String> {
+fn load_named<T: TaskContent>(place: &str, name: &str) -> std::result::Result<T, String> {
     let is_there = builtin::NAMES.contains(&place) || Path::new(place).is_dir();
     if !is_there {
         return Err("no such folder".to_owned());
     }
-    match task_files::load(place) {
-        Ok(task) if task.name == name => Ok(task),
-        Ok(task) => Err(format!("is the task '{}'", task.name)),
+    match T::load(place) {
+        Ok(task) if task.name() == name => Ok(task),
+        Ok(task) => Err(format!("is the task '{}'", task.name())),
         Err(PipelineError::Task { problems, .. }) => Err(format!(
             "{}: see assize validate {place}",
             count(problems.len(), "problem")

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assize_domain::builtin;
 use assize_domain::problem::Problem;
-use assize_domain::task::{Task, TaskFiles};
+use assize_domain::task::{Task, TaskFiles, TaskScenarios};
 
 use crate::{PipelineError, Result};
 
@@ -33,8 +33,20 @@ pub fn source_of(name_or_folder: &str) -> String {
 
 /// Loads the task that the user named: a built-in name or a folder.
 pub fn load(name_or_folder: &str) -> Result<Task> {
+    parsed(name_or_folder, Task::parse)
+}
+
+/// Loads only the scenarios of a task.
+pub fn load_scenarios(name_or_folder: &str) -> Result<TaskScenarios> {
+    parsed(name_or_folder, TaskScenarios::parse)
+}
+
+fn parsed<T>(
+    name_or_folder: &str,
+    parse: fn(&TaskFiles) -> std::result::Result<T, Vec<Problem>>,
+) -> Result<T> {
     let files = read(name_or_folder)?;
-    Task::parse(&files).map_err(|problems| PipelineError::Task {
+    parse(&files).map_err(|problems| PipelineError::Task {
         name: name_or_folder.to_owned(),
         problems,
     })

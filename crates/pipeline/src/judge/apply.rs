@@ -11,6 +11,7 @@ use assize_domain::case::FileProblem;
 use assize_domain::judge::Judge;
 use assize_domain::run::tag;
 use assize_domain::sitting::{ANCHORS, Sitting, SittingState};
+use assize_domain::task::TaskScenarios;
 use assize_domain::verdict::{Verdict, VerdictFile};
 use assize_store::{Committed, FileSink, Runs, Sittings, StoreError, Tracking};
 
@@ -94,7 +95,7 @@ pub fn apply(
             given: Some(task),
             ..Lookup::default()
         };
-        experiment_task::find(store, &sitting.experiment, lookup)?;
+        experiment_task::find::<TaskScenarios>(store, &sitting.experiment, lookup)?;
     }
     fits(&head, &sitting, state).map_err(wrong)?;
     let first_run = first_of(store, &sitting).map_err(wrong)?;
