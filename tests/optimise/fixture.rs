@@ -132,5 +132,6 @@ pub fn judge(scratch: &Scratch, file: &str) {
 pub fn child_of<'a>(status: &'a Value, id: &str) -> &'a Value {
     let children = status["children"].as_array().expect("children");
     let found = children.iter().find(|it| it["id"] == id);
-    found.unwrap_or_else(|| panic!("no child {id} in {status:#}"))
+    assert!(found.is_some(), "no child {id} in {status:#}");
+    found.expect("it was found")
 }

@@ -86,7 +86,6 @@ fn planted_defects_are_fixed_and_the_fix_is_promoted() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 fn the_loop_is_a_run_with_the_keys_of_mlflow_and_the_nominee_a_version() {
     let scratch = scratch(&fixing_rounds());
     start(&scratch, "");
