@@ -197,7 +197,13 @@ mod tests {
             ..settings()
         });
         let mut tree = Tree::fold(&[event]).expect("legal").expect("started");
-        let wobble = |place: usize| if place % 2 == 0 { spread } else { -spread };
+        let wobble = |place: usize| {
+            if place.is_multiple_of(2) {
+                spread
+            } else {
+                -spread
+            }
+        };
         while tree.rounds.len() < leads.len() {
             let event = match tree.next(0.0) {
                 Next::RaceSeed { scenarios } => Event::SeedRaced(SeedRaced {

@@ -1,7 +1,7 @@
-//! The same trajectory with this crate's LinUCB, with the formulas in `NumPy`, with `MABWiser` and
+//! The same trajectory with this crate's `linucb`, with the formulas in `NumPy`, with `MABWiser` and
 //! with Vowpal Wabbit, in one run: choose among 10 arms at D = 12, then learn from the reward.
 //!
-//! `MABWiser`'s LinUCB has the same semantics (disjoint models, the same alpha and regularisation), and
+//! `MABWiser`'s `LinUCB` has the same semantics (disjoint models, the same alpha and regularisation), and
 //! so have the formulas in `NumPy`: their choices must be ours, step by step. Vowpal Wabbit explores by
 //! another method, so only its speed is shown. `ASSIZE_BENCH_PYTHON` names a Python that has
 //! them; what it lacks is skipped, loudly.
