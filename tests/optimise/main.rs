@@ -5,6 +5,7 @@ mod agent;
 mod budgets;
 mod fixture;
 mod interrupted;
+mod litellm;
 mod looks;
 mod planted;
 mod preflight;
