@@ -159,7 +159,8 @@ fn remarks(
     };
     match judge_looks(nominees(store, options.task)?.len()) {
         Ok(warning) => notes.extend(warning),
-        Err(problem) => objections.push(problem),
+        // A later step would refuse it all the same, whatever the user insists on.
+        Err(problem) => return Err(PipelineError::Refused(problem)),
     }
     for obstacle in preflight::obstacles(store, options.task, settings, seed, race)? {
         let words = format!("{}. What would help: {}", obstacle.reason, obstacle.remedy);
