@@ -23,7 +23,7 @@ fn a_saturated_seed_stops_before_anything_is_spent() {
             .contains("better prompts cannot score higher"),
         "{refused}"
     );
-    assert!(refused.stderr.contains("harder scenarios"), "{refused}");
+    assert!(refused.stderr.contains("add harder"), "{refused}");
     scratch.fails(2, "optimise status --experiment e");
     let forced = scratch
         .ok(format!("{START} --force --json").as_str())
