@@ -58,7 +58,7 @@ fn crates_point_one_way() {
         ("mlflow", &["domain", "http", "store"]),
         ("providers", &["domain", "http", "stats"]),
         ("llama", &["providers"]),
-        ("report", &["domain", "policy"]),
+        ("report", &["domain", "optimise", "policy"]),
         (
             "pipeline",
             &[

@@ -3,7 +3,7 @@
 //! There is one module for each format: [`terminal`], [`markdown`], [`csv`], [`html`] and
 //! [`junit`], and [`svg`] for the charts that the HTML report and the web panel share.
 //! [`gate_table`] renders the report of the promotion gate, [`plan_lines`] the plan of an
-//! experiment, [`simulation`] a study of policies. All formats take their sentences from
+//! experiment, [`simulation`] a study of policies, [`lineage`] a prompt loop. All formats take their sentences from
 //! [`sentences`] and their number formats from [`figure`], so that they agree.
 //!
 //! Everything here is a pure function from a board to a string: no I/O, no environment, no clock,
@@ -19,6 +19,7 @@ pub mod csv;
 pub mod gate_table;
 pub mod html;
 pub mod junit;
+pub mod lineage;
 pub mod markdown;
 pub mod plan_lines;
 pub mod simulation;

@@ -166,7 +166,7 @@ fn composite(row: &Row) -> String {
 
 /// Escapes text for Markdown: no markup, no HTML, no new table cell. Bare addresses, which GitHub
 /// turns into links, are left alone.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in clean(text).chars() {
         match c {

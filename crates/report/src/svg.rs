@@ -12,6 +12,7 @@ pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;
 mod labels;
+pub(crate) mod lineage;
 pub(crate) mod losses;
 pub mod power;
 pub(crate) mod scatter;

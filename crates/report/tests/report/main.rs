@@ -5,4 +5,5 @@
 mod boards;
 mod formats;
 mod hostile;
+mod lineage;
 mod terminal;
