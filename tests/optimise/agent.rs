@@ -5,7 +5,7 @@ use assize_test_support::limits::heavyweight;
 use assize_test_support::{drive, set_up};
 use serde_json::json;
 
-use crate::fixture::{START, judge, scratch, step};
+use crate::fixture::{START, judge, scratch_with, step};
 
 #[test]
 fn the_python_mcp_client_reflects_until_a_nominee_is_promoted() {
@@ -17,7 +17,8 @@ fn the_python_mcp_client_reflects_until_a_nominee_is_promoted() {
         }
     };
     let _slot = heavyweight();
-    let scratch = scratch(&json!([]));
+    // A judge with little noise: whatever the agent writes, both tiers see the same lead.
+    let scratch = scratch_with(&json!([]), &json!({"noise": 0.05, "seed": 1}), 0);
     // Something waits for judges, so that a sitting can be open while a packet waits.
     scratch.ok(
         "collect --task task --models scripted:m --script script.json --experiment e --n-tips 2 --seed 7",
