@@ -207,8 +207,8 @@ mod tests {
     fn a_rule_without_weight_is_never_drawn_before_the_others() {
         let reflection = by_rules(
             r#"[{"rule":"malformed","weight":0},
-                {"rule":"neutral","text":"a"},{"rule":"neutral","text":"b"},
-                {"rule":"neutral","text":"c"},{"rule":"neutral","text":"d"}]"#,
+                {"rule":"neutral","text":"First."},{"rule":"neutral","text":"Second."},
+                {"rule":"neutral","text":"Third."},{"rule":"neutral","text":"Fourth."}]"#,
         );
         assert_eq!(reflection.children.len(), 4);
     }
