@@ -21,7 +21,7 @@ mod sync;
 
 pub use judge::{AutoFlags, Judge};
 pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
-pub use optimise::{Optimise, Start as OptimiseStart, Step as OptimiseStep};
+pub use optimise::{LineageFormat, Optimise, Start as OptimiseStart, Step as OptimiseStep};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags, LoopFlags};
 pub use plan::Plan;
 pub use serve::{Only, Serve, TokenAction};

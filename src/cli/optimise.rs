@@ -1,6 +1,8 @@
 //! Arguments of `assize optimise`.
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::LoopFlags;
 
@@ -28,6 +30,7 @@ tries them again. It can be killed at any time. From a timer, it runs a loop ove
 const SHOW_EXAMPLES: &str = "Examples:
   assize optimise show --experiment tip-loop
   assize optimise show --experiment tip-loop --json > lineage.json
+  assize optimise show --experiment tip-loop -o lineage.html -o lineage.svg
   assize optimise show --experiment tip-loop --text r2c1 > my-task/prompts/v4.md";
 
 /// What `assize optimise` does.
@@ -47,8 +50,15 @@ pub enum Optimise {
         #[command(flatten)]
         which: Which,
         /// Print the whole text of one version, as a prompt file
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", conflicts_with_all = ["format", "output"])]
         text: Option<String>,
+        /// How to print the tree
+        #[arg(long, value_enum)]
+        format: Option<LineageFormat>,
+        /// Write to this file instead, in the format of its extension: .txt, .json, .md, .svg, .html;
+        /// may be repeated
+        #[arg(long, short, value_name = "FILE")]
+        output: Vec<PathBuf>,
     },
     /// The difference between two versions, line by line
     Diff {
@@ -67,6 +77,16 @@ pub enum Optimise {
         #[arg(long, value_name = "WHY", default_value = "by request")]
         reason: String,
     },
+}
+
+/// How the tree of versions is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LineageFormat {
+    Table,
+    Json,
+    Md,
+    Svg,
+    Html,
 }
 
 #[derive(Debug, Args)]

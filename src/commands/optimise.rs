@@ -24,11 +24,17 @@ pub fn run(session: &Session, action: &Optimise) -> anyhow::Result<Exit> {
         Optimise::Start(args) => start::run(session, args),
         Optimise::Step(args) => step::run(session, args),
         Optimise::Status(which) => status(session, &which.experiment),
-        Optimise::Show { which, text: None } => show::lineage(session, &which.experiment),
         Optimise::Show {
             which,
             text: Some(id),
+            ..
         } => show::text(session, &which.experiment, id),
+        Optimise::Show {
+            which,
+            format,
+            output,
+            ..
+        } => show::lineage(session, &which.experiment, *format, output),
         Optimise::Diff { which, from, to } => show::diff(session, &which.experiment, from, to),
         Optimise::Stop { which, reason } => stop(session, &which.experiment, reason),
     };

@@ -1,39 +1,88 @@
 //! What a loop has made, as text: its status, its versions as a tree, single texts and differences.
 
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
 use assize_optimise::diff::Change;
-use assize_optimise::lineage::{Lineage, LineageVersion};
-use assize_optimise::score::FeedbackEstimate;
-use assize_optimise::{Tree, Version};
+use assize_optimise::{Lineage, Tree, Version};
 use assize_pipeline::optimise::LoopLog;
-use assize_report::text::wrap;
+use assize_pipeline::{PipelineError, whole_file};
+use assize_report::lineage as report;
 use serde_json::json;
 
 use super::state;
 use crate::Exit;
+use crate::cli::LineageFormat;
+use crate::environment;
 use crate::output::safe;
 use crate::session::Session;
 
-/// The tree of versions, or the lineage as JSON.
-pub fn lineage(session: &Session, experiment: &str) -> anyhow::Result<Exit> {
+/// The tree of versions, printed or written to files.
+pub fn lineage(
+    session: &Session,
+    experiment: &str,
+    format: Option<LineageFormat>,
+    files: &[PathBuf],
+) -> anyhow::Result<Exit> {
+    // A wrong extension is an error before anything is read or written.
+    let files: Vec<(&Path, LineageFormat)> = files
+        .iter()
+        .map(|path| Ok((path.as_path(), format_of(path)?)))
+        .collect::<anyhow::Result<_>>()?;
     let state = state()?;
     let tree = LoopLog::open(&state, experiment)?.tree()?;
     let lineage = tree.lineage(experiment);
-    let text = if session.output.json {
-        lineage.to_json()
-    } else {
-        tree_text(&lineage, session.output.width.min(100))
-    };
-    session.output.data(&text)?;
+    let output = &session.output;
+    for (path, format) in &files {
+        whole_file::write(path, &render(&lineage, *format, 80)?)?;
+        output.say(&format!("Wrote {}", path.display()));
+    }
+    if files.is_empty() || format.is_some() || output.json {
+        let default = if output.json {
+            LineageFormat::Json
+        } else {
+            LineageFormat::Table
+        };
+        output.data(&render(&lineage, format.unwrap_or(default), output.width)?)?;
+    }
     Ok(Exit::Done)
+}
+
+fn render(lineage: &Lineage, format: LineageFormat, width: usize) -> anyhow::Result<String> {
+    Ok(match format {
+        LineageFormat::Table => report::terminal(lineage, width),
+        LineageFormat::Json => lineage.to_json(),
+        LineageFormat::Md => report::markdown::render(lineage),
+        LineageFormat::Svg => match report::chart(lineage) {
+            Some(chart) => chart + "\n",
+            None => bail!(PipelineError::Invalid(
+                "no version has a score yet, so there is nothing to draw".to_owned()
+            )),
+        },
+        LineageFormat::Html => report::html::render(lineage, &environment::now_rfc3339()),
+    })
+}
+
+fn format_of(path: &Path) -> anyhow::Result<LineageFormat> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("json") => Ok(LineageFormat::Json),
+        Some("md") => Ok(LineageFormat::Md),
+        Some("svg") => Ok(LineageFormat::Svg),
+        Some("html" | "htm") => Ok(LineageFormat::Html),
+        Some("txt") => Ok(LineageFormat::Table),
+        _ => Err(PipelineError::Invalid(format!(
+            "{}: the extension is not a known format; use .txt, .json, .md, .svg or .html",
+            path.display()
+        ))
+        .into()),
+    }
 }
 
 /// One version as a prompt file.
 pub fn text(session: &Session, experiment: &str, id: &str) -> anyhow::Result<Exit> {
     let state = state()?;
     let tree = LoopLog::open(&state, experiment)?.tree()?;
-    let node = tree
-        .node(id)
-        .map_err(assize_pipeline::PipelineError::from)?;
+    let node = tree.node(id).map_err(PipelineError::from)?;
     if session.output.json {
         session.output.json_pretty(&json!({
             "id": node.id, "hypothesis": node.hypothesis, "prompt": node.version,
@@ -50,9 +99,7 @@ pub fn text(session: &Session, experiment: &str, id: &str) -> anyhow::Result<Exi
 pub fn diff(session: &Session, experiment: &str, from: &str, to: &str) -> anyhow::Result<Exit> {
     let state = state()?;
     let tree = LoopLog::open(&state, experiment)?.tree()?;
-    let lines = tree
-        .diff(from, to)
-        .map_err(assize_pipeline::PipelineError::from)?;
+    let lines = tree.diff(from, to).map_err(PipelineError::from)?;
     let output = &session.output;
     if output.json {
         output.json_pretty(&json!({"from": from, "to": to, "lines": lines}))?;
@@ -123,51 +170,4 @@ pub fn status(tree: &Tree, experiment: &str) -> String {
         ));
     }
     text
-}
-
-fn tree_text(lineage: &Lineage, width: usize) -> String {
-    let mut text = format!(
-        "Loop {}: {}, against {}\n\n",
-        safe(&lineage.experiment),
-        lineage.state,
-        safe(&lineage.incumbent)
-    );
-    for (depth, version) in lineage.depth_first() {
-        text.push_str(&version_lines(depth, version, width));
-    }
-    text
-}
-
-fn version_lines(depth: usize, it: &LineageVersion, width: usize) -> String {
-    let indent = "  ".repeat(depth);
-    let score = it.feedback.as_ref().map_or_else(String::new, score_text);
-    let lead = it
-        .lead
-        .map_or_else(String::new, |lead| format!(", {lead:+.2} to its parent"));
-    let fate = if it.parent.is_none() {
-        it.version.name.clone()
-    } else {
-        it.state.to_string()
-    };
-    let mut text = format!("{indent}{}  {fate}{score}{lead}\n", it.id);
-    let mut part = |words: &str| {
-        let room = width.saturating_sub(indent.len() + 4).max(20);
-        for line in wrap(&safe(words), room) {
-            text.push_str(&format!("{indent}    {line}\n"));
-        }
-    };
-    if !it.hypothesis.is_empty() {
-        part(&it.hypothesis);
-    }
-    if let Some(reason) = &it.reason {
-        part(&format!("→ {reason}"));
-    }
-    text
-}
-
-fn score_text(it: &FeedbackEstimate) -> String {
-    let interval = it
-        .ci95
-        .map_or_else(String::new, |[low, high]| format!(" [{low:.2}, {high:.2}]"));
-    format!("  {:.2}{interval}", it.mean)
 }
