@@ -27,6 +27,8 @@ const GRAY_RUN_BITS: usize = 10;
 const DRAWS_PER_RUN: usize = 1024;
 const PATTERN_BITS: usize = 8;
 const PATTERNS: usize = 1 << PATTERN_BITS;
+/// Tables that are used in one pass over the draws.
+const TABLES: usize = 2;
 pub(crate) const LANES: usize = 8;
 
 /// Differences of several comparisons, scaled so that a signed sum is the statistic.
@@ -189,16 +191,15 @@ impl Flips {
         let count = DRAWS_PER_RUN.min(self.draws.count - first);
         let words = self.blocks.div_ceil(64);
         let mut rng = SplitMix64::at(self.draws.seed, (first * words) as u64);
-        let signs: Vec<u64> = (0..count * words).map(|_| rng.next_u64()).collect();
+        let signs: Vec<[u8; 8]> = (0..count * words)
+            .map(|_| rng.next_u64().to_le_bytes())
+            .collect();
+        let signs: Vec<&[u8]> = signs.chunks_exact(words).map(<[_]>::as_flattened).collect();
         let mut sums = vec![0.0; count * self.width];
-        let mut table = vec![0.0; PATTERNS * self.width];
-        for group in 0..self.blocks.div_ceil(PATTERN_BITS) {
-            self.pattern_sums(group, &mut table);
-            let (word, shift) = (group / 8, (group % 8) * PATTERN_BITS);
-            for (draw, sums) in sums.chunks_exact_mut(self.width).enumerate() {
-                let [pattern, ..] = (signs[draw * words + word] >> shift).to_le_bytes();
-                let start = usize::from(pattern) * self.width;
-                add_scaled(sums, 1.0, &table[start..start + self.width]);
+        for lane in (0..self.width).step_by(LANES) {
+            let of_lanes = self.drawn_sums(lane, &signs);
+            for (sums, lanes) in sums.chunks_exact_mut(self.width).zip(&of_lanes) {
+                sums[lane..lane + LANES].copy_from_slice(lanes);
             }
         }
         let mut scratch = Vec::new();
@@ -207,22 +208,43 @@ impl Flips {
         }
     }
 
+    /// The sums of eight comparisons under every draw's signs, a byte for eight blocks. So few
+    /// comparisons at a time keep the tables in the processor's first cache.
+    fn drawn_sums(&self, lane: usize, signs: &[&[u8]]) -> Vec<[f64; LANES]> {
+        let mut sums = vec![[0.0; LANES]; signs.len()];
+        let mut tables = vec![[[0.0; LANES]; PATTERNS]; TABLES];
+        let groups: Vec<usize> = (0..self.blocks.div_ceil(PATTERN_BITS)).collect();
+        for groups in groups.chunks(TABLES) {
+            for (table, group) in tables.iter_mut().zip(groups) {
+                self.pattern_sums(*group, lane, table);
+            }
+            let first = groups[0];
+            for (sums, signs) in sums.iter_mut().zip(signs) {
+                for (table, pattern) in tables.iter().zip(&signs[first..first + groups.len()]) {
+                    add(sums, 1.0, &table[usize::from(*pattern)]);
+                }
+            }
+        }
+        sums
+    }
+
     /// Sums of eight blocks under all patterns of their signs; a set bit means minus.
-    fn pattern_sums(&self, group: usize, table: &mut [f64]) {
+    fn pattern_sums(&self, group: usize, lane: usize, table: &mut [[f64; LANES]; PATTERNS]) {
         let first = group * PATTERN_BITS;
         let members = PATTERN_BITS.min(self.blocks - first);
-        table.fill(0.0);
-        for member in 0..members {
-            add_scaled(&mut table[..self.width], 1.0, self.row(first + member));
+        let mut rows = [[0.0; LANES]; PATTERN_BITS];
+        for (member, row) in rows.iter_mut().enumerate().take(members) {
+            row.copy_from_slice(&self.row(first + member)[lane..lane + LANES]);
+        }
+        table[0] = [0.0; LANES];
+        for row in &rows[..members] {
+            add(&mut table[0], 1.0, row);
         }
         for pattern in 1..PATTERNS {
             let bit = pattern.trailing_zeros() as usize;
-            let (done, rest) = table.split_at_mut(pattern * self.width);
-            let parent = (pattern & (pattern - 1)) * self.width;
-            rest[..self.width].copy_from_slice(&done[parent..parent + self.width]);
-            if bit < members {
-                add_scaled(&mut rest[..self.width], -2.0, self.row(first + bit));
-            }
+            let mut sums = table[pattern & (pattern - 1)];
+            add(&mut sums, -2.0, &rows[bit]);
+            table[pattern] = sums;
         }
     }
 
@@ -255,6 +277,12 @@ impl Flips {
 
     fn row(&self, block: usize) -> &[f64] {
         &self.scaled[block * self.width..(block + 1) * self.width]
+    }
+}
+
+fn add(sums: &mut [f64; LANES], factor: f64, row: &[f64; LANES]) {
+    for (sum, value) in sums.iter_mut().zip(row) {
+        *sum += factor * value;
     }
 }
 
