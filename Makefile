@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama stress injection calibrate calibrate-loop
+.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama test-ray stress injection calibrate calibrate-loop
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -39,6 +39,10 @@ fuzz: setup
 ## test-ollama: the grid against a real Ollama, which is built if it is not installed
 test-ollama: weights
 	@scripts/test-ollama.sh
+
+## test-ray: a grid on a real Ray cluster of two nodes, with a worker killed in the middle
+test-ray:
+	@$(CARGO) test --release --locked --test integrations packages::ray -- --ignored --nocapture
 
 ## calibrate: the error rates and power of the gates, by simulation
 calibrate:
