@@ -22,11 +22,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_assize");
 const RATE: f64 = 5000.0;
 const CONNECTIONS: usize = 16;
+const CANDIDATES: &str = concat!(
+    r#"{"id":"tip-0","task_match":0.0},{"id":"tip-1","task_match":0.1},{"id":"tip-2","task_match":0.2},"#,
+    r#"{"id":"tip-3","task_match":0.3},{"id":"tip-4","task_match":0.4},{"id":"tip-5","task_match":0.5},"#,
+    r#"{"id":"tip-6","task_match":0.6},{"id":"tip-7","task_match":0.7},{"id":"tip-8","task_match":0.8},"#,
+    r#"{"id":"tip-9","task_match":0.9}"#
+);
 
 fn main() {
     let is_quick = std::env::var_os("ASSIZE_BENCH_QUICK").is_some();
@@ -139,6 +145,7 @@ struct Client {
     host: String,
     /// A decision that has no reward yet.
     open: Option<String>,
+    buffer: Vec<u8>,
 }
 
 impl Client {
@@ -149,6 +156,7 @@ impl Client {
             stream,
             host: address.to_owned(),
             open: None,
+            buffer: vec![0; 16_384],
         }
     }
 
@@ -159,53 +167,50 @@ impl Client {
     /// A score, or the reward of the score before.
     fn decide(&mut self, n: usize, users: usize) {
         if let Some(decision) = self.open.take() {
-            let body = json!({"decision_id": decision, "reward": f64::from(u8::from(n.is_multiple_of(3)))});
-            self.exchange("POST /reward/egreedy/v2", &body.to_string());
+            let reward = u8::from(n.is_multiple_of(3));
+            let body = format!("{{\"decision_id\":\"{decision}\",\"reward\":{reward}}}");
+            self.exchange("POST /reward/egreedy/v2", &body);
             return;
         }
         // A large odd step visits all users, far from each other.
         let user = n.wrapping_mul(2_654_435_761) % users;
-        let candidates: Vec<Value> = (0..10)
-            .map(|it| json!({"id": format!("tip-{it}"), "task_match": f64::from(it) / 10.0}))
-            .collect();
-        let body = json!({
-            "user_id": format!("user-{user}"),
-            "context": {"hour": n % 24, "weekend": n % 7 > 4, "open_tasks": n % 9, "urgency": 0.4},
-            "profile_features": {"completion_rate": 0.5, "dismiss_rate": 0.1, "tip_volume": n % 100},
-            "candidates": candidates,
-        });
-        let answer = self.exchange("POST /score/egreedy/v2", &body.to_string());
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        self.open = Some(answer["decision_id"].as_str().unwrap().to_owned());
+        let body = format!(
+            "{{\"user_id\":\"user-{user}\",\"context\":{{\"hour\":{},\"weekend\":{},\"open_tasks\":{},\"urgency\":0.4}},\
+             \"profile_features\":{{\"completion_rate\":0.5,\"dismiss_rate\":0.1,\"tip_volume\":{}}},\
+             \"candidates\":[{CANDIDATES}]}}",
+            n % 24,
+            n % 7 > 4,
+            n % 9,
+            n % 100
+        );
+        let answer = self.exchange("POST /score/egreedy/v2", &body);
+        let id = answer.split_once("\"decision_id\":\"").unwrap().1;
+        self.open = Some(id.split_once('"').unwrap().0.to_owned());
     }
 
-    fn exchange(&mut self, line: &str, body: &str) -> Vec<u8> {
-        let head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+    /// Sends a request and answers the body. It is as cheap as it can be, because it competes with
+    /// the server for the processor.
+    fn exchange(&mut self, line: &str, body: &str) -> String {
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             self.host,
             body.len()
         );
-        self.stream
-            .write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
-            .unwrap();
-        let mut read = Vec::new();
-        let mut buffer = [0; 16_384];
+        self.stream.write_all(request.as_bytes()).unwrap();
+        let mut read = String::new();
         loop {
-            let end = read.windows(4).position(|it| it == b"\r\n\r\n");
-            if let Some(end) = end {
-                let head = String::from_utf8_lossy(&read[..end]).to_lowercase();
-                assert!(head.starts_with("http/1.1 200"), "{head}");
-                let length = head
-                    .lines()
-                    .find_map(|it| it.strip_prefix("content-length:"))
-                    .map_or(0, |it| it.trim().parse::<usize>().unwrap());
-                if read.len() >= end + 4 + length {
-                    return read[end + 4..end + 4 + length].to_vec();
-                }
-            }
-            let count = self.stream.read(&mut buffer).unwrap();
+            let count = self.stream.read(&mut self.buffer).unwrap();
             assert!(count > 0, "the server closed the connection");
-            read.extend_from_slice(&buffer[..count]);
+            read.push_str(std::str::from_utf8(&self.buffer[..count]).unwrap());
+            let Some((head, body)) = read.split_once("\r\n\r\n") else {
+                continue;
+            };
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            let length = head.split_once("content-length: ").unwrap().1;
+            let length = length.split("\r\n").next().unwrap();
+            if body.len() >= length.parse::<usize>().unwrap() {
+                return body.to_owned();
+            }
         }
     }
 }
