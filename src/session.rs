@@ -55,6 +55,8 @@ pub struct Session {
     pub task_given: Option<String>,
     /// As it was given; it may contain credentials.
     full_uri: String,
+    /// Whether a flag or the environment names it.
+    is_tracking_given: bool,
     tracking_uri: String,
     config: Option<PathBuf>,
     /// What the user typed that the next command needs too.
@@ -64,11 +66,12 @@ pub struct Session {
 impl Session {
     pub fn open(global: &Global) -> anyhow::Result<Self> {
         let environment = Environment::read().map_err(PipelineError::Invalid)?;
-        let full_uri = global
+        let given = global
             .tracking_uri
             .clone()
-            .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned))
-            .unwrap_or_else(|| DEFAULT_STORE.to_owned());
+            .or_else(|| environment.get("MLFLOW_TRACKING_URI").map(str::to_owned));
+        let is_tracking_given = given.is_some();
+        let full_uri = given.unwrap_or_else(|| DEFAULT_STORE.to_owned());
         Ok(Self {
             output: Output::new(global, &environment),
             environment,
@@ -79,6 +82,7 @@ impl Session {
             task_given: global.task.clone(),
             tracking_uri: redacted(&full_uri),
             full_uri,
+            is_tracking_given,
             config: global.config.clone(),
             globals: globals(global),
         })
@@ -205,6 +209,26 @@ impl Session {
         layers.file(self.config.as_deref())?;
         layers.environment(&self.environment)?;
         Ok(layers)
+    }
+
+    /// This invocation with the tracking URI that something was begun with. It is an error if the user
+    /// names another one.
+    pub fn tracking_at(&self, begun_with: &str) -> anyhow::Result<Self> {
+        if self.tracking_uri == begun_with {
+            return Ok(self.clone());
+        }
+        if self.is_tracking_given {
+            bail!(PipelineError::Invalid(format!(
+                "this was begun with --tracking-uri {begun_with}, and the tracking URI (--tracking-uri or \
+                 MLFLOW_TRACKING_URI) is {} now: name the first one, or none",
+                self.tracking_uri
+            )));
+        }
+        Ok(Self {
+            full_uri: begun_with.to_owned(),
+            tracking_uri: begun_with.to_owned(),
+            ..self.clone()
+        })
     }
 
     /// Where runs are tracked, as the user would name it, without credentials.

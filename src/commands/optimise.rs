@@ -103,8 +103,19 @@ fn stop(session: &Session, experiment: &str, reason: &str) -> anyhow::Result<Exi
         session.output.json_pretty(&tree.status(experiment))?;
     } else {
         session.output.data(&show::status(&tree, experiment))?;
+        say_left_over(session, &tree, experiment);
     }
     Ok(Exit::Done)
+}
+
+/// Says that outputs of a loop that ended without a promotion are still in the queue.
+fn say_left_over(session: &Session, tree: &Tree, experiment: &str) {
+    use assize_optimise::State::Rejected;
+    if tree.state() == Rejected && tree.nominee.is_some() {
+        session.output.say(&safe(&format!(
+            "Outputs of {experiment} that nobody has judged stay in the queue; nobody needs to judge them now."
+        )));
+    }
 }
 
 /// Says whom the loop waits for, and the command to run next.

@@ -114,14 +114,7 @@ fn show(
     if !assessment.next.is_empty() {
         output.say("Next:");
     }
-    for step in &assessment.next {
-        output.say(&match step {
-            Step::Words(words) => format!("  {words}"),
-            Step::Command { verb, flags } => {
-                command_lines(verb, &with_globals(session, flags), output.width)
-            }
-        });
-    }
+    say_steps(session, &assessment.next);
     // A rollback names no experiment, so it must be told which task.
     let is_default = place == builtin::DEFAULT;
     let undo = [("--task", place)];
@@ -139,6 +132,19 @@ fn show(
         None => {}
     }
     Ok(())
+}
+
+/// Steps that would repair what failed, ready for a shell.
+pub fn say_steps(session: &Session, steps: &[Step]) {
+    let output = &session.output;
+    for step in steps {
+        output.say(&match step {
+            Step::Words(words) => format!("  {words}"),
+            Step::Command { verb, flags } => {
+                command_lines(verb, &with_globals(session, flags), output.width)
+            }
+        });
+    }
 }
 
 fn with_globals<'a>(session: &'a Session, flags: &'a [(String, String)]) -> Vec<(&'a str, String)> {

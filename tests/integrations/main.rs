@@ -1,5 +1,5 @@
 //! Engines that run the binary on more than one host: the packages below `integrations/`, each
-//! with the real engine from PyPI.
+//! with the real engine from `PyPI`.
 
 #![allow(
     clippy::panic,

@@ -19,11 +19,11 @@ fn the_python_mcp_client_reflects_until_a_nominee_is_promoted() {
     let _slot = heavyweight();
     // A judge with little noise: whatever the agent writes, both tiers see the same lead.
     let scratch = scratch_with(&json!([]), &json!({"noise": 0.05, "seed": 1}), 0);
+    scratch.ok(START.replace("script:children.json", "agent").as_str());
     // Something waits for judges, so that a sitting can be open while a packet waits.
     scratch.ok(
         "collect --task task --models scripted:m --script script.json --experiment e --n-tips 2 --seed 7",
     );
-    scratch.ok(START.replace("script:children.json", "agent").as_str());
     let found = step(&scratch);
     assert_eq!(found["waiting_for"], "reflector", "{found:#}");
     let folder = scratch.path().to_str().expect("a path");

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use assize_test_support::random::Random;
+use assize_test_support::server::Served;
 use assize_test_support::{Outcome, Scratch};
 use serde_json::json;
 
@@ -125,11 +126,15 @@ fn a_second_step_at_the_same_time_is_refused() {
 
 #[test]
 fn an_unreachable_tracking_server_is_an_error_and_the_loop_goes_on_later() {
-    let scratch = scratch(&fixing_rounds());
-    start(&scratch, "");
+    let server = Scratch::new();
     let port = assize_test_support::limits::free_port();
-    let away = format!("{STEP} --tracking-uri http://127.0.0.1:{port}");
-    let failed = scratch.fails(1, away.as_str());
+    let serve = format!("serve --port {port} --json --open-loopback");
+    let first = Served::start_with(&server, &serve);
+    let scratch = scratch(&fixing_rounds());
+    start(&scratch, &format!("--tracking-uri http://127.0.0.1:{port}"));
+    first.kill();
+    let failed = scratch.fails(1, STEP);
     assert!(failed.stderr.contains("unreachable"), "{failed}");
+    let _again = Served::start_with(&server, &serve);
     assert_eq!(step(&scratch)["waiting_for"], "judge");
 }

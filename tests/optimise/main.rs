@@ -9,5 +9,6 @@ mod litellm;
 mod looks;
 mod planted;
 mod preflight;
+mod recovery;
 mod screens;
 mod whole_loop;

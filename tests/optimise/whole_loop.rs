@@ -257,22 +257,6 @@ fn an_agent_is_waited_for_without_doing_anything_twice() {
 }
 
 #[test]
-fn the_incumbent_is_judged_again_beside_the_nominee() {
-    let scratch = scratch(&fixing_rounds());
-    scratch.ok(
-        "collect --task task --models scripted:m --script script.json --experiment e --n-tips 2 --seed 7",
-    );
-    judge(&scratch, "before.json");
-    start(&scratch, "");
-    step(&scratch);
-    let file = scratch.export("e", "peek.json");
-    assert_eq!(file["cases"].as_array().map(Vec::len), Some(32));
-    judge(&scratch, "selection.json");
-    let found = step(&scratch);
-    assert_eq!(found["state"], "confirming", "{found:#}");
-}
-
-#[test]
 fn a_task_that_has_changed_is_refused() {
     let scratch = scratch(&fixing_rounds());
     start(&scratch, "");

@@ -226,6 +226,8 @@ pub struct Rejected {
     pub auto_verdicts: u32,
     #[serde(default)]
     pub gate: Option<GateReport>,
+    #[serde(default)]
+    pub cost_usd: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

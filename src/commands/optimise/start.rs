@@ -46,6 +46,7 @@ pub fn run(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exit> {
         force: args.force,
         state: &state,
         store,
+        tracking_uri: session.tracking_uri(),
     })?;
     let is_refused = !starting.objections.is_empty() && !args.force;
     show(session, args, &starting)?;

@@ -13,6 +13,7 @@ use super::models::Models;
 use super::{command, say_next, setup_of, show, state};
 use crate::Exit;
 use crate::cli::{GivenOptions, OptimiseStep};
+use crate::commands::promote::say_steps;
 use crate::environment::{self, STATE_DIR};
 use crate::output::progress::{CollectProgress, Counter};
 use crate::output::{Output, safe};
@@ -30,6 +31,7 @@ pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
     let mut task = task_files::load(place)?;
     setup.check(&task)?;
     let settings = settings(session, &task, &setup.options, &args.options.0)?;
+    let session = &session.tracking_at(&setup.tracking_uri)?;
     let opened = session.open_store(false)?;
     let guard = session.guard(settings.options.evict)?;
     let models = Models::new(session, &settings);
@@ -90,7 +92,14 @@ fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Res
         session.output.json_pretty(&tree.status(experiment))?;
     } else {
         session.output.data(&show::status(tree, experiment))?;
-        say_next(session, tree, experiment);
+        if stepped.repairs.is_empty() {
+            say_next(session, tree, experiment);
+        } else {
+            session.output.say(
+                "Nominee and incumbent were not judged alike, so their scores cannot be compared yet. Next:",
+            );
+            say_steps(session, &stepped.repairs);
+        }
     }
     if stepped.events > 0
         && tree.state() == State::Promoted

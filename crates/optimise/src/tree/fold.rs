@@ -351,7 +351,7 @@ impl Tree {
             self.during(Phase::SearchEnded)?;
         }
         self.close(&it.reason);
-        self.spend(it.auto_verdicts, it.expert_verdicts, 0.0);
+        self.spend(it.auto_verdicts, it.expert_verdicts, it.cost_usd);
         self.gate = it.gate.clone().or(self.gate.take());
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The cells of a loop: collecting a part of its grid, having it scored by the automatic judge, and
 //! reading back what is recorded.
 //!
-//! Everything is found by cell key in the tracking store. A step that was killed therefore finds what
-//! it had recorded, and generates and judges only the rest.
+//! Everything is found in the loop's own experiments, by model, prompt and scenario. A step that was
+//! killed therefore finds what it had recorded, and generates and judges only the rest; one that only
+//! waits for judges asks no model's host for anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -10,14 +11,14 @@ use std::sync::atomic::Ordering;
 use assize_domain::anchor::Anchors;
 use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
-use assize_domain::run::{artifact, metric, tag};
+use assize_domain::run::{RunStatus, artifact, metric, param, tag};
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_domain::verdict::{Verdict, VerdictFile, effective};
-use assize_store::{Run, StoreError};
+use assize_store::{Run, RunQuery, StoreError};
 
 use super::LoopContext;
-use crate::collect::grid::{Grid, Subset};
+use crate::collect::grid::Subset;
 use crate::collect::{self, CollectOptions, Collection, recorded_params};
 use crate::judge::artifact_parse;
 use crate::judge::auto::AutoJudge;
@@ -71,6 +72,14 @@ impl Part {
 
     fn prompts(&self) -> BTreeSet<&str> {
         self.pairs.iter().map(|it| it.1.as_str()).collect()
+    }
+
+    /// The same for each scenario alone.
+    fn by_scenario(&self) -> impl Iterator<Item = Self> {
+        self.scenarios.iter().map(|it| Self {
+            scenarios: BTreeSet::from([it.clone()]),
+            ..self.clone()
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -137,6 +146,7 @@ impl LoopContext<'_> {
     /// Generates what is missing of a part. Cells that fail stay failed and are tried again by the
     /// next call.
     pub(super) fn collect(&self, task: &Task, part: &Part) -> Result<()> {
+        self.check_models(part)?;
         let (summary, error) = self.with_collection(task, part, self.cells, |collection| {
             Ok(collect::run(collection, self.observer))
         })?;
@@ -156,6 +166,27 @@ impl LoopContext<'_> {
                 ),
             }
             .into());
+        }
+        Ok(())
+    }
+
+    /// Refuses a model that was replaced under its name since the loop has used it: its outputs could
+    /// not be compared with those before.
+    fn check_models(&self, part: &Part) -> Result<()> {
+        let runs = self.runs(&part.experiment, None)?;
+        for model in self.generators(part)? {
+            let name = model.id.to_string();
+            let digests = runs
+                .iter()
+                .filter(|it| param_of(it, param::MODEL) == Some(&name));
+            let mut digests = digests.filter_map(|it| tag_of(it, tag::MODEL_DIGEST));
+            if let Some(before) = digests.find(|it| *it != model.info.digest) {
+                return Err(PipelineError::Invalid(format!(
+                    "the model {name} has changed since this loop has used it (digest {before}, now {}), so its outputs \
+                     cannot be compared with those before: restore it, or stop this loop and start another",
+                    model.info.digest
+                )));
+            }
         }
         Ok(())
     }
@@ -203,17 +234,33 @@ impl LoopContext<'_> {
     }
 
     /// Collects and judges a part. Cells that failed or were left unjudged are tried once more.
+    /// `money_left` does not count yet what cells of this part have cost: a step that was broken off
+    /// may have recorded some. Where money is limited, scenarios are collected one after the other, so
+    /// that it is passed by the cells of one scenario at most.
     pub(super) fn settle(
         &self,
         task: &Task,
         part: &Part,
         money_left: Option<f64>,
     ) -> Result<(Settled, Vec<TrackedCell>)> {
+        let left = || match money_left {
+            Some(money) => Ok(Some(money - cost_of(&self.recorded(task, part)?))),
+            None => Ok::<_, PipelineError>(None),
+        };
         let mut settled = Settled::Done;
         let mut cells = Vec::new();
         for _ in 0..2 {
-            self.collect(task, part)?;
-            settled = self.judge(&part.experiment, money_left)?;
+            if money_left.is_none() {
+                self.collect(task, part)?;
+            }
+            for some in part.by_scenario().filter(|_| money_left.is_some()) {
+                if left()?.is_some_and(|it| it > 0.0) {
+                    self.collect(task, &some)?;
+                } else if self.recorded(task, &some)?.len() < some.len() {
+                    return Ok((Settled::OutOfMoney, self.recorded(task, part)?));
+                }
+            }
+            settled = self.judge(&part.experiment, left()?.map(|it| it.max(0.0)))?;
             cells = self.read(task, part)?;
             let is_done = |it: &TrackedCell| it.is_judged(Tier::Auto);
             if settled == Settled::OutOfMoney || cells.iter().all(is_done) {
@@ -223,65 +270,92 @@ impl LoopContext<'_> {
         Ok((settled, cells))
     }
 
-    /// The recorded cells of a part, by model, prompt and scenario. It is an error if one is missing.
+    /// The cells of a part, by model, prompt and scenario. It is an error if one is missing.
     pub(super) fn read(&self, task: &Task, part: &Part) -> Result<Vec<TrackedCell>> {
-        let known = self.with_collection(task, part, self.cells, known_runs)?;
-        if known.len() < part.len() {
-            return Err(PipelineError::Service(format!(
-                "{} of {} are recorded in {}: run the step again",
-                known.len(),
+        let cells = self.recorded(task, part)?;
+        if cells.len() < part.len() {
+            return Err(PipelineError::Invalid(format!(
+                "{} of {} that this loop has collected are found in the experiment '{}' of {}: restore the deleted \
+                 runs, or stop this loop and start another",
+                cells.len(),
                 count(part.len(), "cell"),
+                part.experiment,
                 self.store.uri()
             )));
         }
-        let mut cells = Vec::with_capacity(known.len());
-        for ((model, prompt, scenario), run_id) in known {
-            let run = self.store.run_get(&run_id)?;
-            let text = self.store.artifact_get(&run_id, artifact::CANDIDATES)?;
-            let candidates = match text {
-                Some(text) => artifact_parse(artifact::CANDIDATES, &run_id, &text)?,
-                None => Vec::new(),
-            };
-            let aside = tag_of(&run, tag::SET_ASIDE).unwrap_or_default().to_owned();
-            let mut files = self.store.verdicts_get(&run_id)?;
-            files.retain(|file| !aside.split(' ').any(|it| it == file.sitting));
-            cells.push(TrackedCell {
-                model,
-                prompt,
-                scenario,
-                candidates,
-                files,
-                rubric_sha256: task.rubric.sha256.clone(),
-                run,
-            });
-        }
         Ok(cells)
+    }
+
+    /// Those cells of a part that are recorded.
+    pub(super) fn recorded(&self, task: &Task, part: &Part) -> Result<Vec<TrackedCell>> {
+        let mut known: BTreeMap<CellName, Run> = BTreeMap::new();
+        for run in self.runs(&part.experiment, Some(part.split))? {
+            let named = |key: &str| param_of(&run, key).unwrap_or_default().to_owned();
+            let pair = (named(param::MODEL), named(param::PROMPT));
+            let scenario = named(param::SCENARIO);
+            if !part.pairs.contains(&pair) || !part.scenarios.contains(&scenario) {
+                continue;
+            }
+            let name = (pair.0, pair.1, scenario);
+            // Of several tries the one that worked counts, of several of those the latest.
+            let rank = |it: &Run| (it.status == RunStatus::Finished, it.start_time_ms);
+            if known.get(&name).is_none_or(|it| rank(it) < rank(&run)) {
+                known.insert(name, run);
+            }
+        }
+        let cells = known.into_iter();
+        cells
+            .map(|(name, run)| self.tracked(task, name, run))
+            .collect()
+    }
+
+    /// All runs of an experiment; none where there is no such experiment yet.
+    fn runs(&self, experiment: &str, split: Option<Split>) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        let mut query = RunQuery {
+            split,
+            ..RunQuery::default()
+        };
+        loop {
+            let page = match self.store.run_list(experiment, &query) {
+                Err(StoreError::NoExperiment { .. }) => return Ok(runs),
+                page => page?,
+            };
+            runs.extend(page.runs);
+            query.page_token = page.next_page_token;
+            if query.page_token.is_none() {
+                return Ok(runs);
+            }
+        }
+    }
+
+    fn tracked(&self, task: &Task, name: CellName, run: Run) -> Result<TrackedCell> {
+        let (model, prompt, scenario) = name;
+        let text = self.store.artifact_get(&run.run_id, artifact::CANDIDATES)?;
+        let candidates = match text {
+            Some(text) => artifact_parse(artifact::CANDIDATES, &run.run_id, &text)?,
+            None => Vec::new(),
+        };
+        let aside = tag_of(&run, tag::SET_ASIDE).unwrap_or_default().to_owned();
+        let mut files = self.store.verdicts_get(&run.run_id)?;
+        files.retain(|file| !aside.split(' ').any(|it| it == file.sitting));
+        Ok(TrackedCell {
+            model,
+            prompt,
+            scenario,
+            candidates,
+            files,
+            rubric_sha256: task.rubric.sha256.clone(),
+            run,
+        })
     }
 }
 
 type CellName = (String, String, String);
 
-/// The runs of a collection's cells by model, prompt and scenario.
-fn known_runs(collection: &Collection<'_>) -> Result<BTreeMap<CellName, String>> {
-    let grid = Grid::new(collection.task, collection.options)?.within(collection.only.as_ref());
-    let mut runs = BTreeMap::new();
-    for model in &collection.models {
-        let (mut names, mut keys) = (Vec::new(), Vec::new());
-        for cell in grid.cells(model) {
-            let cell = cell?;
-            names.push((
-                model.id.to_string(),
-                cell.prompt.name.clone(),
-                cell.scenario.id.clone(),
-            ));
-            keys.push(cell.key);
-        }
-        let experiment = &collection.options.values.experiment;
-        let known = collection.cells.cells_known(experiment, &keys)?;
-        let known = names.into_iter().zip(known);
-        runs.extend(known.filter_map(|(name, cell)| Some((name, cell?.run_id?))));
-    }
-    Ok(runs)
+fn param_of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
+    let found = run.params.iter().find(|(known, _)| known == key);
+    found.map(|(_, value)| value.as_str())
 }
 
 pub(super) fn tag_of<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
@@ -311,6 +385,13 @@ impl TrackedCell {
     /// Whether nothing was generated.
     pub fn is_failed(&self) -> bool {
         self.texts().next().is_none()
+    }
+
+    /// Why the provider gave nothing at all, where it did not.
+    pub fn provider_error(&self) -> Option<&str> {
+        let of_run = || tag_of(&self.run, tag::ERROR);
+        let mut errors = self.candidates.iter().filter_map(|it| it.error.as_deref());
+        self.is_failed().then(|| errors.next().or_else(of_run))?
     }
 
     /// The mean composite of a tier.

@@ -1,5 +1,7 @@
 //! The race's cells of the feedback split: their scores, and what a reflector sees of them.
 
+use std::collections::BTreeSet;
+
 use assize_domain::judge::Tier;
 use assize_domain::output::{OutputContract, OutputFormat};
 use assize_domain::scenario::Split;
@@ -81,8 +83,25 @@ pub(super) fn seed_scores(tree: &Tree, cells: &[TrackedCell]) -> Result<Vec<Cell
 }
 
 /// The scores of children. A cell that failed, or that the judge could not score, twice, counts as the
-/// lowest composite: otherwise a child whose worst cells are lost would look better for it.
+/// lowest composite: otherwise a child whose worst cells are lost would look better for it. Where the
+/// provider fails for more than one child, or for the only one, it is the provider that failed.
 pub(super) fn scores(tree: &Tree, cells: &[TrackedCell]) -> Result<Vec<CellScore>> {
+    let unanswered = || cells.iter().filter(|it| it.provider_error().is_some());
+    let children: BTreeSet<&str> = cells.iter().map(|it| it.prompt.as_str()).collect();
+    let affected: BTreeSet<&str> = unanswered().map(|it| it.prompt.as_str()).collect();
+    if let Some(cell) = unanswered().next()
+        && (affected.len() > 1 || children.len() == 1)
+    {
+        return Err(PipelineError::CellsFailed(format!(
+            "{} could not be generated twice ({} × {} × {}: {}). Nothing was decided about them; run the step again \
+             when the model answers",
+            count(unanswered().count(), "cell"),
+            cell.model,
+            cell.prompt,
+            cell.scenario,
+            cell.provider_error().unwrap_or_default()
+        )));
+    }
     if !cells.is_empty() && cells.iter().all(|it| it.mean(Tier::Auto).is_none()) {
         return Err(PipelineError::CellsFailed(
             "no cell of this stage has a verdict: see what failed above, and run the step again"

@@ -79,7 +79,7 @@ pub fn judge_looks(nominees: usize) -> std::result::Result<Option<String>, Strin
     if nominees >= MOST {
         return Err(format!(
             "{nominees} different nominees have seen the confirmation scenarios of this task, so a further one \
-             could pass by chance. Replace them: move them to the selection or feedback split, and add new \
+             could pass by chance. Replace them: remove them, and add new \
              scenarios with split = \"confirmation\""
         ));
     }

@@ -19,6 +19,8 @@ pub struct Setup {
     pub task_name: String,
     /// The content that the loop depends on ([`content_sha256`]).
     pub task_sha256: String,
+    /// Where the loop's runs are tracked, without credentials.
+    pub tracking_uri: String,
     /// The options that were given, by key.
     pub options: Map<String, Value>,
     /// The incumbent's prompt, which need not be among the task's files.
@@ -55,7 +57,7 @@ impl Setup {
             return Ok(());
         }
         Err(PipelineError::Invalid(format!(
-            "the rubric, the output contract or scenarios of the task '{}' have changed since this loop was \
+            "the rubric, the output contract, the angles or scenarios of the task '{}' have changed since this loop was \
              started, so scores could not be compared: restore {}, or stop this loop and start one in another \
              experiment",
             self.task_name, self.task
@@ -76,5 +78,6 @@ pub(super) fn content_sha256(task: &Task) -> String {
         ("rubric", &task.rubric.sha256),
         ("scenarios", &scenarios.concat()),
         ("output", &canonical_json(&output)),
+        ("angles", &task.angles.join("\n")),
     ])
 }

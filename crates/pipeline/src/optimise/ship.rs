@@ -9,18 +9,17 @@ use std::collections::BTreeSet;
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Pair;
-use assize_domain::promotion::{Check, GateReport, Outcome, Promotion};
+use assize_domain::promotion::{Check, GateReport, Outcome, Promotion, Relation};
 use assize_domain::prompt::short_hash;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_optimise::Tree;
-use assize_store::queue::Reopening;
 
 use super::LoopContext;
-use super::cells::{Part, TrackedCell};
+use super::cells::{Part, Settled, TrackedCell};
 use super::looks::{judge_looks, nominees};
 use crate::compare::SEED;
-use crate::promote::{self, Assessment, PromoteOptions, Signature};
+use crate::promote::{self, Assessment, PromoteOptions, Signature, Step};
 use crate::{PipelineError, Result, count};
 
 /// Nominee and incumbent of a loop.
@@ -45,6 +44,8 @@ pub(super) enum Verdict {
     /// Every check but the confirmation holds.
     Clear(GateReport),
     Passed(Box<Assessment>),
+    /// The two were not judged alike, which the judges can repair by these steps.
+    NotAlike(Vec<Step>),
     /// The gate said no, or the comparison has lost its meaning.
     No(String, Option<GateReport>),
 }
@@ -105,9 +106,8 @@ impl LoopContext<'_> {
         }
     }
 
-    /// Collects both finalists on a split and puts them into the queue, beside each other: what was
-    /// judged of the incumbent before is judged again, because verdicts of different sittings cannot be
-    /// compared. Returns what generating cost.
+    /// Collects both finalists on a split, so that they wait in the queue beside each other. Returns what
+    /// generating cost.
     pub(super) fn submit(&self, task: &Task, finalists: &Finalists, split: Split) -> Result<f64> {
         let part = self.final_part(task, finalists, split);
         self.collect(task, &part)?;
@@ -121,48 +121,62 @@ impl LoopContext<'_> {
                 self.experiment
             )));
         }
-        let is_incumbent = |it: &&TrackedCell| {
-            it.model == finalists.incumbent.model && it.prompt == finalists.incumbent.prompt
-        };
-        let judged = cells.iter().filter(is_incumbent).filter(|it| {
-            let verdicts = Tier::ALL.map(|tier| it.verdicts(tier).len());
-            verdicts.into_iter().any(|count| count > 0)
-        });
-        let run_ids: Vec<String> = judged.map(|it| it.run.run_id.clone()).collect();
-        if !run_ids.is_empty() {
-            let reopening = Reopening {
-                run_ids,
-                rubric: None,
-                tiers: Tier::ALL.to_vec(),
-            };
-            self.store.runs_reopen(&reopening)?;
-        }
         Ok(cells.iter().map(TrackedCell::generation_usd).sum())
     }
 
     /// What the judges have done; the automatic judge does its part now where the gate requires it.
+    /// Scenarios that were added to the confirmation split since are collected first.
     pub(super) fn judging(
         &self,
         task: &Task,
         finalists: &Finalists,
         split: Split,
+        money_left: Option<f64>,
     ) -> Result<Judging> {
         let part = self.final_part(task, finalists, split);
         let tiers = self.required(split);
+        if self.recorded(task, &part)?.len() < part.len() {
+            self.submit(task, finalists, split)?;
+        }
         let mut cells = self.read(task, &part)?;
         let lacks = |cells: &[TrackedCell], tier| {
             let open = cells.iter().filter(|it| !it.is_judged(tier));
             open.count()
         };
         if tiers.contains(&Tier::Auto) && lacks(&cells, Tier::Auto) > 0 {
-            self.judge(self.experiment, None)?;
+            let spent: f64 = cells.iter().map(TrackedCell::judging_usd).sum();
+            let money_left = money_left.map(|it| (it - spent).max(0.0));
+            let settled = self.judge(self.experiment, money_left)?;
             cells = self.read(task, &part)?;
+            self.check_automatic(settled, lacks(&cells, Tier::Auto), split)?;
         }
         let missing = tiers.into_iter().map(|tier| (tier, lacks(&cells, tier)));
         Ok(Judging {
             missing: missing.filter(|(_, count)| *count > 0).collect(),
             cells,
         })
+    }
+
+    /// Without the automatic verdicts that the gate requires the loop cannot go on, and no expert can
+    /// help.
+    fn check_automatic(&self, settled: Settled, open: usize, split: Split) -> Result<()> {
+        if settled == Settled::OutOfMoney {
+            return Err(PipelineError::Refused(format!(
+                "the money for this loop does not suffice for the automatic verdicts on the {split} split that the \
+                 gate requires: stop it, and start another with a higher --max-cost"
+            )));
+        }
+        if open > 0 {
+            return Err(PipelineError::CellsFailed(format!(
+                "the automatic judge {} could not score {} of the {split} split, and the gate requires its verdicts: see \
+                 why above, then run the step again, or have them scored by another model with `assize judge auto \
+                 --experiment {} --judge MODEL`",
+                self.settings.judge,
+                count(open, "cell"),
+                self.experiment
+            )));
+        }
+        Ok(())
     }
 
     /// The tiers that must have judged a split before the gate can decide.
@@ -202,6 +216,16 @@ impl LoopContext<'_> {
                 is_failed && is_confirming(it) == confirming
             })
         };
+        let is_apart = |it: &Check| {
+            it.outcome == Outcome::Failed
+                && matches!(
+                    it.name.as_str(),
+                    "judged_alike" | "confirmation.judged_alike"
+                )
+        };
+        if report.checks.iter().any(is_apart) {
+            return Ok(Verdict::NotAlike(assessment.next));
+        }
         let others: Vec<&Check> = failed(false).collect();
         if !others.is_empty() {
             return Ok(Verdict::No(words(&others), Some(report.clone())));
@@ -290,13 +314,25 @@ fn is_confirming(check: &Check) -> bool {
     check.name == "confirmation" || check.name.starts_with("confirmation.")
 }
 
+/// The checks that failed, with their figures and thresholds.
 fn words(checks: &[&Check]) -> String {
     let failed: Vec<String> = checks
         .iter()
-        .map(|it| match it.figure {
-            Some(figure) => format!("{} {figure:.3}", it.name),
-            None => it.name.clone(),
+        .map(|it| {
+            let relation = match it.relation {
+                Relation::AtMost => "at most",
+                Relation::AtLeast => "at least",
+                Relation::Above => "above",
+            };
+            let figure = it.figure.map_or_else(
+                || "has no figure".to_owned(),
+                |figure| format!("is {figure:.3}"),
+            );
+            format!(
+                "{} {figure} and must be {relation} {:.3}",
+                it.name, it.threshold
+            )
         })
         .collect();
-    format!("the gate says no: {}", failed.join(", "))
+    format!("the gate says no: {}", failed.join("; "))
 }

@@ -20,7 +20,7 @@ use crate::{PipelineError, Result};
 /// What one candidate showed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Smoke {
-    /// Why the candidate does not fit the task's output contract, or could not be generated.
+    /// Why the candidate does not fit the task's output contract.
     pub problem: Option<String>,
     pub cost_usd: f64,
 }
@@ -89,13 +89,19 @@ fn read(record: &CellRecord) -> Result<Smoke> {
         Some((path, text)) => artifact_parse(path, &record.name, text)?,
         None => Vec::new(),
     };
-    let problem = match candidates.first() {
-        None => Some("nothing was generated".to_owned()),
-        Some(candidate) => candidate
-            .error
-            .clone()
-            .or_else(|| candidate.problem.clone()),
+    // A provider that does not answer says nothing about the prompt.
+    let error = match candidates.first() {
+        None => Some("nothing was generated"),
+        Some(candidate) => candidate.error.as_deref(),
     };
+    if let Some(error) = error {
+        return Err(PipelineError::CellsFailed(format!(
+            "the smoke test of {} could not be generated: {error}. Nothing was decided about it; run the step again \
+             when the model answers",
+            record.name
+        )));
+    }
+    let problem = candidates.first().and_then(|it| it.problem.clone());
     let cost = record
         .metrics
         .iter()

@@ -1,5 +1,6 @@
 //! Starting a loop: everything is checked and shown before anything is spent.
 
+use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Pair;
 use assize_domain::promotion::Champion;
 use assize_domain::scenario::Split;
@@ -17,7 +18,7 @@ use super::looks::{judge_looks, nominees};
 use super::plan::{LoopPlan, Planned, selection_verdicts};
 use super::reflector::Reflector;
 use super::setup::{Setup, content_sha256};
-use super::{LoopLog, LoopModels, preflight};
+use super::{LoopLog, LoopModels, preflight, search_experiment};
 use crate::judge::auto::Prices;
 use crate::promote::Thresholds;
 use crate::{PipelineError, Result, count};
@@ -43,6 +44,8 @@ pub struct StartOptions<'a> {
     pub state: &'a State,
     /// `None` where nothing is tracked yet.
     pub store: Option<&'a dyn Tracking>,
+    /// Where that is or will be, without credentials.
+    pub tracking_uri: &'a str,
 }
 
 impl std::fmt::Debug for StartOptions<'_> {
@@ -68,7 +71,9 @@ impl Starting {
     pub fn prepare(options: &StartOptions<'_>) -> Result<Self> {
         let task = options.task;
         refuse_second(options)?;
+        refuse_runs(options)?;
         check_splits(task)?;
+        check_gate(options)?;
         Reflector::parse(&options.settings.reflector)?.check(options.force)?;
         let champion = champion(options)?;
         let seed = seed(options, champion.as_ref())?;
@@ -109,6 +114,7 @@ impl Starting {
             task: options.task_place.to_owned(),
             task_name: task.name.clone(),
             task_sha256: content_sha256(task),
+            tracking_uri: options.tracking_uri.to_owned(),
             options: options.given.clone(),
             incumbent: incumbent_version,
         };
@@ -186,6 +192,59 @@ fn refuse_second(options: &StartOptions<'_>) -> Result<()> {
     }
 }
 
+/// Runs that were collected or judged apart from the loop's could not be compared with its own, and would
+/// wait in the same queue.
+fn refuse_runs(options: &StartOptions<'_>) -> Result<()> {
+    let Some(store) = options.store else {
+        return Ok(());
+    };
+    let own = [
+        options.experiment.to_owned(),
+        search_experiment(options.experiment),
+    ];
+    let known = store.experiment_list()?;
+    match known
+        .iter()
+        .find(|it| it.runs > 0 && own.contains(&it.name))
+    {
+        None => Ok(()),
+        Some(found) => Err(PipelineError::Invalid(format!(
+            "the experiment '{}' has {} already, and a loop needs an experiment of its own: choose another name with \
+             --experiment",
+            found.name,
+            count(usize::try_from(found.runs).unwrap_or(usize::MAX), "run")
+        ))),
+    }
+}
+
+/// Refuses a loop whose nominee could never pass the gate, whatever the judges say.
+fn check_gate(options: &StartOptions<'_>) -> Result<()> {
+    let gate = options.thresholds;
+    if !gate.require.contains(&Tier::Auto) {
+        return Ok(());
+    }
+    if !gate.require.contains(&Tier::Expert) && gate.double_scored > 0 {
+        return Err(PipelineError::Invalid(format!(
+            "the gate requires the automatic tier alone, and {} candidates that experts judged too (double_scored): no \
+             loop could pass it. Add \"expert\" to require in [gate], or set double_scored = 0",
+            gate.double_scored
+        )));
+    }
+    let scenarios = options.task.split(Split::Selection).count();
+    let candidates = 2 * scenarios * options.values.n_tips as usize;
+    if candidates < gate.double_scored as usize {
+        return Err(PipelineError::Invalid(format!(
+            "nominee and incumbent will have {candidates} candidates on the selection split ({} × {} a cell), and the \
+             gate needs {} that both tiers judged: raise --n-tips, add scenarios with split = \"selection\", or lower \
+             double_scored in [gate]",
+            count(scenarios, "scenario"),
+            options.values.n_tips,
+            gate.double_scored
+        )));
+    }
+    Ok(())
+}
+
 /// The gate needs enough scenarios to test on, and the race some that nobody ships by.
 fn check_splits(task: &Task) -> Result<()> {
     for split in [Split::Selection, Split::Confirmation] {
@@ -221,7 +280,16 @@ fn seed(options: &StartOptions<'_>, champion: Option<&Champion>) -> Result<Versi
     let name = options.settings.prompt.as_str();
     let champion = champion.filter(|it| name.is_empty() || it.prompt == name);
     if let Some(champion) = champion {
-        return Ok(version_of(champion));
+        let version = version_of(champion);
+        let file = task.prompt(name);
+        if let Some(file) = file.filter(|it| it.sha256 != version.sha256) {
+            return Err(PipelineError::Invalid(format!(
+                "the prompt {} was edited since it became the champion's: keep the edited text under another name and \
+                 name that with --prompt, or leave --prompt out to start from the champion's text",
+                file.name
+            )));
+        }
+        return Ok(version);
     }
     let first = || {
         let proposed = options.values.prompts.first().map(String::as_str);

@@ -21,7 +21,7 @@ use super::feedback::{scores, seed_scores};
 use super::reflector::{Asked, ReflectContext, Reflector};
 use super::ship::{Finalists, Verdict};
 use super::{LoopContext, LoopLog, words};
-use crate::{PipelineError, Result, lock};
+use crate::{PipelineError, Result, lock, promote};
 
 /// How far a step goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,23 @@ pub struct Stepped {
     pub events: usize,
     /// Whether the gate refused the nominee in this step.
     pub refused: bool,
+    /// What judges must do besides judging what waits, before the gate can decide.
+    pub repairs: Vec<promote::Step>,
+}
+
+/// What one turn of a step came to.
+enum Turn {
+    Did(Event),
+    /// Somebody is to be waited for.
+    Waits,
+    /// The same, and they must do this first.
+    NeedsRepair(Vec<promote::Step>),
+}
+
+impl Turn {
+    fn of(event: Option<Event>) -> Self {
+        event.map_or(Self::Waits, Self::Did)
+    }
 }
 
 /// Takes the turn of a loop; a second step at the same time is refused.
@@ -60,6 +77,7 @@ impl LoopContext<'_> {
             tree: log.tree()?,
             events: 0,
             refused: false,
+            repairs: Vec::new(),
         };
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -67,8 +85,13 @@ impl LoopContext<'_> {
             }
             self.add_versions(task, &stepped.tree);
             let next = stepped.tree.next(log.hours((self.clock)()));
-            let Some(event) = self.event(task, &stepped.tree, next)? else {
-                return Ok(stepped);
+            let event = match self.turn(task, &stepped.tree, next)? {
+                Turn::Did(event) => event,
+                Turn::Waits => return Ok(stepped),
+                Turn::NeedsRepair(repairs) => {
+                    stepped.repairs = repairs;
+                    return Ok(stepped);
+                }
             };
             stepped.refused |= matches!(&event, Event::Rejected(it) if it.gate.is_some());
             stepped.tree = log.append(event, (self.clock)())?;
@@ -82,15 +105,15 @@ impl LoopContext<'_> {
         }
     }
 
-    /// Does the next thing and returns its event; `None` where somebody is to be waited for.
-    fn event(&self, task: &Task, tree: &Tree, next: Next) -> Result<Option<Event>> {
-        Ok(Some(match next {
+    /// Does the next thing.
+    fn turn(&self, task: &Task, tree: &Tree, next: Next) -> Result<Turn> {
+        Ok(Turn::Did(match next {
             Next::RaceSeed { scenarios } => self.race_seed(task, tree, &scenarios)?,
             Next::Reflect { children, .. } => {
                 let cells = self.feedback_cells(task, tree)?;
                 tree.packet(children, cells, &self.texts(task, tree)?)
             }
-            Next::AwaitReflector { .. } => return self.reflect(tree),
+            Next::AwaitReflector { .. } => return Ok(Turn::of(self.reflect(tree)?)),
             Next::Screen { child } => self.screen(task, tree, &child)?,
             Next::Race(stage) => self.race(task, tree, &stage)?,
             Next::EndRound => tree.round_ended(),
@@ -108,7 +131,7 @@ impl LoopContext<'_> {
             Next::AwaitJudge => return self.await_judge(task, tree),
             Next::CollectConfirmation => self.collect_confirmation(task, tree)?,
             Next::AwaitConfirmation => return self.await_confirmation(task, tree),
-            Next::Finished => return Ok(None),
+            Next::Finished => return Ok(Turn::Waits),
         }))
     }
 
@@ -134,11 +157,12 @@ impl LoopContext<'_> {
         let part = self.race_part(&[tree.seed()], scenarios);
         let (settled, cells) = self.settle(task, &part, self.money_left(tree))?;
         if settled == Settled::OutOfMoney {
-            return Err(PipelineError::Refused(
-                "the money for this loop does not suffice to judge its seed: stop it, and start another \
-                 with a higher --max-cost"
-                    .to_owned(),
-            ));
+            return Err(PipelineError::Refused(format!(
+                "the money for this loop does not suffice to judge its seed ({:.2} of {:.2} USD are spent): stop it, and \
+                 start another with a higher --max-cost",
+                tree.used.cost_usd + cost_of(&cells),
+                self.settings.max_cost_usd.unwrap_or_default()
+            )));
         }
         Ok(Event::SeedRaced(SeedRaced {
             scores: seed_scores(tree, &cells)?,
@@ -232,22 +256,25 @@ impl LoopContext<'_> {
     }
 
     /// The gate on the selection split, once everybody who must has judged it.
-    fn await_judge(&self, task: &Task, tree: &Tree) -> Result<Option<Event>> {
+    fn await_judge(&self, task: &Task, tree: &Tree) -> Result<Turn> {
         let finalists = Finalists::of(tree)?;
-        let judging = self.judging(task, &finalists, Split::Selection)?;
+        let money_left = self.money_left(tree);
+        let judging = self.judging(task, &finalists, Split::Selection, money_left)?;
         if !judging.missing.is_empty() {
             self.tell_missing(&judging.missing, Split::Selection);
-            return Ok(None);
+            return Ok(Turn::Waits);
         }
         let expert_verdicts = verdicts_in(&judging.cells, Tier::Expert);
         let auto_verdicts = verdicts_in(&judging.cells, Tier::Auto);
         let cost_usd = judging.cells.iter().map(TrackedCell::judging_usd).sum();
-        Ok(Some(match self.gate(task, &finalists)? {
+        Ok(Turn::Did(match self.gate(task, &finalists)? {
+            Verdict::NotAlike(repairs) => return Ok(Turn::NeedsRepair(repairs)),
             Verdict::No(reason, gate) => Event::Rejected(Rejected {
                 reason,
                 expert_verdicts,
                 auto_verdicts,
                 gate,
+                cost_usd,
             }),
             Verdict::Clear(gate) => Event::Judged(Judged {
                 expert_verdicts,
@@ -278,16 +305,17 @@ impl LoopContext<'_> {
     }
 
     /// The whole gate, once the experts have judged the confirmation split.
-    fn await_confirmation(&self, task: &Task, tree: &Tree) -> Result<Option<Event>> {
+    fn await_confirmation(&self, task: &Task, tree: &Tree) -> Result<Turn> {
         let finalists = Finalists::of(tree)?;
-        let judging = self.judging(task, &finalists, Split::Confirmation)?;
+        let money_left = self.money_left(tree);
+        let judging = self.judging(task, &finalists, Split::Confirmation, money_left)?;
         if !judging.missing.is_empty() {
             self.tell_missing(&judging.missing, Split::Confirmation);
-            return Ok(None);
+            return Ok(Turn::Waits);
         }
         let expert_verdicts = verdicts_in(&judging.cells, Tier::Expert);
         if let Some(promotion) = self.promoted(task, &finalists)? {
-            return Ok(Some(Event::Promoted(Promoted {
+            return Ok(Turn::Did(Event::Promoted(Promoted {
                 promotion: promotion.number,
                 expert_verdicts,
                 gain: promotion
@@ -297,18 +325,21 @@ impl LoopContext<'_> {
                 gate: promotion.gate,
             })));
         }
-        Ok(Some(match self.gate(task, &finalists)? {
+        Ok(Turn::Did(match self.gate(task, &finalists)? {
+            Verdict::NotAlike(repairs) => return Ok(Turn::NeedsRepair(repairs)),
             Verdict::No(reason, gate) => Event::Rejected(Rejected {
                 reason,
                 expert_verdicts,
                 auto_verdicts: 0,
                 gate,
+                cost_usd: judging.cells.iter().map(TrackedCell::judging_usd).sum(),
             }),
             Verdict::Clear(report) => {
                 let check = report.check("confirmation");
                 let why = check.and_then(|it| it.why.clone()).unwrap_or_default();
                 return Err(PipelineError::Invalid(format!(
-                    "the confirmation split cannot be tested: {why}"
+                    "the confirmation split cannot be tested: {why} Stop this loop, or add scenarios with \
+                     split = \"confirmation\" and run the step again"
                 )));
             }
             Verdict::Passed(assessment) => {
@@ -334,8 +365,9 @@ impl LoopContext<'_> {
     fn tell_missing(&self, missing: &[(Tier, usize)], split: Split) {
         for (tier, cells) in missing {
             (self.tell)(&format!(
-                "{} of the {split} split wait for {} verdicts",
+                "{} of the {split} split {} for {} verdicts",
                 crate::count(*cells, "cell"),
+                if *cells == 1 { "waits" } else { "wait" },
                 match tier {
                     Tier::Expert => "expert",
                     Tier::Auto => "automatic",
