@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use assize_test_support::limits::heavyweight;
-use assize_test_support::{Outcome, Scratch};
+use assize_test_support::{Outcome, Scratch, write_small_task};
+use serde_json::json;
 
 /// Where the weights are, or `None` with a loud word.
 fn models_dir() -> Option<PathBuf> {
@@ -99,6 +100,54 @@ fn the_same_seed_gives_the_same_candidates_in_another_experiment() {
         one.iter().all(|text| other.contains(text)),
         "{one:#?}\n{other:#?}"
     );
+}
+
+/// A small loop whose outputs the embedded model writes; the judge and the reflector are scripted.
+fn loop_with_the_embedded_model(models: &PathBuf) -> String {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 0);
+    let splits = [("feedback", 2), ("selection", 5), ("confirmation", 5)];
+    let lines = splits.iter().flat_map(|(split, count)| {
+        (0..*count).map(move |n| {
+            let id = format!("{split}-{n}");
+            json!({"id": id, "split": split, "topic": format!("Matter {id}")}).to_string()
+        })
+    });
+    scratch.write(
+        "task/scenarios.jsonl",
+        &lines.collect::<Vec<_>>().join("\n"),
+    );
+    scratch.write("assize.toml", "[gate]\nrequire = [\"expert\"]\n");
+    let judge = json!({"noise": 1.0, "seed": 3});
+    let script =
+        json!({"models": {"j": {"parameter_count": 1, "judge": judge, "scores": {"*": 2}}}});
+    scratch.write("script.json", &script.to_string());
+    let child = json!({"hypothesis": "a question helps", "prompt": "What would help with {{ topic }}? Answer."});
+    scratch.write("children.json", &json!({"rounds": [[child]]}).to_string());
+    let words = "optimise start --experiment e --task task --models embedded:smollm2-135m --judge scripted:j \
+                 --script script.json --reflector script:children.json --rounds 1 --children 1 --n-tips 1 \
+                 --max-tokens 8 --seed 7";
+    let step = "optimise step --experiment e --json";
+    for line in [words, step] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let outcome = run(&scratch, models, &words);
+        assert_eq!(outcome.code, 0, "{outcome}");
+    }
+    let runs = scratch
+        .ok("runs list --experiment e.search --limit 0 --json")
+        .json();
+    let runs = runs["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 4, "the seed and its child on two scenarios");
+    scratch.ok("optimise show --experiment e --json").stdout
+}
+
+#[test]
+fn a_prompt_loop_with_the_embedded_model_has_the_same_lineage_every_time() {
+    let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
+    let lineage = loop_with_the_embedded_model(&models);
+    assert!(lineage.contains("a question helps"), "{lineage}");
+    assert_eq!(loop_with_the_embedded_model(&models), lineage);
 }
 
 #[test]

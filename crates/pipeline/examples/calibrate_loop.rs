@@ -72,6 +72,17 @@ fn rules(out: &mut impl Write, studies: usize) -> Outcome {
         &without_flags,
         Rule::Perfect,
     )?;
+    // As many verdicts on more scenarios with fewer candidates each.
+    for (scenarios, candidates) in [(20, 2), (40, 1)] {
+        for (about, world) in WORLDS {
+            let mut shape = Study::new(world, 1);
+            shape.design.scenarios = scenarios;
+            shape.design.confirmation = scenarios;
+            shape.design.candidates = candidates;
+            let about = format!("{about}, {scenarios} scenarios × {candidates}");
+            row(&about, "Assize", &shape, Rule::Assize)?;
+        }
+    }
     writeln!(out)?;
     Ok(())
 }
