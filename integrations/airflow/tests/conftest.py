@@ -110,7 +110,7 @@ class Airflow:
     def test(self, dag: str, conf: dict[str, Any], **more: str) -> tuple[int, str]:
         """`airflow dags test`: its exit code and its log."""
         process = self.start(dag, conf, **more)
-        log, _ = process.communicate(timeout=300)
+        log, _ = process.communicate(timeout=600)
         return process.returncode, log
 
     def conf(self, **more: Any) -> dict[str, Any]:

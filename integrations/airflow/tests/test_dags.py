@@ -51,7 +51,7 @@ def test_the_run_waits_for_a_sitting(airflow: Airflow) -> None:
     conf = airflow.conf(models="scripted:a", experiment="sat", judge_mode="wait", poll_seconds=0.5)
     run = airflow.start("bench_collect", conf)
     tracking = airflow.tracking
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while tracking.experiments().get("sat", {}).get("pending") != 2:
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.5)
@@ -65,7 +65,7 @@ def test_the_run_waits_for_a_sitting(airflow: Airflow) -> None:
     file.write_text(json.dumps(content))
     applied = tracking.run("judge", "apply", "sat.json", "--judge-kind", "human", "--judged-by", "Ada")
     assert applied.returncode == 0, applied
-    log, _ = run.communicate(timeout=120)
+    log, _ = run.communicate(timeout=600)
     assert run.returncode == 0, log
     assert "2 of 2 cells judged (expert)" in log
 
@@ -83,6 +83,14 @@ def test_bad_input_is_reported_before_anything_is_done(airflow: Airflow, conf, m
     assert code == 1, log
     assert message in log
     assert "bad" not in airflow.tracking.experiments()
+
+
+def test_a_step_that_fails_fails_the_run(airflow: Airflow) -> None:
+    conf = airflow.conf(models="scripted:a", experiment="no-folder", export_to="file:///dev/null/nowhere")
+    code, log = airflow.test("bench_collect", conf)
+    assert code == 1, log
+    assert "the judge file file:///dev/null/nowhere/no-folder" in log
+    assert airflow.tracking.experiments()["no-folder"]["runs"] == 2, "what was collected is kept"
 
 
 def test_a_missing_binary_is_named(airflow: Airflow) -> None:

@@ -27,6 +27,8 @@ from assize_airflow.operators import (
 from assize_airflow.options import BENCH, COLLECT, InvalidConf, values
 
 HOSTS = config.hosts()
+#: The tasks besides the collections.
+STEPS = ("plan", "export_for_judge", "judge_auto", "wait_for_sitting", "compare")
 PARAMS = {
     it.key: it.param(",".join(host.url for host in HOSTS) if it.key == "ollama_url" else None)
     for it in (*COLLECT, *BENCH)
@@ -40,7 +42,9 @@ def plan(**context: Any) -> dict[str, Any]:
     try:
         read = values((*COLLECT, *BENCH), context["params"], conf)
         made = planning.make_plan(read, set(conf), HOSTS)
-        planning.check_pools([it.pool for it in HOSTS if it.name in made["units"]])
+        # The task judge_auto is in the pool of the first host, whether it judges or not.
+        used = [it.pool for it in HOSTS if it.name in made["units"] or it == HOSTS[0]]
+        planning.check_pools(used)
         planning.check_tracking(made["tracking_uri"])
     except InvalidConf as error:
         raise invalid(context, error) from None
@@ -61,7 +65,13 @@ def models(host: str, plan: dict[str, Any]) -> list[dict[str, Any]]:
 def finish(plan: dict[str, Any] | None, **context: Any) -> dict[str, Any]:
     """Fails the run where a model or a later step failed, and says why."""
     ti = context["ti"]
-    problems = [str(it) for name in ("plan", "judge_auto", "compare") for it in _pulled(ti, name, "error")]
+    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(STEPS), run_ids=[ti.run_id]).get(ti.run_id, {})
+    problems = []
+    for name in STEPS:
+        told = [str(it) for it in _pulled(ti, name, "error")]
+        problems += told
+        if states.get(name) == "failed" and not told:
+            problems.append(f"{name} failed: see its log")
     done: list[dict[str, Any]] = []
     if plan is not None:
         for host, units in plan["units"].items():
@@ -73,8 +83,6 @@ def finish(plan: dict[str, Any] | None, **context: Any) -> dict[str, Any]:
             problems += [
                 f"{it['model']} on {host} did not end: see the log of {host}.collect" for it in missing
             ]
-    elif not problems:
-        problems.append("plan failed: see its log")
     totals = {key: sum(it[key] for it in done) for key in ("cells", "collected", "skipped", "failed")}
     if problems:
         raise failed(context, AirflowException("\n".join(problems)))

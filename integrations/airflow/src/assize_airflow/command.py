@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +21,8 @@ log = logging.getLogger("airflow.task.assize")
 
 #: Exit codes after which another try can succeed: a service failed, some cells failed, interrupted.
 TRANSIENT = {1, 4, 130}
+#: Airflow kills a task five seconds after it was asked to end.
+STOP_SECONDS = 4
 
 
 @dataclass
@@ -57,13 +61,15 @@ class Command:
             self.process = subprocess.Popen(
                 self.words,
                 cwd=config.home(),
+                # Messages are not wrapped, so that a line of the log is a whole sentence.
+                env=os.environ | {"COLUMNS": "400"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         except OSError as error:
             raise AirflowFailException(
@@ -93,11 +99,19 @@ class Command:
         """Asks it to end: it unloads its model and keeps the finished cells."""
         if self.process is None or self.process.poll() is not None:
             return
-        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.terminate()
         try:
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            # A second signal ends it at once; the next collection on this host unloads its model.
+            self.process.terminate()
+
+
+def _end_with_parent() -> None:
+    """A group of its own, and on Linux the end with the task's process, however that ends."""
+    os.setpgid(0, 0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def pending_runs(tracking_uri: str, experiment: str) -> int:

@@ -1,5 +1,5 @@
 """The tasks that run the binary. Each stops it when Airflow stops the task, and leaves what went
-wrong in the XCom `error`, so that the last task and `assize serve` can repeat it."""
+wrong in the XCom `error`, so that the last task can repeat it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,10 @@ class ExportOperator(AssizeOperator):
         if not folder or pending == 0:
             self.log.info("Judges find them in the queue: assize judge desk --experiment %s --tracking-uri %s", experiment, uri)
             return result
-        result["judge_file"] = self._write(plan, folder, context["run_id"])
+        try:
+            result["judge_file"] = self._write(plan, folder, context["run_id"])
+        except AirflowException as error:
+            raise failed(context, error) from None
         self.log.info("Judge file: %s; apply it with: assize judge apply FILE --tracking-uri %s", result["judge_file"], uri)
         return result
 
@@ -124,8 +127,11 @@ class ExportOperator(AssizeOperator):
             outcome = self.run_binary(words, plan["tracking_uri"], quiet=True)
             if outcome.code != 0:
                 raise outcome.exception("the judge file cannot be written")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read_bytes())
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(file.read_bytes())
+            except OSError as error:
+                raise AirflowFailException(f"the judge file {target} cannot be written: {error}") from None
         return str(target)
 
 
