@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama test-ray stress injection calibrate calibrate-loop
+.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama test-ray stress injection calibrate calibrate-loop scale
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -48,6 +48,10 @@ test-ray:
 calibrate:
 	@$(CARGO) run --release --locked --quiet -p assize-pipeline --example calibrate 20000 docs/images/power-by-scenarios.svg
 	@$(CARGO) run --release --locked --quiet -p assize-policy --example false_promotions
+
+## scale: wall time and cost of a collection by the number of hosts, by simulation of the scheduler
+scale:
+	@$(CARGO) run --release --locked --quiet -p assize-schedule --example scale docs/images/hosts.svg
 
 ## calibrate-loop: error rates, power and cost of the prompt loop, by simulation, beside GEPA's rule
 calibrate-loop:
