@@ -71,12 +71,13 @@ fn blunt(text: &str, token: &str) -> String {
     out
 }
 
-/// Characters that a model reads and a person does not see. Joiners stay: scripts and emoji
-/// need them.
-fn is_invisible(c: char) -> bool {
+/// Characters that a model reads and a person does not see, and control characters other than
+/// line breaks and tabs. Joiners are none of them: scripts and emoji need them.
+pub fn is_invisible(c: char) -> bool {
     let is_format = matches!(c,
-        '\u{00ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+        '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{200e}'
+        | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
     is_format || (c.is_control() && c != '\n' && c != '\t')
 }
 

@@ -34,4 +34,5 @@ pub mod scenario;
 pub mod sitting;
 pub mod submission;
 pub mod task;
+pub mod template;
 pub mod verdict;

@@ -2,13 +2,12 @@
 //!
 //! A prompt is a Jinja template with optional front matter (`description`, `system`). Its
 //! variables are the scenario's fields and `angle`. Templates cannot read files or run code;
-//! they only lay out what they are given.
+//! they only lay out what they are given, within limits ([`crate::template`]).
 
 use std::collections::BTreeSet;
 
-use minijinja::syntax::SyntaxConfig;
+use minijinja::Environment;
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,6 +15,7 @@ use crate::front_matter;
 use crate::hash::sha256_fields;
 use crate::problem::{Problem, line_of};
 use crate::scenario::Scenario;
+use crate::template;
 
 /// One version of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,12 +147,17 @@ impl Prompt {
 
     /// The variables that the templates name.
     pub fn variables(&self) -> BTreeSet<String> {
-        let environment = environment();
+        let environment = template::environment(self.length());
         let templates = self.system.iter().chain([&self.body]);
         templates
             .filter_map(|source| environment.template_from_str(source).ok())
             .flat_map(|template| template.undeclared_variables(false))
             .collect()
+    }
+
+    /// Bytes of both templates.
+    fn length(&self) -> usize {
+        self.body.len() + self.system.as_ref().map_or(0, String::len)
     }
 
     /// Fills in a scenario. `angle` is empty without `--diversity`.
@@ -170,11 +175,13 @@ pub struct Renderer {
 
 impl Renderer {
     pub fn new(prompt: &Prompt) -> Result<Self, String> {
-        let mut environment = environment();
+        let mut environment = template::environment(prompt.length());
         let mut add = |name: &'static str, source: &str| {
+            let failed = |error: String| format!("prompt {}: {error}", prompt.name);
+            template::check_growth(source).map_err(|(_, reason)| failed(reason))?;
             environment
                 .add_template_owned(name, source.to_owned())
-                .map_err(|error| format!("prompt {}: {error:#}", prompt.name))
+                .map_err(|error| failed(format!("{error:#}")))
         };
         add("user", &prompt.body)?;
         if let Some(system) = &prompt.system {
@@ -192,13 +199,7 @@ impl Renderer {
         context.insert("angle".to_owned(), Value::from(angle));
         let context = minijinja::Value::from(Serde(&context));
         let fill = |name: &str| {
-            let template = self
-                .environment
-                .get_template(name)
-                .map_err(|error| error.to_string())?;
-            let text = template
-                .render(context.clone())
-                .map_err(|error| format!("{error:#}"))?;
+            let text = template::render(&self.environment, name, &context)?;
             Ok::<_, String>(text.trim().to_owned())
         };
         Ok(Rendered {
@@ -208,32 +209,25 @@ impl Renderer {
     }
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    if let Ok(syntax) = SyntaxConfig::builder()
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build()
-    {
-        environment.set_syntax(syntax);
-    }
-    environment
-}
-
 fn check_template(
     file: &str,
     text: &str,
     source: &str,
     known: Option<&BTreeSet<String>>,
 ) -> Vec<Problem> {
-    let environment = environment();
+    let first = || {
+        let offset = text.find(source.lines().next().unwrap_or("")).unwrap_or(0);
+        crate::problem::line_at(text, offset)
+    };
+    if let Err((line, reason)) = template::check_growth(source) {
+        let line = Some(first() + line.max(1) - 1);
+        return vec![Problem::new(file, line, reason)];
+    }
+    let environment = template::environment(source.len());
     let template = match environment.template_from_str(source) {
         Ok(template) => template,
         Err(error) => {
-            let offset = text.find(source.lines().next().unwrap_or("")).unwrap_or(0);
-            let first = crate::problem::line_at(text, offset);
-            let line = error.line().map(|line| first + line - 1);
+            let line = error.line().map(|line| first() + line - 1);
             let message = format!(
                 "the template does not parse: {}",
                 error.detail().unwrap_or("syntax error")
