@@ -7,8 +7,8 @@ use crate::fixture::{START, child, fixing_rounds, scratch, scratch_with, start, 
 #[test]
 fn rounds_verdicts_children_and_stale_rounds_end_the_search() {
     for (flags, end) in [
-        ("--rounds 1", "all 1 round"),
-        ("--rounds 2 --max-children 2", "all 2 were written"),
+        ("--rounds 1", "the only round is done"),
+        ("--rounds 2 --max-children 2", "all 2 children are written"),
         ("--rounds 2 --ceiling 0.3", "of at most 10.00 points"),
         ("--rounds 2 --max-hours 0.0000001", "hours are over"),
     ] {

@@ -53,6 +53,39 @@ fn leaking_variable_dropping_overlong_and_repeated_children_are_screened() {
 }
 
 #[test]
+fn templates_that_would_hang_a_step_are_screened() {
+    let loops = |inner: &str| {
+        let open = "{% for a in [0,1,2,3,4,5,6,7,8,9] %}".repeat(8);
+        format!("{SEED}{open}{inner}{}", "{% endfor %}".repeat(8))
+    };
+    let rounds = json!([
+        [
+            child("turns", &loops("")),
+            child("text", &loops("more and more"))
+        ],
+        [
+            child(
+                "width",
+                &format!("{SEED}{{{{ topic|indent(9000000000) }}}}")
+            ),
+            child("repeats", &format!("{SEED}{{{{ topic * 90000000 }}}}")),
+        ],
+    ]);
+    let scratch = scratch(&rounds);
+    scratch.ok(START);
+    let found = step(&scratch);
+    for (id, screen) in [
+        ("r1c1", "variables"),
+        ("r1c2", "variables"),
+        ("r2c1", "variables"),
+        ("r2c2", "parse"),
+    ] {
+        let reason = child_of(&found, id)["reason"].as_str().expect("a reason");
+        assert!(reason.starts_with(&format!("{screen}: ")), "{id}: {reason}");
+    }
+}
+
+#[test]
 fn a_child_whose_output_does_not_fit_the_contract_fails_the_smoke_test() {
     let rounds = json!([[child("asks for prose", &with(&["write prose"]))]]);
     let scratch = scratch(&rounds);

@@ -12,8 +12,9 @@ use crate::race::{Stage, Standing, dropped, ranked};
 use crate::score::{CellScore, lead};
 use crate::tree::{Node, Tree, count};
 
-/// Levels closer than this are equal.
-const ROUNDING: f64 = 1e-9;
+/// Levels closer than this share of the composite's range are equal: half of a hundredth of a point of a
+/// composite from 2 to 17, far below what one verdict changes.
+const EQUAL: f64 = 1.0 / 3000.0;
 
 impl Tree {
     /// The packet for the next round, from the parent's judged cells of the feedback split.
@@ -95,7 +96,8 @@ impl Tree {
                 .map(|(own, parent)| own - parent),
         });
         let best = ranked(standings.collect()).into_iter().next();
-        let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > ROUNDING)?)));
+        let least = self.least_lead();
+        let leader = best.and_then(|it| Some((it.child, it.lead.filter(|lead| *lead > least)?)));
         let (leader, parent, reason) = if let Some((child, lead)) = leader {
             let reason = format!(
                 "the level of {child} is {lead:.2} points above that of {}",
@@ -150,15 +152,28 @@ impl Tree {
             .collect()
     }
 
+    /// A smaller lead is none.
+    fn least_lead(&self) -> f64 {
+        let (low, high) = self.composite_range;
+        (high - low).abs() * EQUAL
+    }
+
     /// The event that names the nominee: of the versions that finished their race, the one with the highest
-    /// level ([`crate::correct`]). Where none is above the seed the loop ends.
+    /// level ([`crate::correct`]); of equal ones that of the earliest round, then the shortest. Where none
+    /// is above the seed the loop ends.
     pub fn nomination(&self) -> Event {
         let levels = self.levels();
+        let least = self.least_lead();
         let finished = self.nodes.iter().skip(1).filter(|it| it.is_finished);
-        let best = finished
+        let above: Vec<(&Node, f64)> = finished
             .filter_map(|it| Some((it, *levels.get(&it.id)?)))
-            .filter(|(_, level)| *level > ROUNDING)
-            .max_by(|a, b| a.1.total_cmp(&b.1));
+            .filter(|(_, level)| *level > least)
+            .collect();
+        let highest = above.iter().map(|it| it.1).fold(f64::MIN, f64::max);
+        let best = above
+            .into_iter()
+            .filter(|(_, level)| highest - level <= least)
+            .min_by_key(|(node, _)| (node.round, node.version.as_text().len()));
         match best {
             Some((node, level)) => Event::Nominated(Nominated {
                 child: node.id.clone(),
@@ -180,10 +195,12 @@ impl Tree {
     fn no_nominee(&self) -> String {
         let end = self.search_end.as_ref();
         let end = end.map_or_else(String::new, |(_, reason)| format!(" ({reason})"));
-        format!(
-            "none of {} is above the seed on the feedback split{end}: nothing was put before the gate",
-            count(self.nodes.len() - 1, "child")
-        )
+        let children = match self.nodes.len() - 1 {
+            0 => "there was no child".to_owned(),
+            1 => "the only child is not above the seed on the feedback split".to_owned(),
+            many => format!("none of {many} children is above the seed on the feedback split"),
+        };
+        format!("{children}{end}: nothing was put before the gate")
     }
 
     /// The model with which a version has the highest mean; the earlier of equal ones.
@@ -196,5 +213,101 @@ impl Tree {
         let models = self.settings.models.iter().rev();
         let best = models.max_by(|a, b| mean(a).total_cmp(&mean(b)));
         best.cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Returned, Screened, SeedRaced};
+    use crate::next::Next;
+    use crate::reply::{Kind, Proposal};
+    use crate::tree::tests::{settings, started};
+
+    /// A loop with one child a round; `mean` says what a version scores in every cell.
+    fn played(rounds: u32, mean: impl Fn(&str) -> f64) -> (Tree, Event) {
+        let settings = crate::LoopSettings {
+            children: 1,
+            rounds,
+            stale_rounds: rounds,
+            ..settings()
+        };
+        let first = started(settings);
+        let mut tree = Tree::fold([&first]).expect("legal").expect("started");
+        let scores = |node: &str, scenarios: &[String]| -> Vec<CellScore> {
+            let cell = |scenario: &String| CellScore {
+                node: node.to_owned(),
+                model: "m".to_owned(),
+                scenario: scenario.clone(),
+                mean: mean(node),
+                candidates: 2,
+            };
+            scenarios.iter().map(cell).collect()
+        };
+        loop {
+            let event = match tree.next(0.0) {
+                Next::RaceSeed { scenarios } => Event::SeedRaced(SeedRaced {
+                    scores: scores("seed", &scenarios),
+                    auto_verdicts: 0,
+                    cost_usd: 0.0,
+                }),
+                Next::Reflect { children, .. } => {
+                    tree.packet(children, Vec::new(), &TaskTexts::default())
+                }
+                Next::AwaitReflector { packet } => Event::Returned(Returned {
+                    children: vec![Proposal {
+                        hypothesis: packet.clone(),
+                        kind: Kind::Edit,
+                        system: None,
+                        template: format!("{packet} {{{{ persona }}}}"),
+                    }],
+                    packet,
+                    reflector: "script".to_owned(),
+                    problem: None,
+                    cost_usd: 0.0,
+                }),
+                Next::Screen { child } => Event::Screened(Screened {
+                    child,
+                    rejected: None,
+                    cost_usd: 0.0,
+                }),
+                Next::Race(stage) => {
+                    let own = scores(&stage.children[0], &stage.scenarios);
+                    tree.raced(&stage, own, 0, 0.0)
+                }
+                Next::EndRound => tree.round_ended(),
+                Next::EndSearch(end) => end.into(),
+                _ => {
+                    let nomination = tree.nomination();
+                    return (tree, nomination);
+                }
+            };
+            tree.apply(&event).expect("legal");
+        }
+    }
+
+    #[test]
+    fn equal_versions_do_not_lead_and_the_earliest_of_them_is_nominated() {
+        let (tree, nomination) = played(5, |node| if node == "seed" { 9.0 } else { 11.0 });
+        let leaders: Vec<Option<&str>> =
+            tree.rounds.iter().map(|it| it.leader.as_deref()).collect();
+        assert_eq!(leaders, [Some("r1c1"), None, None, None, None]);
+        assert!(
+            matches!(&nomination, Event::Nominated(it) if it.child == "r1c1"),
+            "{nomination:?}"
+        );
+    }
+
+    #[test]
+    fn children_that_score_as_the_seed_are_not_nominated() {
+        let (_, nomination) = played(1, |_| 9.0);
+        let Event::Rejected(it) = nomination else {
+            unreachable!("{nomination:?}");
+        };
+        assert_eq!(
+            it.reason,
+            "the only child is not above the seed on the feedback split (the only round is done): nothing was put \
+             before the gate"
+        );
     }
 }

@@ -19,7 +19,7 @@ pub enum OptimiseError {
          later version: update assize or restore a backup"
     )]
     UnreadableEvent { number: usize, why: String },
-    #[error("{setting} {problem}")]
+    #[error("{} {problem}", flag(setting))]
     Setting {
         setting: &'static str,
         problem: String,
@@ -31,4 +31,33 @@ pub enum OptimiseError {
     NotFeedback { scenario: String, split: String },
     #[error("{0} is not a version of this loop: `assize optimise show` lists them")]
     UnknownVersion(String),
+}
+
+/// A setting as users give it: `max_auto` is `--max-auto`.
+fn flag(setting: &str) -> String {
+    match setting {
+        "max_cost_usd" => "--max-cost".to_owned(),
+        // Not a setting, or one that no flag sets.
+        "the task" | "candidates" => setting.to_owned(),
+        name => format!("--{}", name.replace('_', "-")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_named_as_flags() {
+        for (setting, words) in [
+            ("max_auto", "--max-auto is 0"),
+            ("max_cost_usd", "--max-cost is 0"),
+            ("stale_rounds", "--stale-rounds is 0"),
+            ("the task", "the task is 0"),
+        ] {
+            let problem = "is 0".to_owned();
+            let error = OptimiseError::Setting { setting, problem };
+            assert_eq!(error.to_string(), words);
+        }
+    }
 }

@@ -112,7 +112,7 @@ impl Tree {
             return Some(end);
         }
         if self.round >= settings.rounds {
-            let reason = format!("all {} are done", count(settings.rounds as usize, "round"));
+            let reason = all(settings.rounds, "round", "done");
             return Some(ended(SearchEnd::Rounds, reason));
         }
         let stale = self
@@ -122,11 +122,14 @@ impl Tree {
             .take_while(|it| it.leader.is_none());
         let stale = stale.count();
         if stale >= settings.stale_rounds as usize {
-            let reason = format!("{} in a row had no leader", count(stale, "round"));
+            let reason = match stale {
+                1 => "the last round had no leader".to_owned(),
+                stale => format!("{stale} rounds in a row had no leader"),
+            };
             return Some(ended(SearchEnd::StaleRounds, reason));
         }
         if self.used.children >= settings.children_in_all() {
-            let reason = format!("all {} were written", settings.children_in_all());
+            let reason = all(settings.children_in_all(), "child", "written");
             return Some(ended(SearchEnd::Children, reason));
         }
         if self.children_to_ask() == 0 {
@@ -179,6 +182,14 @@ impl Tree {
         let node = self.node(id).ok()?;
         let parent = self.node(node.parent.as_deref()?).ok()?;
         lead(&node.scores, &parent.scores)
+    }
+}
+
+/// `the only round is done`, `all 5 rounds are done`.
+fn all(number: u32, noun: &str, what: &str) -> String {
+    match number {
+        1 => format!("the only {noun} is {what}"),
+        number => format!("all {} are {what}", count(number as usize, noun)),
     }
 }
 

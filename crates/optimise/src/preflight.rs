@@ -156,7 +156,7 @@ pub fn noise(spread: &Spread, scenarios: usize, settings: &LoopSettings) -> Opti
     let needed = per_scenario * tangent().powi(2) / spread.between;
     let remedy = if needed <= MOST_SCENARIOS {
         format!(
-            "use {:.0} feedback scenarios or more (with max_auto to match), or more candidates a cell",
+            "use {:.0} feedback scenarios or more, with --max-auto to match",
             needed.ceil()
         )
     } else {
@@ -291,6 +291,7 @@ mod tests {
             df: (5, 35),
         };
         let found = noise(&spread, 8, &settings()).expect("too noisy");
+        assert!(!found.remedy.contains("candidates"), "{}", found.remedy);
         assert!(
             found.remedy.contains("use 12 feedback scenarios"),
             "{}",

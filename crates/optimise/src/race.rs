@@ -24,6 +24,7 @@ use assize_stats::simulate::seed_of;
 use crate::error::OptimiseError;
 use crate::event::Dropped;
 use crate::settings::LoopSettings;
+use crate::tree::count;
 
 /// Fewer scenarios than this are no race.
 pub const FEWEST_SCENARIOS: usize = 2;
@@ -103,9 +104,9 @@ pub fn scenarios(
         return wrong(
             "the task",
             format!(
-                "has {} scenarios in the split feedback, and a race needs {FEWEST_SCENARIOS}: add scenarios with \
-                 split = \"feedback\"",
-                feedback.len()
+                "has {} in the split feedback, and a race needs {FEWEST_SCENARIOS}: add scenarios with split = \
+                 \"feedback\"",
+                count(feedback.len(), "scenario")
             ),
         );
     }
@@ -115,10 +116,10 @@ pub fn scenarios(
         return wrong(
             "max_auto",
             format!(
-                "leaves {budget} automatic verdicts for the race, and {} rounds of {} children need {} with \
-                 {FEWEST_SCENARIOS} scenarios: allow more verdicts, or fewer rounds, children or models",
-                settings.rounds,
-                settings.children,
+                "leaves {budget} automatic verdicts for the race, and {} of {} need {} with {FEWEST_SCENARIOS} \
+                 scenarios: allow more verdicts, or fewer rounds, children or models",
+                count(settings.rounds as usize, "round"),
+                count(settings.children as usize, "child"),
                 search_verdicts(settings, FEWEST_SCENARIOS)
             ),
         );

@@ -7,6 +7,7 @@
 //! it has none. An answer that does not fit is refused as a whole, with every problem in it, and never
 //! repaired: the reflector is told what was wrong.
 
+use assize_domain::fence::is_invisible;
 use assize_domain::front_matter;
 use assize_domain::output::cut_thinking;
 use assize_domain::prompt::Prompt;
@@ -89,9 +90,14 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemText, D::Er
 
 impl Reply {
     /// Reads the answer to a packet, or says everything that is wrong with it. A code fence and a
-    /// model's thinking around the object are cut off, as for judges.
+    /// model's thinking around the object are cut off, as for judges; a template may speak of thinking.
     pub fn parse(text: &str, packet: &Packet) -> Result<Self, Vec<String>> {
-        let text = cut_thinking(text);
+        let is_json = serde_json::from_str::<serde_json::Value>(unfenced(text)).is_ok();
+        let text = if is_json {
+            text.to_owned()
+        } else {
+            cut_thinking(text)
+        };
         let raw: RawReply = serde_json::from_str(unfenced(&text)).map_err(|error| {
             vec![format!(
                 "the answer is not the JSON object {{\"children\":[…]}} that was asked for: {error}"
@@ -137,6 +143,9 @@ impl RawProposal {
         if hypothesis.lines().count() > 1 {
             problems.push("hypothesis has more than one line".to_owned());
         }
+        if hypothesis.chars().any(|it| it != '\n' && is_invisible(it)) {
+            problems.push("hypothesis holds a control or invisible character".to_owned());
+        }
         let length = hypothesis.chars().count();
         if length > LONGEST_HYPOTHESIS {
             problems.push(format!(
@@ -146,11 +155,17 @@ impl RawProposal {
         if self.template.trim().is_empty() {
             problems.push("template is empty: return the whole template".to_owned());
         }
-        let length = self.template.chars().count();
-        if length > LONGEST_TEMPLATE {
-            problems.push(format!(
-                "template has {length} characters: use at most {LONGEST_TEMPLATE}"
-            ));
+        let system = match &self.system {
+            SystemText::Given(Some(system)) => system.as_str(),
+            SystemText::Given(None) | SystemText::Inherited => "",
+        };
+        for (name, text) in [("template", self.template.as_str()), ("system", system)] {
+            let length = text.chars().count();
+            if length > LONGEST_TEMPLATE {
+                problems.push(format!(
+                    "{name} has {length} characters: use at most {LONGEST_TEMPLATE}"
+                ));
+            }
         }
         problems
     }
@@ -168,6 +183,7 @@ impl RawProposal {
             (None, SystemText::Given(system)) => (system, text.to_owned()),
             (None, SystemText::Inherited) => (inherited.map(str::to_owned), text.to_owned()),
         };
+        let system = system.map(|it| it.replace("\r\n", "\n"));
         let system = system.filter(|it| !it.trim().is_empty());
         Proposal {
             hypothesis: self.hypothesis.trim().to_owned(),
@@ -219,6 +235,38 @@ mod tests {
     }
 
     #[test]
+    fn a_template_may_speak_of_thinking_and_thinking_around_the_answer_is_cut() {
+        let answer = "{\"children\":[{\"hypothesis\":\"h\",\"template\":\"No <think> block.\"}]}";
+        for text in [
+            answer.to_owned(),
+            format!("```json\n{answer}\n```"),
+            format!(
+                "<think>Is {{this}} it?</think>{}",
+                answer.replace("<think>", "long")
+            ),
+        ] {
+            let reply = parse(&text).expect("sound");
+            assert!(reply.children[0].template.starts_with("No "), "{text}");
+        }
+        assert_eq!(
+            parse(answer).expect("sound").children[0].template,
+            "No <think> block."
+        );
+    }
+
+    #[test]
+    fn both_texts_have_a_longest_length() {
+        let long = "x".repeat(LONGEST_TEMPLATE + 1);
+        let text = format!(
+            "{{\"children\":[{{\"hypothesis\":\"h\",\"system\":\"{long}\",\"template\":\"T\"}}]}}"
+        );
+        assert_eq!(
+            parse(&text).expect_err("too long"),
+            ["children[0].system has 200001 characters: use at most 200000"]
+        );
+    }
+
+    #[test]
     fn front_matter_brings_its_own_system_text() {
         let text = "{\"children\":[{\"hypothesis\":\"h\",\
                     \"prompt\":\"+++\\nsystem = \\\"Own.\\\"\\n+++\\nBody\"}]}";
@@ -247,6 +295,11 @@ mod tests {
                 "children[1].template is empty: return the whole template",
                 "children[2].hypothesis is empty: say in one line what the change improves",
             ]
+        );
+        let hidden = "{\"children\":[{\"hypothesis\":\"\\u001b[31mred\",\"template\":\"T\"}]}";
+        assert_eq!(
+            parse(hidden).expect_err("hidden"),
+            ["children[0].hypothesis holds a control or invisible character"]
         );
         for text in [
             "",

@@ -2,22 +2,24 @@
 //!
 //! | screen | a child is rejected where |
 //! |---|---|
-//! | `parse` | it is no valid template, or names a variable that no scenario has |
-//! | `variables` | a variable that shows in the seed's text does not show in the child's, or a scenario of any split cannot be filled in |
+//! | `characters` | it holds a control character or an invisible one that the seed does not hold |
+//! | `parse` | it is no valid template, could get too large ([`assize_domain::template`]), or names a variable that neither the seed nor a scenario of the feedback split has |
+//! | `variables` | a variable that shows in the seed's text does not show in the child's, or a scenario of any split cannot be filled in within the limits of templates |
 //! | `duplicate` | its text, apart from white space, was there before |
 //! | `length` | filled in, it is longer than 1.5 × the champion, or does not fit the model's context |
-//! | `leak` | it holds five words in a row of a scenario, a reference or an anchor of any split ([`leak`]) |
+//! | `leak` | it holds five words in a row of a scenario, a reference or an anchor of any split, or ten characters of a script without spaces ([`leak`]) |
 //!
 //! Whether a variable shows is tried out: its value is changed, and some scenario's text must change
 //! with it. A variable that is named only in a branch that is never taken is lost all the same.
 //!
-//! Reasons quote nothing but the child, because reflectors read them.
+//! Reasons quote nothing but the child and what its author has seen, because reflectors read them.
 
 use std::collections::BTreeSet;
 
 use assize_domain::anchor::Anchor;
+use assize_domain::fence::is_invisible;
 use assize_domain::prompt::{Prompt, Renderer};
-use assize_domain::scenario::Scenario;
+use assize_domain::scenario::{Scenario, Split};
 use serde_json::Value;
 
 use crate::event::Rejection;
@@ -65,11 +67,14 @@ pub struct Screens<'a> {
 
 impl<'a> Screens<'a> {
     pub fn new(material: Material<'a>) -> Self {
-        let fields = material.scenarios.iter().flat_map(|it| it.fields.keys());
+        // Names that only hidden scenarios have would reach reflectors with the reasons.
+        let feedback = material.scenarios.iter();
+        let feedback = feedback.filter(|it| it.split == Split::Feedback);
+        let fields = feedback.flat_map(|it| it.fields.keys().cloned());
         let champion = rendered(material.champion, &material).unwrap_or_default();
         Self {
             leak: LeakIndex::new(&material),
-            known: fields.cloned().collect(),
+            known: fields.chain(material.seed.variables()).collect(),
             shown: shown_variables(material.seed, material.scenarios),
             champion_chars: champion.iter().map(|it| it.chars().count()).sum(),
             material,
@@ -93,12 +98,29 @@ impl<'a> Screens<'a> {
     /// The child as a prompt, or the first screen that it does not pass. `seen` are all versions
     /// that were there before.
     pub fn check(&self, child: &Version, seen: &[&Version]) -> Result<Prompt, Rejection> {
+        self.characters(child)?;
         let prompt = self.parse(child)?;
         let texts = self.variables_kept(&prompt)?;
         duplicate(child, seen)?;
         self.length(&texts)?;
-        self.leak(child)?;
+        self.leak(&prompt)?;
         Ok(prompt)
+    }
+
+    fn characters(&self, child: &Version) -> Result<(), Rejection> {
+        let seed = Version::from(self.material.seed).as_text();
+        let text = child.as_text();
+        let is_new = |it: &char| is_invisible(*it) && !seed.contains(*it);
+        let Some(found) = text.chars().find(is_new) else {
+            return Ok(());
+        };
+        let before = text.split(found).next().unwrap_or_default();
+        let reason = format!(
+            "line {} holds the control or invisible character U+{:04X}",
+            before.matches('\n').count() + 1,
+            u32::from(found)
+        );
+        Err(rejection("characters", reason))
     }
 
     fn parse(&self, child: &Version) -> Result<Prompt, Rejection> {
@@ -112,7 +134,8 @@ impl<'a> Screens<'a> {
     fn variables_kept(&self, prompt: &Prompt) -> Result<Vec<String>, Rejection> {
         // The error could name what only a hidden split holds.
         let texts = rendered(prompt, &self.material).ok_or_else(|| {
-            let why = "it cannot be filled in for every scenario: not all of them have every field it uses";
+            let why = "it cannot be filled in for every scenario: not all of them have every field it uses, or its text \
+                       gets too long or takes too many steps";
             rejection("variables", why.to_owned())
         })?;
         let shown = shown_variables(prompt, self.material.scenarios);
@@ -152,13 +175,18 @@ impl<'a> Screens<'a> {
         Ok(())
     }
 
-    fn leak(&self, child: &Version) -> Result<(), Rejection> {
-        let shared = self.leak.shared_with(&child.as_text());
+    fn leak(&self, child: &Prompt) -> Result<(), Rejection> {
+        let shared = self.leak.shared_with(child);
         let Some(first) = shared.first() else {
             return Ok(());
         };
+        let unit = if first.contains(' ') {
+            "five words"
+        } else {
+            "ten characters"
+        };
         let reason = format!(
-            "it shares {} of five words with scenarios, references or anchors, first \"{first}\"; write general \
+            "it shares {} of {unit} with scenarios, references or anchors, first \"{first}\"; write general \
              instructions",
             crate::tree::count(shared.len(), "run")
         );

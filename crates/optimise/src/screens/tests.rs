@@ -10,11 +10,12 @@ const SEED: &str = "Write one tip for {{ persona }} about:\n{% for task in tasks
 fn scenarios() -> Vec<Scenario> {
     let lines = [
         json!({"id": "a", "split": "feedback", "persona": "Ana, a night nurse at the county hospital",
-               "tasks": ["print the reader cards before noon today"]}),
+               "shift": "night", "tasks": ["print the reader cards before noon today"]}),
         json!({"id": "b", "split": "selection", "persona": "Ben", "tasks": ["x"],
                "reference": "Call the landlord before the office closes."}),
         json!({"id": "c", "split": "confirmation", "persona": "Cy", "tasks": ["y", "z"],
-               "mood": "calm as a lake in the early morning"}),
+               "mood": "calm as a lake in the early morning",
+               "note": "今天晚上之前必须完成的第三号事项的计划安排和准备工作"}),
     ];
     let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
     parse_all("s.jsonl", &text.join("\n")).expect("scenarios")
@@ -87,10 +88,55 @@ fn lost_variables_are_rejected_even_if_they_are_named() {
         "persona",
     );
     lost("Write one tip.", "angle, persona, tasks");
-    // Only one scenario has a mood.
-    let (screen, reason) = rejected(&format!("{SEED} {{{{ mood }}}}"));
+    // Only one scenario of the feedback split has a shift.
+    let (screen, reason) = rejected(&format!("{SEED} {{{{ shift }}}}"));
     assert_eq!(screen, "variables");
     assert!(reason.contains("every scenario"), "{reason}");
+}
+
+#[test]
+fn names_of_fields_that_only_hidden_scenarios_have_are_not_told() {
+    let (screen, reason) = rejected(&format!("{SEED} {{{{ budget }}}}"));
+    assert_eq!(screen, "parse");
+    assert!(reason.contains("persona, shift, tasks"), "{reason}");
+    assert!(!reason.contains("mood"), "{reason}");
+    let (screen, reason) = rejected(&format!("{SEED} {{{{ mood }}}}"));
+    assert_eq!(screen, "parse");
+    assert!(!reason.contains("every scenario"), "{reason}");
+}
+
+#[test]
+fn templates_without_an_end_are_rejected() {
+    let loops = "{% for a in [0,1,2,3,4,5,6,7] %}".repeat(8);
+    let ends = "{% endfor %}".repeat(8);
+    for (child, screen) in [
+        (format!("{SEED}{loops}{ends}"), "variables"),
+        (format!("{SEED}{loops}text{ends}"), "variables"),
+        (
+            format!("{SEED}{{{{ persona|indent(9000000000) }}}}"),
+            "variables",
+        ),
+        (format!("{SEED}{{{{ persona * 9000000000 }}}}"), "parse"),
+    ] {
+        assert_eq!(rejected(&child).0, screen, "{child}");
+    }
+}
+
+#[test]
+fn control_and_invisible_characters_are_rejected() {
+    for (text, found) in [
+        ("\u{1b}[2J", "U+001B"),
+        ("\u{e0041}\u{e0042}", "U+E0041"),
+        ("ze\u{200b}ro", "U+200B"),
+        ("\u{202e}", "U+202E"),
+    ] {
+        let (screen, reason) = rejected(&format!("{SEED}\nBe kind.{text}"));
+        assert_eq!(screen, "characters");
+        assert!(reason.contains(found), "{reason}");
+        assert!(reason.starts_with("line 7 "), "{reason}");
+    }
+    let child = SEED.replace("Write one tip", "Write one tip 👩\u{200d}💻");
+    assert!(check_with(2048, &child).is_ok());
 }
 
 #[test]
@@ -123,6 +169,20 @@ fn copied_text_of_any_split_is_rejected_and_known_text_is_not() {
         let (screen, reason) = rejected(&format!("{SEED}\n{copied}"));
         assert_eq!(screen, "leak", "{copied}: {reason}");
     }
+    // Neither comments nor tags nor characters that nobody sees hide a run.
+    for hidden in [
+        "Print the reader {# z #} cards {# q #} before noon",
+        "Print the {{ 'reader ca' ~ 'rds' }} before noon",
+        "Print the {% if true %}reader{% endif %} cards before noon",
+        "Print the rea\u{200d}der cards before noon",
+    ] {
+        let (screen, reason) = rejected(&format!("{SEED}\n{hidden}"));
+        assert_eq!(screen, "leak", "{hidden}: {reason}");
+    }
+    let (screen, reason) = rejected(&format!("{SEED}\n必须完成的，第三号事项的计划"));
+    assert_eq!(screen, "leak");
+    assert!(reason.contains("of ten characters"), "{reason}");
+    assert!(check_with(2048, &format!("{SEED}\n计划安排和准备")).is_ok());
     let (_, reason) = rejected(&format!(
         "{SEED}\nPrint the reader cards, before noon today!"
     ));
