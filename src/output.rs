@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use assize_domain::fence::is_invisible;
 use assize_report::text::width;
 use indicatif::MultiProgress;
 use serde::Serialize;
@@ -137,16 +138,13 @@ pub fn complain(text: &str) {
 }
 
 /// Makes untrusted text safe for a terminal: control characters (escape sequences among
-/// them) and direction overrides become visible instead of acting.
+/// them), direction overrides and invisible characters become visible instead of acting.
 pub fn safe(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' => c,
             '\t' => ' ',
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
-                '\u{fffd}'
-            }
-            c if c.is_control() => '\u{fffd}',
+            c if is_invisible(c) => '\u{fffd}',
             c => c,
         })
         .collect()
@@ -154,7 +152,15 @@ pub fn safe(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::{fold, safe};
+
+    #[test]
+    fn what_nobody_sees_becomes_visible() {
+        assert_eq!(
+            safe("a\u{1b}[2J\u{e0041}\u{202e}\tb\n"),
+            "a\u{fffd}[2J\u{fffd}\u{fffd} b\n"
+        );
+    }
 
     #[test]
     fn long_lines_are_broken_at_spaces_and_words_stay_whole() {

@@ -93,10 +93,15 @@ fn stop(session: &Session, experiment: &str, reason: &str) -> anyhow::Result<Exi
     let state = state()?;
     let _turn = turn(&Path::new(STATE_DIR).join("locks"), experiment)?;
     let mut log = LoopLog::open(&state, experiment)?;
+    // Before its first step a loop has left nothing but its log.
+    let has_begun = log.events().len() > 1;
     if log.tree()?.is_finished() {
         session.output.say("The loop has ended already.");
     } else {
         log.stop(reason, environment::now_ms())?;
+    }
+    if has_begun {
+        step::after_stop(session, experiment);
     }
     let tree = log.tree()?;
     if session.output.json {

@@ -1,8 +1,6 @@
 //! Experiments of one's own task: judged without `--task`, with the task's calibration cases.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
-
+use assize_test_support::mcp::McpSession;
 use assize_test_support::server::{Served, token_new};
 use assize_test_support::{Scratch, score_all, script};
 use serde_json::{Value, json};
@@ -239,71 +237,10 @@ fn the_web_desk_takes_the_experiments_task_and_reads_no_other_folder() {
     }
 }
 
-/// An agent's session: one line of JSON for each request and answer.
-struct Session {
-    child: std::process::Child,
-    answers: BufReader<std::process::ChildStdout>,
-    last: u64,
-}
-
-impl Session {
-    fn start(scratch: &Scratch, words: &str) -> Self {
-        let mut command = scratch.command(words);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut session = Self {
-            child,
-            answers,
-            last: 0,
-        };
-        let client = json!({"name": "codex-mcp-client", "version": "0.46.1"});
-        session.ask(
-            "initialize",
-            &json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}),
-        );
-        session.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        session
-    }
-
-    fn say(&mut self, message: &Value) {
-        let stdin = self.child.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{message}").expect("written");
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.last += 1;
-        let id = self.last;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        loop {
-            let mut line = String::new();
-            self.answers.read_line(&mut line).expect("a line");
-            let answer: Value = serde_json::from_str(&line).expect("JSON");
-            if answer["id"] == id {
-                return answer["result"].clone();
-            }
-        }
-    }
-
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn agent_sessions_get_the_calibration_cases_and_are_known_by_their_version() {
     let scratch = collected();
-    let mut session = Session::start(&scratch, "mcp --judged-by nightly");
+    let mut session = McpSession::start(&scratch, "mcp --judged-by nightly", "codex-mcp-client");
     let next = json!({"experiment": "e", "limit": 50});
     let taken = session.call("next_cases", &next);
     let cases = taken["structuredContent"]["cases"].as_array();
@@ -324,12 +261,16 @@ fn agent_sessions_get_the_calibration_cases_and_are_known_by_their_version() {
 
     scratch.ok("judge reopen --experiment e");
     std::fs::remove_dir_all(scratch.file("mine")).expect("removed");
-    let mut session = Session::start(&scratch, "mcp --judged-by nightly");
+    let mut session = McpSession::start(&scratch, "mcp --judged-by nightly", "codex-mcp-client");
     let refused = session.call("next_cases", &next);
     assert_eq!(refused["isError"], true, "{refused}");
     assert!(refused.to_string().contains("./tasks/mine"), "{refused}");
     drop(session);
-    let mut session = Session::start(&scratch, "mcp --judged-by nightly --no-anchors");
+    let mut session = McpSession::start(
+        &scratch,
+        "mcp --judged-by nightly --no-anchors",
+        "codex-mcp-client",
+    );
     let taken = session.call("next_cases", &next);
     let cases = taken["structuredContent"]["cases"].as_array();
     assert_eq!(cases.map(Vec::len), Some(8), "{taken}");

@@ -8,25 +8,35 @@ use assize_domain::scenario::Split;
 use assize_store::Ledger as _;
 use assize_store::embedded::{EmbeddedStore, random_run_id};
 use assize_test_support::Scratch;
+use serde_json::Value;
 
 use crate::fixture::{SEED, START, fixing_rounds, scratch};
 
 /// So many prompts were tried on the confirmation split of another experiment.
 fn tried(nominees: usize) -> Scratch {
+    tried_with("m", nominees)
+}
+
+/// The same with another name of the scripted model.
+fn tried_with(model: &str, nominees: usize) -> Scratch {
     let scratch = scratch(&fixing_rounds());
+    let mut script: Value = serde_json::from_str(&scratch.read("script.json")).expect("JSON");
+    script["models"][model] = script["models"]["m"].clone();
+    scratch.write("script.json", &script.to_string());
     for number in 0..nominees {
         let text = format!("Attempt {number}. {SEED}");
         scratch.write(&format!("task/prompts/n{number}.md"), &text);
     }
-    scratch.ok(
-        "collect --task task --models scripted:m --script script.json --experiment old --n-tips 2 \
-         --split confirmation",
+    let collect = format!(
+        "collect --task task --models scripted:{model} --script script.json --experiment old --n-tips 2 \
+         --split confirmation"
     );
+    scratch.ok(collect.as_str());
     let path = scratch.file(".assize/assize.db");
     let store = EmbeddedStore::open(&path, || 0, random_run_id).expect("a store");
     for number in 0..nominees {
         let pair = |prompt: String| Pair {
-            model: "scripted:m".to_owned(),
+            model: format!("scripted:{model}"),
             prompt,
         };
         let entry = Entry {
@@ -57,6 +67,8 @@ fn five_nominees_warn_and_ten_demand_new_scenarios() {
         five.stderr.contains("5 different nominees have seen"),
         "{five}"
     );
+    let other = tried_with("m@2", 5).ok(start.as_str());
+    assert!(other.stderr.contains("5 different nominees"), "{other}");
     let worn = tried(10);
     let refused = worn.fails(3, start.as_str());
     assert!(

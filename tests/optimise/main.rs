@@ -2,6 +2,7 @@
 //! because a loop uses every other part of the product.
 
 mod agent;
+mod agent_tools;
 mod budgets;
 mod fixture;
 mod interrupted;
@@ -11,4 +12,5 @@ mod planted;
 mod preflight;
 mod recovery;
 mod screens;
+mod tracked_run;
 mod whole_loop;

@@ -1,5 +1,6 @@
 //! What the tools do, without the protocol: one agent session, at most one open sitting.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use assize_domain::submission::Submission;
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Finished, Progress, SitOptions};
-use assize_pipeline::optimise::is_search_experiment;
+use assize_pipeline::optimise::{packets, searched_experiment};
 use assize_pipeline::{Now, PipelineError};
 use assize_store::state::State;
 use assize_store::{ExperimentSummary, Tracking};
@@ -79,6 +80,8 @@ pub(crate) struct AgentSession {
     store: Option<Arc<dyn Tracking>>,
     held: Option<HeldSitting>,
     rubric_shown: bool,
+    /// Experiments for whose prompt loops this session wrote children.
+    wrote_for: BTreeSet<String>,
 }
 
 pub(crate) type Answer<T> = Result<T, String>;
@@ -90,6 +93,7 @@ impl AgentSession {
             store: None,
             held: None,
             rubric_shown: false,
+            wrote_for: BTreeSet::new(),
         }
     }
 
@@ -105,7 +109,9 @@ impl AgentSession {
     pub fn pending(&mut self) -> Answer<PendingList> {
         let all = self.store()?.experiment_list();
         let all = all.map_err(|error| error.to_string())?;
-        let is_waiting = |it: &ExperimentSummary| it.pending > 0 && !is_search_experiment(&it.name);
+        let names: BTreeSet<String> = all.iter().map(|it| it.name.clone()).collect();
+        let is_race = |name: &str| searched_experiment(name).is_some_and(|it| names.contains(it));
+        let is_waiting = |it: &ExperimentSummary| it.pending > 0 && !is_race(&it.name);
         let waiting = all.into_iter().filter(is_waiting);
         Ok(PendingList {
             experiments: waiting
@@ -124,6 +130,8 @@ impl AgentSession {
 
     pub fn next_cases(&mut self, request: &NextCases, client: &Client) -> Answer<CaseList> {
         let now = (self.config.clock)();
+        self.refuse_own_children(&request.experiment)?;
+        let warning = self.namesake_warning(&request.experiment, client);
         self.sit(&request.experiment, client, &now)?;
         let Some(held) = &mut self.held else {
             return Err(format!(
@@ -145,7 +153,40 @@ impl AgentSession {
             rubric: RubricOut::new(held.queue.rubric(), with_text),
             cases: cases.into_iter().map(CaseOut::new).collect(),
             progress: progress(held.queue.progress()),
+            warning,
         })
+    }
+
+    /// Remembers that this session wrote versions that are compared in an experiment.
+    pub(crate) fn wrote_for(&mut self, experiment: &str) {
+        self.wrote_for.insert(experiment.to_owned());
+    }
+
+    /// Whoever wrote the versions knows them again, and would judge its own work.
+    fn refuse_own_children(&self, experiment: &str) -> Answer<()> {
+        let searched = searched_experiment(experiment).unwrap_or(experiment);
+        let is_own = |it: &str| self.wrote_for.contains(it);
+        if is_own(experiment) || is_own(searched) {
+            return Err(format!(
+                "this session wrote versions for the prompt loop of '{searched}', so it cannot judge them: judge in \
+                 another session, best by another agent or a person"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What to tell a judge whose kind has written versions for the experiment's prompt loop.
+    fn namesake_warning(&self, experiment: &str, client: &Client) -> String {
+        let kind = self.judge(client).kind;
+        let state = (self.config.open_state)().ok();
+        let authors = state.and_then(|it| packets::reflectors(&it, experiment).ok());
+        if !authors.is_some_and(|it| it.contains(&reflector_name(&kind))) {
+            return String::new();
+        }
+        format!(
+            "an agent of the kind {kind} wrote versions for the prompt loop of '{experiment}'. If it was you, stop: \
+             whoever wrote them should not judge them"
+        )
     }
 
     /// Opens or resumes a sitting over the experiment, where anything is pending there.
@@ -273,6 +314,14 @@ impl AgentSession {
             kind,
             version: clean_version(&format!("{} {}", client.name, client.version)),
         }
+    }
+}
+
+/// How the log of a loop names an agent of this kind that wrote children.
+pub(crate) fn reflector_name(kind: &str) -> String {
+    match kind {
+        "agent" => "agent".to_owned(),
+        kind => format!("agent {kind}"),
     }
 }
 

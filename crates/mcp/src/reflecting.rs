@@ -1,18 +1,19 @@
 //! What the tools for reflectors do: hand out the open packet of a prompt loop, and take its children.
 
 use assize_domain::hash::hex;
-use assize_pipeline::optimise::packets::{self, OpenPacket, PacketAnswer, Taken};
+use assize_pipeline::PipelineError;
+use assize_pipeline::optimise::packets::{self, OpenList, OpenPacket, PacketAnswer, Taken};
 use assize_pipeline::optimise::search_experiment;
+use assize_store::state::State;
 
-use crate::agent_session::{AgentSession, Answer, Client};
+use crate::agent_session::{AgentSession, Answer, Client, reflector_name};
 use crate::wire::{ChildrenOut, NextPacket, PacketOut, SubmitChildren};
 
 impl AgentSession {
     /// The packet that waits for an agent. A judge who sits must not see which prompts are compared.
     pub fn next_packet(&mut self, request: &NextPacket, client: &Client) -> Answer<PacketOut> {
         let state = (self.config.open_state)()?;
-        let open = packets::open_list(&state).map_err(|error| error.to_string())?;
-        let OpenPacket { experiment, packet } = choose(open, &request.experiment)?;
+        let OpenPacket { experiment, packet } = choose(&state, &request.experiment)?;
         self.refuse_while_sitting(
             [experiment.as_str(), &search_experiment(&experiment)],
             client,
@@ -37,11 +38,7 @@ impl AgentSession {
         let state = (self.config.open_state)()?;
         let experiment = request.experiment.as_str();
         self.refuse_while_sitting([experiment, &search_experiment(experiment)], client)?;
-        let judge = self.judge(client);
-        let reflector = match judge.kind.as_str() {
-            "agent" => "agent".to_owned(),
-            kind => format!("agent {kind}"),
-        };
+        let reflector = reflector_name(&self.judge(client).kind);
         let taken = packets::submit(
             &state,
             &PacketAnswer {
@@ -53,6 +50,7 @@ impl AgentSession {
             },
         );
         let taken = taken.map_err(|error| error.to_string())?;
+        self.wrote_for(experiment);
         Ok(ChildrenOut {
             experiment: experiment.to_owned(),
             packet: request.packet.clone(),
@@ -64,30 +62,38 @@ impl AgentSession {
 }
 
 /// The packet of the experiment that was named, or the only one.
-fn choose(open: Vec<OpenPacket>, experiment: &str) -> Answer<OpenPacket> {
-    let names: Vec<String> = open.iter().map(|it| it.experiment.clone()).collect();
-    let mut asked = open.into_iter();
-    if !experiment.is_empty() {
-        return asked.find(|it| it.experiment == experiment).ok_or_else(|| {
-            let others = match names.as_slice() {
-                [] => String::new(),
-                names => format!("; packets wait in {}", names.join(", ")),
-            };
-            format!(
-                "no packet of '{experiment}' waits for an agent{others}. `assize optimise status --experiment \
-                 {experiment}` says what its loop waits for"
-            )
-        });
+fn choose(state: &State, experiment: &str) -> Answer<OpenPacket> {
+    let failed = |error: PipelineError| error.to_string();
+    if !experiment.is_empty()
+        && let Some(packet) = packets::open_one(state, experiment).map_err(failed)?
+    {
+        return Ok(packet);
     }
+    let OpenList { open, unreadable } = packets::open_list(state).map_err(failed)?;
+    let names: Vec<String> = open.iter().map(|it| it.experiment.clone()).collect();
+    let unreadable: String = unreadable
+        .iter()
+        .map(|(experiment, error)| format!(". The loop of '{experiment}' cannot be read: {error}"))
+        .collect();
+    if !experiment.is_empty() {
+        let others = match names.as_slice() {
+            [] => String::new(),
+            names => format!("; packets wait in {}", names.join(", ")),
+        };
+        return Err(format!(
+            "no packet of '{experiment}' waits for an agent{others}. `assize optimise status --experiment \
+             {experiment}` says what its loop waits for{unreadable}"
+        ));
+    }
+    let mut asked = open.into_iter();
     match (asked.next(), names.len()) {
         (Some(only), 1) => Ok(only),
-        (None, _) => Err(
+        (None, _) => Err(format!(
             "no packet waits for an agent: a loop that was started with --reflector agent asks for children when \
-             `assize optimise step` comes to its next round"
-                .to_owned(),
-        ),
+             `assize optimise step` comes to its next round{unreadable}"
+        )),
         (Some(_), _) => Err(format!(
-            "packets wait in {}: name the experiment",
+            "packets wait in {}: name the experiment{unreadable}",
             names.join(", ")
         )),
     }

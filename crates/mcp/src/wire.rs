@@ -172,6 +172,8 @@ pub struct CaseList {
     /// Empty where nothing is left for this judge.
     pub cases: Vec<CaseOut>,
     pub progress: ProgressOut,
+    /// Why this judge should perhaps not judge these cases; usually empty.
+    pub warning: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -152,6 +152,14 @@ impl Promotions for MlflowStore {
         self.alias_set(task, CHALLENGER, number)?;
         Ok(number)
     }
+
+    fn nominee_withdraw(&self, task: &str, version: u32) -> Result<()> {
+        if self.alias_is_at(task, CHALLENGER, version)? {
+            let body = json!({"name": task, "alias": CHALLENGER});
+            self.registry::<Nothing>("DELETE", "registered-models/alias", &body)?;
+        }
+        Ok(())
+    }
 }
 
 impl MlflowStore {
@@ -164,20 +172,21 @@ impl MlflowStore {
     /// Moves the alias if a promotion was interrupted after it had written its entry. A client
     /// without write permission still gets the champion.
     fn alias_repair(&self, task: &str, version: u32) -> Result<()> {
+        if !self.alias_is_at(task, ALIAS, version)? {
+            let _ = self.alias_set(task, ALIAS, version);
+        }
+        Ok(())
+    }
+
+    fn alias_is_at(&self, task: &str, alias: &str, version: u32) -> Result<bool> {
         let prompt = self.prompt(task)?;
-        let aliases = prompt.iter().flat_map(|it| &it.aliases);
+        let mut aliases = prompt.iter().flat_map(|it| &it.aliases);
         let text = |value: &Value| {
             value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned)
         };
-        let is_there = aliases
-            .filter(|it| it.alias == ALIAS)
-            .any(|it| text(&it.version) == version.to_string());
-        if !is_there {
-            let _ = self.alias_set(task, ALIAS, version);
-        }
-        Ok(())
+        Ok(aliases.any(|it| it.alias == alias && text(&it.version) == version.to_string()))
     }
 
     fn entry_read(&self, run: &Tracked, number: u32) -> Result<Promotion> {

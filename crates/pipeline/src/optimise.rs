@@ -66,9 +66,9 @@ pub fn search_experiment(experiment: &str) -> String {
     format!("{experiment}{SEARCH}")
 }
 
-/// Whether an experiment has the name of one that holds a race, which is not for experts.
-pub fn is_search_experiment(experiment: &str) -> bool {
-    experiment.ends_with(SEARCH)
+/// The experiment whose race this one holds, by its name. Such cells are not for experts.
+pub fn searched_experiment(experiment: &str) -> Option<&str> {
+    experiment.strip_suffix(SEARCH).filter(|it| !it.is_empty())
 }
 
 /// Finds models when they are needed: a step that only waits asks no host.

@@ -25,4 +25,8 @@ pub trait Promotions: Send + Sync + Debug {
     /// content), with its hypothesis as the commit message, and moves the alias `challenger` to it.
     /// Returns the version. Nothing is promoted by this.
     fn nominee_record(&self, nominee: &Nominee) -> Result<u32>;
+
+    /// Removes the alias `challenger` of a task's registered prompt if it is at this version, which was
+    /// rejected. The version stays.
+    fn nominee_withdraw(&self, task: &str, version: u32) -> Result<()>;
 }

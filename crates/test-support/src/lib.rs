@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 pub mod jobs;
 pub mod limits;
 pub mod litellm;
+pub mod mcp;
 #[cfg(unix)]
 pub mod mlflow;
 pub mod ollama_stand_in;

@@ -129,13 +129,21 @@ fn prompt_file(version: &Version, description: &str) -> String {
     if let Some(system) = &version.system {
         head.push_str(&format!("system = {}\n", toml_text(system)));
     }
-    if head.is_empty() {
+    // A body that begins like front matter needs some in front of it.
+    if head.is_empty() && !version.body.starts_with("+++") {
         return format!("{}\n", version.body);
     }
     format!("+++\n{head}+++\n{}\n", version.body)
 }
 
+/// A text as TOML. Front matter ends at the first line `+++`, so a text with such a line is written on one
+/// line, with JSON's escapes, which are TOML's too.
 fn toml_text(text: &str) -> String {
+    if text.lines().any(|it| it == "+++") {
+        return serde_json::Value::from(text)
+            .to_string()
+            .replace('\u{7f}', "\\u007f");
+    }
     toml::Value::from(text).to_string()
 }
 
@@ -170,4 +178,31 @@ pub fn status(tree: &Tree, experiment: &str) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use assize_domain::prompt::Prompt;
+
+    use super::*;
+
+    #[test]
+    fn a_version_as_a_file_is_the_same_prompt() {
+        for (system, body) in [
+            (None, "Hi {{ persona }}"),
+            (None, "+++\nHi"),
+            (Some("Be kind."), "Hi\n+++\nHo"),
+            (Some("a\n+++\nb \"c\" \\ d"), "Hi"),
+            (Some("one\ntwo"), "+++\nHi\n+++"),
+        ] {
+            let version = Version::new("v1", system, body);
+            let file = prompt_file(&version, "why");
+            let read = Prompt::parse("v1.md", "v1", &file, None);
+            let read = read.unwrap_or_else(|it| panic!("{it:?}\n{file}"));
+            assert_eq!(Version::from(&read), version, "{file}");
+            let file = prompt_file(&version, "");
+            let read = Prompt::parse("v1.md", "v1", &file, None).expect("sound");
+            assert_eq!(Version::from(&read), version, "{file}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! `assize optimise start`: checks, the plan, and the first event.
 
+use anyhow::bail;
 use assize_domain::options::{Identity, OptionSpec, Place};
 use assize_domain::promotion::Promotion;
 use assize_http::redacted;
-use assize_pipeline::optimise::{LoopPlan, StartOptions, Starting};
+use assize_pipeline::optimise::{LoopPlan, StartOptions, Starting, searched_experiment};
+use assize_pipeline::{PipelineError, count};
 use serde_json::{Map, Value, json};
 
 use super::models::Models;
@@ -17,6 +19,13 @@ use crate::session::Session;
 use crate::settings::Settings;
 
 pub fn run(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exit> {
+    if searched_experiment(&args.experiment).is_some() {
+        bail!(PipelineError::Invalid(format!(
+            "the experiment '{}' has the name of a race: the cells of a loop's race are kept in NAME.search, so choose \
+             a name without .search at its end",
+            args.experiment
+        )));
+    }
     let task = session.task()?;
     let mut layers = session.layers(&task.defaults)?;
     layers.given(&args.options.0);
@@ -155,7 +164,10 @@ fn plan_text(plan: &LoopPlan) -> String {
         }
     };
     let mut limits = vec![
-        format!("{} rounds without a leader", settings.stale_rounds),
+        format!(
+            "{} without a leader",
+            count(settings.stale_rounds as usize, "round")
+        ),
         format!("{:.0} % of the scale reached", 100.0 * settings.ceiling),
     ];
     limits.extend(settings.max_cost_usd.map(money));
@@ -170,9 +182,12 @@ fn plan_text(plan: &LoopPlan) -> String {
         (
             "search",
             format!(
-                "{} rounds × {} children, {} of {} feedback scenarios × {} candidates",
-                settings.rounds,
-                settings.children,
+                "{} × {}, {} of {} feedback scenarios × {} candidates",
+                count(settings.rounds as usize, "round"),
+                match settings.children {
+                    1 => "1 child".to_owned(),
+                    more => format!("{more} children"),
+                },
                 plan.race_scenarios,
                 plan.feedback_scenarios,
                 settings.candidates

@@ -21,16 +21,63 @@ use crate::session::{self, Session};
 use crate::settings::Settings;
 
 pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
+    let _turn = turn(&Path::new(STATE_DIR).join("locks"), &args.experiment)?;
+    let extent = if args.once {
+        Extent::One
+    } else {
+        Extent::Everything
+    };
+    let given = &args.options.0;
+    let stepped = with_context(session, &args.experiment, given, |context, log, task| {
+        let stepped = context.step(log, task, extent)?;
+        bring_up_to_date(session, context, task, log);
+        Ok(stepped)
+    })?;
+    finish(session, &args.experiment, &stepped)
+}
+
+/// Brings what is derived from the log up to date after a loop was stopped. The loop has ended whether that
+/// succeeds or not.
+pub fn after_stop(session: &Session, experiment: &str) {
+    let given = GivenOptions::default();
+    let done = with_context(session, experiment, &given, |context, log, task| {
+        bring_up_to_date(session, context, task, log);
+        Ok(())
+    });
+    if let Err(error) = done {
+        not_up_to_date(session, &error);
+    }
+}
+
+/// The run for MLflow's pages is derived from the log. An earlier step may have been killed before it
+/// wrote the run, so every step compares both; where that fails the next one does it.
+fn bring_up_to_date(session: &Session, context: &LoopContext<'_>, task: &Task, log: &LoopLog<'_>) {
+    if let Err(error) = context.mirror(task, log) {
+        not_up_to_date(session, &error);
+    }
+}
+
+fn not_up_to_date(session: &Session, error: &dyn std::fmt::Display) {
+    let words = format!("The loop's run was not brought up to date: {error}");
+    session.output.say(&safe(&words));
+}
+
+/// Opens everything that a loop works with. The caller holds the loop's turn.
+fn with_context<T>(
+    session: &Session,
+    experiment: &str,
+    given: &GivenOptions,
+    work: impl FnOnce(&LoopContext<'_>, &mut LoopLog<'_>, &mut Task) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let state = state()?;
     let locks = Path::new(STATE_DIR).join("locks");
     let stop = session::stop_flag()?;
-    let _turn = turn(&locks, &args.experiment)?;
-    let mut log = LoopLog::open(&state, &args.experiment)?;
+    let mut log = LoopLog::open(&state, experiment)?;
     let (setup, loop_settings) = setup_of(&log)?;
     let place = session.task_given.as_deref().unwrap_or(&setup.task);
     let mut task = task_files::load(place)?;
     setup.check(&task)?;
-    let settings = settings(session, &task, &setup.options, &args.options.0)?;
+    let settings = settings(session, &task, &setup.options, given)?;
     let session = &session.tracking_at(&setup.tracking_uri)?;
     let opened = session.open_store(false)?;
     let guard = session.guard(settings.options.evict)?;
@@ -38,7 +85,7 @@ pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
     let source = task_files::source_of(place);
     let progress = StepProgress::new(&session.output);
     let context = LoopContext {
-        experiment: &args.experiment,
+        experiment,
         settings: &loop_settings,
         setup: &setup,
         state: &state,
@@ -63,22 +110,9 @@ pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
         progress: &|now| progress.judged(now.done, now.total),
         tell: &|words| session.output.say(&safe(words)),
     };
-    let extent = if args.once {
-        Extent::One
-    } else {
-        Extent::Everything
-    };
-    let stepped = context.step(&mut log, &mut task, extent);
-    let stepped = stepped?;
-    if stepped.events > 0
-        && let Err(error) = context.mirror(&task, &log)
-    {
-        // The run for MLflow's pages is derived from the log; the next step writes it again.
-        let words = format!("The loop's run was not brought up to date: {error}");
-        session.output.say(&safe(&words));
-    }
+    let done = work(&context, &mut log, &mut task)?;
     progress.finish();
-    finish(session, &args.experiment, &stepped)
+    Ok(done)
 }
 
 fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Result<Exit> {

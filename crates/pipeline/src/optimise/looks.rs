@@ -21,7 +21,7 @@ pub const WARN_FROM: usize = 5;
 pub const MOST: usize = 10;
 
 /// The different nominees whose attempts have seen this task's confirmation scenarios, as
-/// `EXPERIMENT: MODEL/PROMPT`, without those of this pair.
+/// `EXPERIMENT: MODEL/PROMPT`.
 pub fn nominees(store: &dyn Tracking, task: &Task) -> Result<BTreeSet<String>> {
     let current: BTreeSet<&str> = task
         .split(Split::Confirmation)
@@ -42,18 +42,31 @@ pub fn nominees(store: &dyn Tracking, task: &Task) -> Result<BTreeSet<String>> {
         }
         let used = scenarios_used(store, &name)?;
         for (model, prompt) in candidates {
-            // Boards write a name that has had several contents with a hash.
-            let plain = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
-            let of_pair = used.get(&(plain(&model), plain(&prompt)));
-            let shared = of_pair.map_or(0, |it| {
-                it.iter().filter(|it| current.contains(&***it)).count()
+            let of_pair = used.iter().filter(|((own_model, own_prompt), _)| {
+                is_shown_as(own_model, &model) && is_shown_as(own_prompt, &prompt)
             });
+            let shared: BTreeSet<&str> = of_pair
+                .flat_map(|(_, scenarios)| scenarios.iter().map(String::as_str))
+                .filter(|it| current.contains(it))
+                .collect();
+            let shared = shared.len();
             if 2 * shared > current.len() {
                 nominees.insert(format!("{name}: {model}/{prompt}"));
             }
         }
     }
     Ok(nominees)
+}
+
+/// Whether a board shows a name like this: as it is, or with a hash (`v1@3fa2c1`) where the name has had
+/// several contents. A name may hold an `@` of its own.
+fn is_shown_as(name: &str, shown: &str) -> bool {
+    let Some(rest) = shown.strip_prefix(name) else {
+        return false;
+    };
+    let hash = rest.strip_prefix('@');
+    rest.is_empty()
+        || hash.is_some_and(|it| it.len() == 6 && it.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
 /// By pair: the contents of the confirmation scenarios that it was collected on.
@@ -94,6 +107,21 @@ pub fn judge_looks(nominees: usize) -> std::result::Result<Option<String>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_known_with_the_hash_of_a_board_and_with_an_at_sign_of_its_own() {
+        for (name, shown, expected) in [
+            ("v1", "v1", true),
+            ("v1", "v1@3fa2c1", true),
+            ("scripted:m@2", "scripted:m@2", true),
+            ("scripted:m@2", "scripted:m@2@3fa2c1", true),
+            ("scripted:m", "scripted:m@2", false),
+            ("v1", "v1.r1c1", false),
+            ("v1", "v1@mentor", false),
+        ] {
+            assert_eq!(is_shown_as(name, shown), expected, "{name} {shown}");
+        }
+    }
 
     #[test]
     fn a_warning_comes_at_five_and_a_refusal_after_ten() {

@@ -21,7 +21,7 @@ use assize_domain::run::{CellRecord, RunStatus, tag};
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_optimise::event::RoundEnded;
-use assize_optimise::{Node, Tree};
+use assize_optimise::{Node, State, Tree};
 use assize_store::mlflow::{Entry, Point};
 use assize_store::{Additions, ImportedRun, WholeRun};
 use serde_json::json;
@@ -71,7 +71,8 @@ impl LoopContext<'_> {
         Ok(self.store.nominee_record(&nominee)?)
     }
 
-    /// Brings the loop's run up to date.
+    /// Brings the loop's run and the alias `challenger` up to date. A rejected nominee keeps its version
+    /// and loses the alias.
     pub fn mirror(&self, task: &Task, log: &LoopLog<'_>) -> Result<()> {
         let tree = log.tree()?;
         let origin = format!("assize-optimise-{}", self.experiment);
@@ -96,6 +97,11 @@ impl LoopContext<'_> {
         let additions = self.additions(task, &tree, &whole)?;
         if !additions.is_empty() {
             self.store.run_add(&imported.run_id, &additions)?;
+        }
+        let nominee = tree.nominee.as_ref();
+        let registered = nominee.and_then(|it| it.registered_version);
+        if let (State::Rejected, Some(version)) = (tree.state(), registered) {
+            self.store.nominee_withdraw(&task.name, version)?;
         }
         Ok(())
     }

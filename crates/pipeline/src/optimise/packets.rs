@@ -3,6 +3,8 @@
 //! A loop with the reflector `agent` writes its packet into its log and waits. Any session may read the
 //! packet and answer it; the first valid answer is recorded, and the loop's next step goes on with it.
 
+use std::collections::BTreeSet;
+
 use assize_optimise::event::Returned;
 use assize_optimise::{Event, Packet, Reply, Tree};
 use assize_store::state::State;
@@ -40,21 +42,49 @@ pub enum Taken {
     Unchanged,
 }
 
-/// All packets that wait for an agent, the loop with the latest event first.
-pub fn open_list(state: &State) -> Result<Vec<OpenPacket>> {
-    let mut open = Vec::new();
+/// The packets that wait, and the loops that could not be read.
+#[derive(Debug, Default)]
+pub struct OpenList {
+    /// The loop with the latest event first.
+    pub open: Vec<OpenPacket>,
+    /// By experiment, with the reason.
+    pub unreadable: Vec<(String, PipelineError)>,
+}
+
+/// All packets that wait for an agent. A loop that cannot be read does not hide the others.
+pub fn open_list(state: &State) -> Result<OpenList> {
+    let mut list = OpenList::default();
     for summary in state.optimise_loops()? {
-        let Some(log) = LoopLog::find(state, &summary.experiment)? else {
-            continue;
-        };
-        if let Some(packet) = open_packet(&log.tree()?)? {
-            open.push(OpenPacket {
-                packet,
-                experiment: summary.experiment.clone(),
-            });
+        let experiment = summary.experiment;
+        match open_one(state, &experiment) {
+            Ok(packet) => list.open.extend(packet),
+            Err(error) => list.unreadable.push((experiment, error)),
         }
     }
-    Ok(open)
+    Ok(list)
+}
+
+/// The packet of one experiment's loop that waits for an agent, where there is one.
+pub fn open_one(state: &State, experiment: &str) -> Result<Option<OpenPacket>> {
+    let Some(log) = LoopLog::find(state, experiment)? else {
+        return Ok(None);
+    };
+    let packet = open_packet(&log.tree()?)?;
+    Ok(packet.map(|packet| OpenPacket {
+        packet,
+        experiment: experiment.to_owned(),
+    }))
+}
+
+/// Who has returned children to an experiment's loop, as the log names them.
+pub fn reflectors(state: &State, experiment: &str) -> Result<BTreeSet<String>> {
+    let log = LoopLog::find(state, experiment)?;
+    let events = log.as_ref().map_or(&[][..], LoopLog::events);
+    let authors = events.iter().filter_map(|event| match event {
+        Event::Returned(it) => Some(it.reflector.clone()),
+        _ => None,
+    });
+    Ok(authors.collect())
 }
 
 /// Records the answer to a packet. An answer that does not fit is refused with all of its problems, and
@@ -94,8 +124,8 @@ pub fn submit(state: &State, answer: &PacketAnswer<'_>) -> Result<Taken> {
     let tree = log.tree()?;
     if open_packet(&tree)?.is_none_or(|it| it.id != id) {
         return Err(PipelineError::Invalid(format!(
-            "packet {id} of '{experiment}' waits for no agent: the loop's reflector is {}",
-            tree.settings.reflector
+            "packet {id} of '{experiment}' waits for no agent any more: {}. Nothing was recorded",
+            why_closed(&tree)
         )));
     }
     let returned = Returned {
@@ -107,6 +137,17 @@ pub fn submit(state: &State, answer: &PacketAnswer<'_>) -> Result<Taken> {
     };
     log.append(Event::Returned(returned), answer.now_ms)?;
     Ok(Taken::Recorded)
+}
+
+/// Why a packet that was asked for and not answered waits no longer.
+fn why_closed(tree: &Tree) -> String {
+    let ended = tree.search_end.as_ref();
+    let reason = tree.reason.as_deref();
+    match (ended, reason) {
+        (Some((_, reason)), _) => format!("the search has ended ({reason})"),
+        (None, Some(reason)) => format!("the loop has ended ({reason})"),
+        (None, None) => format!("the loop's reflector is {}", tree.settings.reflector),
+    }
 }
 
 /// The packet that waits for an agent, in a loop that has not ended.

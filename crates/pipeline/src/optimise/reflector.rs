@@ -148,7 +148,15 @@ impl fmt::Display for Reflector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Agent => f.write_str("agent"),
-            Self::Command(words) => write!(f, "cmd:{}", words.join(" ")),
+            // Arguments may hold credentials, and this name is shown and registered.
+            Self::Command(words) => {
+                let program = words.first().map_or("", String::as_str);
+                write!(
+                    f,
+                    "cmd:{}",
+                    program.rsplit(['/', '\\']).next().unwrap_or(program)
+                )
+            }
             Self::Script(path) => write!(f, "script:{}", path.display()),
             Self::Model(id) => id.fmt(f),
         }
@@ -284,7 +292,10 @@ mod tests {
     fn every_kind_is_read_and_shown_again() {
         for (spec, shown) in [
             ("agent", "agent"),
-            ("cmd:python3 'my file.py' -x", "cmd:python3 my file.py -x"),
+            (
+                "cmd:/opt/bin/writer 'my file.py' --key=secret",
+                "cmd:writer",
+            ),
             ("script:rules.toml", "script:rules.toml"),
             ("openai:gpt", "openai:gpt"),
             ("qwen2.5:0.5b", "qwen2.5:0.5b"),

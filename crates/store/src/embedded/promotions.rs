@@ -35,6 +35,12 @@ impl Promotions for EmbeddedStore {
         self.writer
             .write(move |session| nominee_record(session, &nominee))
     }
+
+    fn nominee_withdraw(&self, task: &str, version: u32) -> Result<()> {
+        let task = task.to_owned();
+        self.writer
+            .write(move |session| nominee_withdraw(session, &task, version))
+    }
 }
 
 /// The history of a task, oldest first.
@@ -102,6 +108,17 @@ pub(crate) fn nominee_record(session: &WriteSession, nominee: &Nominee) -> Attem
     }
     alias_set(session, model, CHALLENGER, version)?;
     Ok(version)
+}
+
+fn nominee_withdraw(session: &WriteSession, task: &str, version: u32) -> Attempt<()> {
+    session
+        .conn
+        .prepare_cached(
+            "DELETE FROM registered_model_aliases
+             WHERE alias = ?1 AND version = ?2 AND model = (SELECT id FROM registered_models WHERE name = ?3)",
+        )?
+        .execute((CHALLENGER, version, task))?;
+    Ok(())
 }
 
 fn alias_set(session: &WriteSession, model: i64, alias: &str, version: u32) -> Attempt<()> {

@@ -51,6 +51,13 @@ fn run(words: &[String], input: &str, context: &ReflectContext<'_>) -> Result<St
         stopped: &|| context.is_stopped(),
     };
     match process::ask(command, input, &limits) {
+        CommandOutput::Printed(answer) if answer.trim().is_empty() => {
+            Err(PipelineError::Service(format!(
+                "the reflector cmd:{} ended without an error and printed nothing. The packet stays open: let the \
+                 command print {{\"children\":[…]}}, and run the step again",
+                words.join(" ")
+            )))
+        }
         CommandOutput::Printed(answer) => Ok(answer),
         CommandOutput::Failed(reason) => Err(PipelineError::Service(format!(
             "the reflector cmd:{} failed: {reason}. The packet stays open: correct the command and run the step \
@@ -141,6 +148,11 @@ mod tests {
             .expect_err("failed")
             .to_string();
         assert!(error.contains("cannot be started"), "{error}");
+        let error = asked("true").expect_err("silent").to_string();
+        assert!(
+            error.contains("cmd:true") && error.contains("packet stays open"),
+            "{error}"
+        );
         // Without a shell, what only a shell understands is an argument like any other.
         let echoed = asked("echo '{}' ; true").expect("answered");
         assert!(echoed.problem.is_some());
