@@ -101,7 +101,7 @@ def write_children(packet):
         assert nonce in line, line
     for secret in ("matter s", "matter c"):
         assert secret not in text, "only the feedback split is shown"
-    prompt = re.search(r"## The prompt\n\n(.*?)\n\n## ", text, re.S).group(1)
+    prompt = re.search(rf"<<<prompt {nonce}\n(.*?)\nprompt {nonce}>>>", text, re.S).group(1)
     reasons = re.findall(rf"<<<reason {nonce}\n(.*?)\nreason {nonce}>>>", text, re.S)
     wanted = sorted(set(re.findall(r"It should ([a-z ]+)\.", " ".join(reasons))))
     assert wanted, text

@@ -39,7 +39,7 @@ fn rounds_verdicts_children_and_stale_rounds_end_the_search() {
 fn verdicts_stay_within_their_budget() {
     let scratch = scratch(&fixing_rounds());
     let refused = scratch.fails(2, format!("{START} --max-auto 40").as_str());
-    assert!(refused.stderr.contains("max_auto"), "{refused}");
+    assert!(refused.stderr.contains("--max-auto leaves"), "{refused}");
     let started = start(&scratch, "--max-auto 70");
     assert!(started.stderr.contains("of 8 scenarios"), "{started}");
     let found = step(&scratch);

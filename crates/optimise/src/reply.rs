@@ -155,6 +155,15 @@ impl RawProposal {
         if self.template.trim().is_empty() {
             problems.push("template is empty: return the whole template".to_owned());
         }
+        let is_fence = |it: &str| {
+            it.starts_with("<<<prompt ") || (it.starts_with("prompt ") && it.ends_with(">>>"))
+        };
+        if self.template.lines().any(|it| is_fence(it.trim())) {
+            problems.push(
+                "template holds the lines around the packet's prompt: return what stands between them"
+                    .to_owned(),
+            );
+        }
         let system = match &self.system {
             SystemText::Given(Some(system)) => system.as_str(),
             SystemText::Given(None) | SystemText::Inherited => "",
@@ -296,6 +305,8 @@ mod tests {
                 "children[2].hypothesis is empty: say in one line what the change improves",
             ]
         );
+        let fenced = "{\"children\":[{\"hypothesis\":\"h\",\"template\":\"<<<prompt 07\\nT\\nprompt 07>>>\"}]}";
+        assert_eq!(parse(fenced).expect_err("fenced").len(), 1);
         let hidden = "{\"children\":[{\"hypothesis\":\"\\u001b[31mred\",\"template\":\"T\"}]}";
         assert_eq!(
             parse(hidden).expect_err("hidden"),
