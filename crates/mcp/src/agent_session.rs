@@ -109,7 +109,12 @@ impl AgentSession {
     pub fn pending(&mut self) -> Answer<PendingList> {
         let all = self.store()?.experiment_list();
         let all = all.map_err(|error| error.to_string())?;
-        let names: BTreeSet<String> = all.iter().map(|it| it.name.clone()).collect();
+        let mut names: BTreeSet<String> = all.iter().map(|it| it.name.clone()).collect();
+        // A loop's own experiment holds no outputs before its nominee is collected.
+        let loops = (self.config.open_state)().map(|it| it.optimise_loops());
+        if let Ok(Ok(loops)) = loops {
+            names.extend(loops.into_iter().map(|it| it.experiment));
+        }
         let is_race = |name: &str| searched_experiment(name).is_some_and(|it| names.contains(it));
         let is_waiting = |it: &ExperimentSummary| it.pending > 0 && !is_race(&it.name);
         let waiting = all.into_iter().filter(is_waiting);
