@@ -151,6 +151,13 @@ fn show(session: &Session, args: &OptimiseStart, starting: &Starting) -> anyhow:
     Ok(())
 }
 
+fn children(number: u32) -> String {
+    match number {
+        1 => "1 child".to_owned(),
+        more => format!("{more} children"),
+    }
+}
+
 /// What the loop would do and use at most.
 fn plan_text(plan: &LoopPlan) -> String {
     let settings = &plan.settings;
@@ -184,10 +191,7 @@ fn plan_text(plan: &LoopPlan) -> String {
             format!(
                 "{} × {}, {} of {} feedback scenarios × {} candidates",
                 count(settings.rounds as usize, "round"),
-                match settings.children {
-                    1 => "1 child".to_owned(),
-                    more => format!("{more} children"),
-                },
+                children(settings.children),
                 plan.race_scenarios,
                 plan.feedback_scenarios,
                 settings.candidates

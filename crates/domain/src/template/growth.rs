@@ -11,7 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, ForLoop, IfCond, Stmt, UnaryOpKind};
+use minijinja::machinery::ast::{
+    BinOpKind, CallArg, Expr, Filter, ForLoop, IfCond, Stmt, UnaryOpKind,
+};
 use minijinja::machinery::{Token, parse, tokenize};
 use minijinja::value::ValueKind;
 
@@ -259,15 +261,7 @@ impl Growth {
                 let other = it.false_expr.as_ref();
                 either(size, other.map_or(Ok(size), |it| self.size(it))?)
             }
-            Expr::Filter(it) => {
-                let value = it.expr.as_ref().map_or(Ok(ONE), |it| self.size(it))?;
-                let arguments = self.arguments(&it.args)?;
-                match it.name {
-                    name if NUMBERS.contains(&name) => NUMBER,
-                    name if LIMITED.contains(&name) => ONE,
-                    _ => many(value.times + arguments),
-                }
-            }
+            Expr::Filter(it) => self.filtered(it)?,
             Expr::Test(it) => {
                 self.size(&it.expr)?;
                 self.arguments(&it.args)?;
@@ -292,6 +286,16 @@ impl Growth {
             Expr::List(it) => many(self.sum(it.items.iter())?),
             Expr::Tuple(it) => many(self.sum(it.items.iter())?),
             Expr::Map(it) => many(self.sum(it.keys.iter().chain(&it.values))?),
+        })
+    }
+
+    fn filtered(&self, it: &Filter<'_>) -> Result<Size, Refusal> {
+        let value = it.expr.as_ref().map_or(Ok(ONE), |it| self.size(it))?;
+        let arguments = self.arguments(&it.args)?;
+        Ok(match it.name {
+            name if NUMBERS.contains(&name) => NUMBER,
+            name if LIMITED.contains(&name) => ONE,
+            _ => many(value.times + arguments),
         })
     }
 
