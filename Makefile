@@ -4,7 +4,7 @@
 CARGO ?= cargo
 BIN = $${CARGO_TARGET_DIR:-target}/release/assize
 
-.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama test-ray stress injection calibrate calibrate-loop scale
+.PHONY: demo test lint bench bench-mlflow fuzz setup build weights quick test-ollama test-airflow test-ray stress injection calibrate calibrate-loop scale
 
 ## demo: build, fetch the small embedded model, and run the whole job with it
 demo: build
@@ -39,6 +39,10 @@ fuzz: setup
 ## test-ollama: the grid against a real Ollama, which is built if it is not installed
 test-ollama: weights
 	@scripts/test-ollama.sh
+
+## test-airflow: a whole Airflow on loopback, triggered over REST and from `assize serve` in a browser
+test-airflow:
+	@$(CARGO) test --release --locked --test integrations airflow_stack:: -- --ignored --nocapture
 
 ## test-ray: a grid on a real Ray cluster of two nodes, with a worker killed in the middle
 test-ray:

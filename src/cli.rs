@@ -24,7 +24,7 @@ pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use optimise::{LineageFormat, Optimise, Start as OptimiseStart, Step as OptimiseStep};
 pub use options::{CollectFlags, GivenOptions, JudgeFlags, LoopFlags};
 pub use plan::Plan;
-pub use serve::{Only, Serve, TokenAction};
+pub use serve::{AirflowRun, Only, Serve, TokenAction};
 pub use simulate::Simulate;
 pub use sync::Sync;
 pub mod verdicts;
@@ -139,6 +139,9 @@ pub enum Command {
     Runs(Runs),
     /// Print the settings, their defaults and what they mean
     Config,
+    /// Start a run in Airflow and follow it; assize serve does so where engine = "airflow"
+    #[command(hide = true)]
+    AirflowRun(AirflowRun),
     /// Print shell completions
     Completions {
         /// The shell

@@ -19,6 +19,7 @@ use crate::session::Session;
 use crate::settings::BadSettings;
 
 pub mod agent;
+pub mod airflow_run;
 pub mod collect;
 pub mod compare;
 pub mod demo;

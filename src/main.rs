@@ -82,6 +82,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
             .data(&settings::documented()?)
             .map(|()| Exit::Done)
             .map_err(Into::into),
+        Command::AirflowRun(args) => commands::airflow_run::run(&session, args),
         Command::Completions { shell } => commands::completions(&session, *shell),
     }
 }

@@ -14,9 +14,11 @@ use serde::Deserialize;
 
 use crate::webhook::WebhookSettings;
 
+mod airflow;
 mod layers;
 mod policy;
 
+pub use airflow::{AirflowSettings, is_airflow};
 pub use layers::Layers;
 pub use policy::PolicySection;
 
@@ -66,6 +68,9 @@ pub struct Settings {
     pub serve_open_loopback: bool,
     pub serve_allow: Vec<String>,
     pub serve_log: String,
+    /// What runs the jobs of `assize serve`.
+    pub engine: String,
+    pub airflow: AirflowSettings,
     /// What `assize promote` asks for.
     pub gate: Thresholds,
     pub webhook: WebhookSettings,
@@ -153,6 +158,7 @@ impl Settings {
             problems.push(("serve_log", message));
         }
         problems.extend(self.webhook.problem());
+        problems.extend(self.airflow.problem(&self.engine));
         let ids = self
             .options
             .models

@@ -68,3 +68,16 @@ pub enum TokenAction {
         id: String,
     },
 }
+
+#[derive(Debug, Args)]
+pub struct AirflowRun {
+    /// bench_collect or sim_run
+    #[arg(long, value_name = "DAG")]
+    pub dag: String,
+    /// The run's conf
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub conf: String,
+    /// How many cells there will be, where that is known
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub total: u64,
+}

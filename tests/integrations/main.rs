@@ -12,6 +12,7 @@ use std::process::Command;
 use assize_test_support::limits::heavyweight;
 use assize_test_support::{Outcome, Scratch, binary, root, set_up};
 
+mod airflow_stack;
 mod packages;
 
 /// A Python with these packages; `None`, with a message, where they cannot be had.

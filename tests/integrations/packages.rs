@@ -3,7 +3,7 @@
 use super::{pytest, python};
 
 /// The versions that the lock file of the package names.
-const AIRFLOW: [&str; 4] = [
+pub const AIRFLOW: [&str; 4] = [
     "-c",
     "integrations/airflow/requirements.lock",
     "apache-airflow",

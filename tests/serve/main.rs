@@ -1,5 +1,6 @@
 //! `assize serve`: its HTTP, the bench API and its jobs, and the web panel.
 
+mod airflow_engine;
 mod bench_api;
 mod champion;
 mod http;

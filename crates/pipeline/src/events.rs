@@ -15,6 +15,8 @@ use crate::size_gate::Rejected;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent {
+    /// Another engine does the work.
+    Delegated(Delegated),
     /// How far it has come; printed with `--events`.
     Progress(JobProgress),
     /// A cell is settled.
@@ -34,12 +36,24 @@ impl JobEvent {
     /// summary.
     pub const fn sse_name(&self) -> &'static str {
         match self {
+            Self::Delegated(_) => "delegated",
             Self::Progress(_) => "progress",
             Self::Cell(_) => "cell",
             Self::Round(_) => "round",
             Self::Summary(_) | Self::Judged(_) | Self::Simulated(_) => "summary",
         }
     }
+}
+
+/// The run of another engine that does a job's work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegated {
+    /// `airflow`
+    pub engine: String,
+    /// The run's id there.
+    pub run: String,
+    /// The run's page.
+    pub url: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

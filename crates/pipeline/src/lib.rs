@@ -4,6 +4,7 @@
 //! clock) and reports through return values and one observer; nothing here reads the
 //! environment, parses arguments or prints.
 
+pub mod airflow;
 pub mod collect;
 pub mod compare;
 mod error;

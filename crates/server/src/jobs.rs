@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use assize_pipeline::estimate::seconds_left;
+use assize_pipeline::events::JobEvent;
 use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::{broadcast, watch as watch_channel};
@@ -212,6 +213,20 @@ impl Jobs {
         monitor::log_tail(&self.folder(id)).unwrap_or_default()
     }
 
+    /// The page of a job's run on another engine, once there is one.
+    pub fn engine_page(&self, job: &JobRecord) -> Option<String> {
+        if job.words.first().map(String::as_str) != Some(DELEGATED_COMMAND) {
+            return None;
+        }
+        let file = File::open(self.folder(&job.id).join(EVENTS)).ok()?;
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(file), &mut line).ok()?;
+        match serde_json::from_str(&line).ok()? {
+            JobEvent::Delegated(run) => Some(run.url),
+            _ => None,
+        }
+    }
+
     /// Whether a job has not started yet.
     pub async fn is_queued(self: &Arc<Self>, id: &str) -> bool {
         let (jobs, id) = (Arc::clone(self), id.to_owned());
@@ -351,6 +366,8 @@ impl Jobs {
     }
 }
 
+/// The command that starts and watches a run of another engine.
+pub const DELEGATED_COMMAND: &str = "airflow-run";
 pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const LOG: &str = "log.txt";
 

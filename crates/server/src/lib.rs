@@ -55,6 +55,7 @@ mod router;
 mod unsealing;
 
 pub use access::AccessConfig;
+pub use jobs::DELEGATED_COMMAND;
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 pub use judging_sessions::EndObserver;
 pub use policies::{PoliciesConfig, PoliciesServer, ShadowConfig, run_policies};

@@ -21,6 +21,8 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
+#[cfg(unix)]
+pub mod airflow;
 pub mod jobs;
 pub mod limits;
 pub mod litellm;

@@ -25,7 +25,9 @@ use crate::commands::serve::task_folders;
 use crate::commands::simulate::simulated_experiment;
 use crate::environment;
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::settings::{Settings, is_airflow};
+
+mod on_airflow;
 
 /// Checks requests by the server's own settings.
 pub fn planner(
@@ -97,13 +99,17 @@ impl Checker {
         };
         let named = fields.get("task").and_then(Value::as_str);
         let named = named.unwrap_or(&self.session.task_name).to_owned();
+        let total = cells(&task, &settings);
+        if is_airflow(&self.settings.engine) {
+            return self.collect_on_airflow(&settings, fields, (named, total));
+        }
         let mut words = self.words(&["collect"], fields, Some(named));
         words.push("--events".to_owned());
         words.extend(flags(fields));
         Ok(Plan {
             kind: JobKind::Collect,
             hosts: hosts(&settings.options.models, &settings),
-            total: cells(&task, &settings),
+            total,
             experiment: settings.options.experiment,
             words,
         })
@@ -197,6 +203,9 @@ impl Checker {
         }
         let now = environment::now();
         let experiment = simulated_experiment(&now.rfc3339);
+        if is_airflow(&self.settings.engine) {
+            return Ok(self.simulate_on_airflow(fields, experiment));
+        }
         words.push(format!("--experiment={experiment}"));
         let variants = if is_short { 1 } else { 5 };
         Ok(Plan {
@@ -284,7 +293,10 @@ impl Checker {
         let openai = self.session.environment.get("OPENAI_BASE_URL");
         let configured = self.settings.options.texts().into_iter();
         let options = configured.filter(|(spec, _)| spec.place != Place::No);
-        let tracking = ("mlflow_url", self.session.tracking_uri().to_owned());
+        let of_airflow = self.settings.airflow.tracking_uri.as_str();
+        let tracking = [self.session.tracking_uri(), of_airflow].into_iter();
+        let tracking: Vec<&str> = tracking.filter(|it| !it.is_empty()).collect();
+        let tracking = ("mlflow_url", tracking.join(","));
         let known = options.map(|(spec, text)| (spec.key, text));
         for (field, known) in known.chain([tracking]) {
             let also = openai.filter(|_| field == "base_url");

@@ -164,6 +164,8 @@ pub(crate) struct JobView {
     started_at: Option<String>,
     finished_at: Option<String>,
     error: Option<String>,
+    /// The page of the run on another engine (Airflow), where one does the work.
+    engine_url: Option<String>,
     /// The end of the log; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
@@ -200,6 +202,7 @@ pub(crate) fn job_view(app: &App, job: &JobRecord) -> JobView {
         started_at: time(job.started_ms),
         finished_at: time(job.finished_ms),
         error: job.error.clone(),
+        engine_url: app.jobs.engine_page(job),
         log: None,
     }
 }

@@ -51,10 +51,12 @@ impl Progress {
                 self.done = count(progress.done);
                 self.total = count(progress.total);
             }
-            JobEvent::Round(_) => {}
+            JobEvent::Delegated(_) | JobEvent::Round(_) => {}
             JobEvent::Summary(summary) => {
                 self.has_summary = true;
                 self.remark = collection_problems(&summary);
+                // A collection on another engine reports no single cells.
+                self.failed = self.failed.max(count(summary.failed));
                 // The summary of an interrupted collection counts only the cells that it reached.
                 if !summary.interrupted {
                     self.total = count(summary.cells);

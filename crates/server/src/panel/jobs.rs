@@ -46,6 +46,8 @@ struct JobRow {
     total: u32,
     by: String,
     when: RelativeTime,
+    /// The page of the run on another engine.
+    engine_page: Option<String>,
 }
 
 #[derive(Template)]
@@ -66,6 +68,8 @@ struct JobPage {
     rows: Vec<GridRow>,
     failures: Vec<(String, String)>,
     log: String,
+    /// The page of the run on another engine.
+    engine_page: Option<String>,
 }
 
 /// The cells of a model with a prompt.
@@ -88,6 +92,7 @@ pub(crate) async fn list(State(app): State<App>, visit: Visit) -> PageResult {
             frame.refresh_s = 5;
         }
         let row = |it: JobRecord| JobRow {
+            engine_page: app.jobs.engine_page(&it),
             status: it.status.as_str(),
             when: RelativeTime::of_ms(it.created_ms, visit.now_ms),
             id: it.id,
@@ -127,6 +132,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             rows: grid(&job, &cells),
             failures: failures(&cells),
             log: app.jobs.log_tail(&job.id),
+            engine_page: app.jobs.engine_page(&job),
             job,
         })
     })
