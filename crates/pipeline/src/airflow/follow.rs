@@ -1,6 +1,6 @@
 //! Following a run of `bench_collect` or `sim_run` until it has ended.
 //!
-//! Tasks named `HOST.collect` leave their counts in the XCom `outcome` when they end, and the last
+//! Tasks named `HOST.collect` leave their counts in their entry `outcome` when they end, and the last
 //! task, `finish`, leaves what went wrong in `error`. An Airflow that does not answer is asked
 //! again for as long as it takes, because its tasks may go on meanwhile.
 
