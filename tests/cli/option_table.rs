@@ -87,6 +87,8 @@ fn every_option_is_a_documented_setting() {
         "serve_open_loopback",
         "serve_allow",
         "serve_log",
+        "engine",
+        "airflow",
         "gate",
         "webhook",
         "policy",
