@@ -76,7 +76,9 @@ fn crates_point_one_way() {
         ("mcp", &["domain", "pipeline", "store"]),
         (
             "server",
-            &["domain", "http", "pipeline", "policy", "report", "store"],
+            &[
+                "domain", "http", "optimise", "pipeline", "policy", "report", "store",
+            ],
         ),
         ("test-support", &[]),
     ];

@@ -15,7 +15,8 @@ const START_EXAMPLES: &str = "Examples:
   assize optimise start --experiment rehearsal --task task --models scripted:m \\
       --judge scripted:j --script answers.json --reflector script:children.json
 
-Everything is checked and shown before anything is spent. Then `assize optimise step` goes on as far as it can.
+Everything is checked and shown before anything is spent. Then `assize optimise step` goes on as far
+as it can.
 Exit codes: 0 started · 3 the preflight advises against it (or too many nominees have seen the
 confirmation split).";
 
@@ -23,9 +24,10 @@ const STEP_EXAMPLES: &str = "Examples:
   assize optimise step --experiment tip-loop
   assize optimise step --experiment tip-loop --json
 
-It does everything that can be done now, says whom it waits for, and ends: 0 done or waiting · 3 the
-gate refused the nominee in this step · 4 cells failed that the loop cannot go on without; the same command
-tries them again. It can be killed at any time. From a timer, it runs a loop overnight.";
+It does everything that can be done now, says whom it waits for, and ends.
+It can be killed at any time. From a timer, it runs a loop overnight.
+Exit codes: 0 done or waiting · 3 the gate refused the nominee in this step · 4 cells failed that the
+loop cannot go on without; the same command tries them again.";
 
 const SHOW_EXAMPLES: &str = "Examples:
   assize optimise show --experiment tip-loop
@@ -144,6 +146,10 @@ pub struct Start {
     /// Show what the loop would do and use; start nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Take the first step at once, and print events with --json as `step --events` does; where the loop has
+    /// been started before, only take a step
+    #[arg(long, hide = true, conflicts_with = "dry_run")]
+    pub then_step: bool,
     #[command(flatten)]
     pub options: LoopFlags,
 }
@@ -156,6 +162,9 @@ pub struct Step {
     /// Stop after one thing is done and recorded
     #[arg(long)]
     pub once: bool,
+    /// With --json: print what it does as it goes, one object a line, and the status last
+    #[arg(long)]
+    pub events: bool,
     #[command(flatten)]
     pub options: LoopFlags,
 }

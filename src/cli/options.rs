@@ -56,18 +56,6 @@ fn of_kind(kind: JobKind) -> impl Iterator<Item = &'static OptionSpec> {
     OPTIONS.iter().filter(move |spec| kind.is_in(spec.flags))
 }
 
-/// What a prompt loop decides itself, or has flags of its own for.
-const NOT_OF_LOOPS: [&str; 5] = ["prompts", "n_scenarios", "split", "experiment", "max_cost"];
-
-/// A prompt loop collects and judges automatically, so it has the options of both.
-fn of_loops() -> impl Iterator<Item = &'static OptionSpec> {
-    let both = [JobKind::Collect, JobKind::Judge];
-    let specs = OPTIONS.iter();
-    specs.filter(move |spec| {
-        both.iter().any(|kind| kind.is_in(spec.flags)) && !NOT_OF_LOOPS.contains(&spec.key)
-    })
-}
-
 fn value(spec: &OptionSpec, matches: &ArgMatches) -> Option<Value> {
     let key = spec.key;
     match spec.kind {
@@ -156,5 +144,5 @@ flags_of!(
 flags_of!(
     /// The options of `assize optimise start` and `step`.
     LoopFlags,
-    of_loops()
+    of_kind(JobKind::Optimise)
 );

@@ -9,7 +9,7 @@ use assize_report::shell::command_line;
 use assize_store::state::State;
 
 use crate::Exit;
-use crate::cli::{Optimise, OptimiseStart};
+use crate::cli::{Optimise, OptimiseStart, OptimiseStep};
 use crate::environment::{self, STATE_DIR};
 use crate::output::{complain, safe};
 use crate::session::Session;
@@ -21,6 +21,7 @@ mod step;
 
 pub fn run(session: &Session, action: &Optimise) -> anyhow::Result<Exit> {
     let ended = match action {
+        Optimise::Start(args) if args.then_step => start_and_step(session, args),
         Optimise::Start(args) => start::run(session, args),
         Optimise::Step(args) => step::run(session, args),
         Optimise::Status(which) => status(session, &which.experiment),
@@ -50,6 +51,25 @@ pub fn run(session: &Session, action: &Optimise) -> anyhow::Result<Exit> {
         }
         _ => Err(error),
     })
+}
+
+/// Starts a loop where there is none, and takes its first step. A job of the server runs this, so that
+/// the same command can be run again wherever it was interrupted.
+fn start_and_step(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exit> {
+    let is_there = LoopLog::find(&state()?, &args.experiment)?.is_some();
+    if !is_there {
+        let exit = start::run(session, args)?;
+        if exit != Exit::Done {
+            return Ok(exit);
+        }
+    }
+    let step = OptimiseStep {
+        experiment: args.experiment.clone(),
+        once: false,
+        events: true,
+        options: args.options.clone(),
+    };
+    step::run(session, &step)
 }
 
 fn state() -> anyhow::Result<State> {

@@ -37,7 +37,8 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     let announce = |address| announce(session, address, part, (&state, is_open));
     let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
-    let config = config(session, args, &settings, (Arc::clone(&store), ended))?;
+    let shared = (Arc::clone(&store), Arc::clone(&state), ended);
+    let config = config(session, args, &settings, shared)?;
     let place = (args.host, args.port);
     let served = assize_server::run(store, Arc::clone(&state), config, place, announce);
     teller.wait();
@@ -188,7 +189,7 @@ fn config(
     session: &Session,
     args: &Serve,
     settings: &Settings,
-    (store, ended): (Arc<EmbeddedStore>, EndObserver),
+    (store, state, ended): (Arc<EmbeddedStore>, Arc<State>, EndObserver),
 ) -> anyhow::Result<Config> {
     let task = session.task()?;
     let mut allowed = settings.serve_allow.clone();
@@ -208,7 +209,7 @@ fn config(
         ollama_urls: settings.options.ollama_url.clone(),
         clock: environment::now,
         entropy: environment::entropy,
-        plan: plan::planner(session, settings, allowed, (store, args.no_anchors)),
+        plan: plan::planner(session, settings, allowed, (store, state, args.no_anchors)),
         ended,
     })
 }

@@ -63,6 +63,11 @@ fn every_option_is_a_flag_with_its_default() {
     let expected = with(with(expected, &own), &GLOBAL);
     assert_eq!(flags(&judge), expected, "{judge}");
 
+    let steps = scratch.ok("optimise step --help").stdout;
+    let expected = options(|it| JobKind::Optimise.is_in(it.flags));
+    let expected = with(with(expected, &["experiment", "once", "events"]), &GLOBAL);
+    assert_eq!(flags(&steps), expected, "{steps}");
+
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for spec in OPTIONS {
         let help = if JobKind::Collect.is_in(spec.flags) {
@@ -113,6 +118,7 @@ fn every_option_is_a_field_of_requests_and_of_forms() {
     for (path, kind) in [
         ("/api/bench/run", JobKind::Collect),
         ("/api/bench/judge", JobKind::Judge),
+        ("/api/bench/optimise", JobKind::Optimise),
     ] {
         let schema = resolve(
             &document,

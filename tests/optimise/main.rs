@@ -12,5 +12,6 @@ mod planted;
 mod preflight;
 mod recovery;
 mod screens;
+mod served;
 mod tracked_run;
 mod whole_loop;

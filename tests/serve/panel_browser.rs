@@ -1,45 +1,10 @@
 //! The web panel in a real browser: headless Chromium clicks through the real server.
 
-#![allow(
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "tests fail by panicking, and print what they skip"
-)]
-
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::json;
 
-use assize_test_support::limits::heavyweight;
+use assize_test_support::browser::drive;
 use assize_test_support::server::Served;
-use assize_test_support::{Outcome, Scratch, root, script, set_up, write_small_task};
-
-/// Where Chromium is usually found.
-const BROWSERS: [&str; 4] = [
-    "/usr/bin/chromium",
-    "/usr/bin/chromium-browser",
-    "/usr/bin/google-chrome",
-    "/usr/bin/google-chrome-stable",
-];
-
-/// A browser and the folder of its driver; `None`, with a message, where they cannot be had.
-fn browser() -> Option<(&'static str, String)> {
-    let Some(chromium) = BROWSERS.into_iter().find(|it| Path::new(it).exists()) else {
-        eprintln!("SKIPPED: there is no Chromium here (apt-get install chromium)");
-        return None;
-    };
-    match set_up(
-        "scripts/node-env.sh",
-        &["panel", "playwright-core", "axe-core"],
-    ) {
-        Ok(folder) => Some((chromium, folder)),
-        Err(reason) => {
-            eprintln!("SKIPPED: playwright-core and axe-core cannot be had here: {reason}");
-            None
-        }
-    }
-}
+use assize_test_support::{Scratch, script, write_small_task};
 
 /// A name that no table has room for.
 const LONG: &str =
@@ -83,27 +48,6 @@ fn serve(scratch: &Scratch) -> Served {
         scratch,
         "serve --port 0 --json --task task --allow script.json",
     )
-}
-
-fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
-    let Some((chromium, folder)) = browser() else {
-        return;
-    };
-    let _slot = heavyweight();
-    let output = Command::new("node")
-        .arg(root().join(program))
-        .env("NODE_FOLDER", folder)
-        .env("CHROMIUM", chromium)
-        .env("PANEL_URL", &served.url)
-        .env("PANEL_TOKEN", &served.token)
-        .envs(more.iter().copied())
-        .output()
-        .expect("node runs");
-    let outcome = Outcome::of(&output);
-    assert!(
-        outcome.code == 0 && outcome.stdout.trim_end().ends_with("OK"),
-        "{outcome}"
-    );
 }
 
 #[test]

@@ -281,7 +281,14 @@ fn refused_pages_keep_the_navigation_of_the_role() {
     let open = text(&browse(&served, "GET /desk", &[&judge], ""));
     assert_eq!(
         navigation(&open),
-        ["/", "/desk", "/jobs", "/promotions", "/policies"]
+        [
+            "/",
+            "/desk",
+            "/jobs",
+            "/promotions",
+            "/optimise",
+            "/policies"
+        ]
     );
     browse(&served, "POST /desk/e/start", &[&judge, &own], "");
     let desk = text(&browse(&served, "GET /desk", &[&judge], ""));

@@ -15,25 +15,28 @@ pub enum JobKind {
     Judge,
     /// `assize simulate`
     Simulate,
+    /// `assize optimise start` and `step`
+    Optimise,
 }
 
 impl JobKind {
-    pub const ALL: [Self; 3] = [Self::Collect, Self::Judge, Self::Simulate];
+    pub const ALL: [Self; 4] = [Self::Collect, Self::Judge, Self::Simulate, Self::Optimise];
     /// The kinds that ask models.
-    pub const WITH_MODELS: [Self; 2] = [Self::Collect, Self::Judge];
+    pub const WITH_MODELS: [Self; 3] = [Self::Collect, Self::Judge, Self::Optimise];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Collect => "collect",
             Self::Judge => "judge",
             Self::Simulate => "simulate",
+            Self::Optimise => "optimise",
         }
     }
 
     /// What a job of this kind counts.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Collect => "cells",
+            Self::Collect | Self::Optimise => "cells",
             Self::Judge => "cases",
             Self::Simulate => "simulations",
         }
@@ -64,7 +67,7 @@ impl FromStr for JobKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
         known.ok_or_else(|| {
-            format!("'{text}' is not a valid kind of job: use collect, judge or simulate")
+            format!("'{text}' is not a valid kind of job: use collect, judge, simulate or optimise")
         })
     }
 }

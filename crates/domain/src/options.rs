@@ -1,4 +1,4 @@
-//! The options of `collect` and `judge auto`, each defined once.
+//! The options of `collect`, `judge auto` and prompt loops, each defined once.
 //!
 //! A row of the [`table`] is a flag of the command line, a key of `assize.toml` with its
 //! documented default, an environment variable (`ASSIZE_N_TIPS`), a field of the HTTP API with
@@ -17,8 +17,10 @@
 use crate::job::JobKind;
 use crate::scenario::Split;
 
+mod requests;
 mod table;
 
+pub use requests::{REQUEST_FIELDS, RequestField, form_label, request_keys};
 pub use table::{OPTIONS, Options, PartialOptions};
 
 /// One option, as everything that offers it needs to know it.
@@ -159,132 +161,9 @@ impl OptionSpec {
         match kind {
             JobKind::Collect => self.collect_form,
             JobKind::Judge => self.judge_form,
-            JobKind::Simulate => FormField::None,
+            JobKind::Simulate | JobKind::Optimise => FormField::None,
         }
     }
-}
-
-/// A field of a request that is not an option: what the job is about.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestField {
-    pub key: &'static str,
-    pub kind: Kind,
-    pub is_required: bool,
-    pub help: &'static str,
-    pub requests: &'static [JobKind],
-    /// What the panel's form calls it.
-    pub label: &'static str,
-}
-
-/// The fields of requests besides [`OPTIONS`].
-pub const REQUEST_FIELDS: &[RequestField] = &[
-    RequestField {
-        key: "experiment",
-        kind: Kind::Text,
-        is_required: true,
-        help: "The experiment's name",
-        requests: &[JobKind::Judge],
-        label: "experiment",
-    },
-    RequestField {
-        key: "judge",
-        kind: Kind::Text,
-        is_required: true,
-        help: "The judging model; ids as in models",
-        requests: &[JobKind::Judge],
-        label: "Judge",
-    },
-    RequestField {
-        key: "limit",
-        kind: Kind::Integer,
-        is_required: false,
-        help: "Cases to judge at most, rounded up to whole scenarios; 0 for all",
-        requests: &[JobKind::Judge],
-        label: "cases at most",
-    },
-    RequestField {
-        key: "task",
-        kind: Kind::Text,
-        is_required: false,
-        help: "The task: a built-in name, or what the server allows",
-        requests: &JobKind::WITH_MODELS,
-        label: "task",
-    },
-    RequestField {
-        key: "mlflow_url",
-        kind: Kind::Text,
-        is_required: false,
-        help: "Where runs are tracked, from the server's allow-list",
-        requests: &[JobKind::Collect],
-        label: "tracking server",
-    },
-    RequestField {
-        key: "policies",
-        kind: Kind::List,
-        is_required: false,
-        help: "The policies, the baseline first; all by default",
-        requests: &[JobKind::Simulate],
-        label: "policies",
-    },
-    RequestField {
-        key: "steps",
-        kind: Kind::Integer,
-        is_required: false,
-        help: "Decisions for each persona, seed and policy",
-        requests: &[JobKind::Simulate],
-        label: "decisions",
-    },
-    RequestField {
-        key: "seeds",
-        kind: Kind::Integer,
-        is_required: false,
-        help: "Repetitions with other draws",
-        requests: &[JobKind::Simulate],
-        label: "seeds",
-    },
-    RequestField {
-        key: "seed",
-        kind: Kind::Integer,
-        is_required: false,
-        help: "Determines all draws",
-        requests: &[JobKind::Simulate],
-        label: "seed",
-    },
-    RequestField {
-        key: "warm_up",
-        kind: Kind::Integer,
-        is_required: false,
-        help: "Decisions of the baseline from which every policy learns first",
-        requests: &[JobKind::Simulate],
-        label: "warm-up",
-    },
-    RequestField {
-        key: "sensitivity",
-        kind: Kind::Switch,
-        is_required: false,
-        help: "Whether drift, delayed reward, cold start and misspecified reward are simulated too",
-        requests: &[JobKind::Simulate],
-        label: "sensitivity runs",
-    },
-];
-
-/// The keys that a request for a job of this kind may have.
-pub fn request_keys(kind: JobKind) -> Vec<&'static str> {
-    let own = REQUEST_FIELDS
-        .iter()
-        .filter(|it| kind.is_in(it.requests))
-        .map(|it| it.key);
-    let options = OPTIONS.iter().filter(|it| kind.is_in(it.fields));
-    options.map(|it| it.key).chain(own).collect()
-}
-
-/// What the panel's form for a kind of job calls a field of its request.
-pub fn form_label(kind: JobKind, key: &str) -> Option<&'static str> {
-    let option = OptionSpec::find(key).and_then(|it| it.form(kind).label());
-    option.or_else(|| {
-        let mut own = REQUEST_FIELDS.iter().filter(|it| kind.is_in(it.requests));
-        own.find(|it| it.key == key).map(|it| it.label)
-    })
 }
 
 /// What can be the value of an option.

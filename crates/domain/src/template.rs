@@ -238,9 +238,8 @@ mod tests {
         };
         let doubled: String = (0..40).map(|_| "{% set s = s ~ s %}").collect();
         let squared = "{% set s = s|replace('', s) %}".repeat(9);
-        let inner: String = (0..30)
-            .map(|it| format!("{{% for v{} in [v{it} ~ v{it}] %}}", it + 1))
-            .collect();
+        let loops = (0..30).map(|it| format!("{{% for v{} in [v{it} ~ v{it}] %}}", it + 1));
+        let inner = loops.collect::<Vec<_>>().concat();
         for source in [
             nested(8, ""),
             nested(8, &"x".repeat(2000)),

@@ -71,10 +71,11 @@ fn choose(state: &State, experiment: &str) -> Answer<OpenPacket> {
     }
     let OpenList { open, unreadable } = packets::open_list(state).map_err(failed)?;
     let names: Vec<String> = open.iter().map(|it| it.experiment.clone()).collect();
-    let unreadable: String = unreadable
+    let unreadable: Vec<String> = unreadable
         .iter()
         .map(|(experiment, error)| format!(". The loop of '{experiment}' cannot be read: {error}"))
         .collect();
+    let unreadable = unreadable.concat();
     if !experiment.is_empty() {
         let others = match names.as_slice() {
             [] => String::new(),

@@ -1,9 +1,10 @@
-//! What commands print as JSON for other programs: the events of a collection and of an automatic
-//! judge, a dry run, and the list of models.
+//! What commands print as JSON for other programs: the events of a collection, of an automatic judge and
+//! of a prompt loop, a dry run, and the list of models.
 //!
 //! The commands print these types and `assize serve` reads them from its jobs, so both always
 //! agree. An event is one object on one line, and its `event` says which one it is.
 
+use assize_optimise::Status;
 use serde::{Deserialize, Serialize};
 
 use crate::collect::{CellEvent, CellStatus, Summary};
@@ -11,7 +12,7 @@ use crate::estimate::Estimate;
 use crate::judge::auto::AutoSummary;
 use crate::size_gate::Rejected;
 
-/// One line of `collect --json`, `judge auto --json` or `simulate --events`.
+/// One line of `collect --json`, `judge auto --json`, `simulate --events` or `optimise step --events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum JobEvent {
@@ -29,6 +30,14 @@ pub enum JobEvent {
     Judged(Box<AutoSummary>),
     /// A simulation of policies is done.
     Simulated(SimulationSummary),
+    /// A prompt loop was started, or not because the preflight advises against it.
+    Started(LoopStarted),
+    /// The automatic judge of a prompt loop scores what was collected for a stage.
+    Judging(JobProgress),
+    /// Something was done and appended to the log of a prompt loop.
+    Logged(LoopEntry),
+    /// A step of a prompt loop is over.
+    Stepped(Box<LoopStepped>),
 }
 
 impl JobEvent {
@@ -40,7 +49,10 @@ impl JobEvent {
             Self::Progress(_) => "progress",
             Self::Cell(_) => "cell",
             Self::Round(_) => "round",
-            Self::Summary(_) | Self::Judged(_) | Self::Simulated(_) => "summary",
+            Self::Started(_) => "started",
+            Self::Judging(_) => "judging",
+            Self::Logged(_) => "logged",
+            Self::Summary(_) | Self::Judged(_) | Self::Simulated(_) | Self::Stepped(_) => "summary",
         }
     }
 }
@@ -58,7 +70,8 @@ pub struct Delegated {
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Cells of a collection, cases of a judge, simulations of a study.
+    /// Cells of a collection, cases of a judge, simulations of a study. The cells of a prompt loop are those
+    /// that it has begun with: what it will race next depends on their scores.
     pub done: u64,
     pub total: u64,
     /// What a judge has spent so far.
@@ -73,6 +86,35 @@ pub struct SimulationSummary {
     pub experiment: Option<String>,
     /// Which policy earns more, in words.
     pub conclusion: String,
+}
+
+/// How the start of a prompt loop ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopStarted {
+    pub experiment: String,
+    pub started: bool,
+    /// What the preflight says against it.
+    pub objections: Vec<String>,
+}
+
+/// An event of a prompt loop's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopEntry {
+    /// Its place in the log, from 1.
+    pub number: usize,
+    /// `raced`, `nominated`, …
+    pub name: String,
+    /// What happened, in a sentence.
+    pub text: String,
+}
+
+/// The last line of `optimise step --events`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoopStepped {
+    /// Whether the gate refused the nominee in this step.
+    pub refused: bool,
+    /// As `optimise status --json` prints it.
+    pub status: Status,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -196,6 +238,11 @@ mod tests {
             }),
             JobEvent::Summary(Box::new(summary)),
             JobEvent::Judged(Box::default()),
+            JobEvent::Logged(LoopEntry {
+                number: 2,
+                name: "seed_raced".to_owned(),
+                text: "Seed: mean 8.00.".to_owned(),
+            }),
         ];
         for event in events {
             let line = serde_json::to_string(&event).unwrap();

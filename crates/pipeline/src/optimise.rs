@@ -22,6 +22,7 @@ use assize_optimise::{LoopSettings, Tree, Version};
 use assize_store::state::State;
 use assize_store::{Cells, Tracking};
 
+use crate::events::LoopEntry;
 use crate::guard::Guard;
 use crate::journal::Journal;
 use crate::judge::Entropy;
@@ -117,7 +118,9 @@ pub struct LoopContext<'a> {
     /// Progress of collections and of the automatic judge.
     pub observer: collect::Observer<'a>,
     pub progress: Progress<'a>,
-    /// Called with a sentence for each thing that was done.
+    /// Called with each event that was appended to the log.
+    pub logged: &'a dyn Fn(LoopEntry),
+    /// Called with what else there is to say.
     pub tell: &'a dyn Fn(&str),
 }
 

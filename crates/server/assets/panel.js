@@ -88,7 +88,10 @@ function followJob(live) {
     bar.value = done;
   };
   const span = (seconds) => seconds < 90 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
+  // The number of cells of an open-ended job grows, so nothing follows from it.
+  const isOpenEnded = "openEnded" in live.dataset;
   const pace = (done, total) => {
+    if (isOpenEnded) return;
     const perSecond = (done - before) * 1000 / (Date.now() - since);
     if (!(perSecond > 0) || !Number.isFinite(perSecond)) return;
     const rate = perSecond < 1 ? `${Math.round(perSecond * 60)} ${noun} per minute` : `${perSecond.toFixed(1)} ${noun} per second`;
@@ -127,6 +130,12 @@ function followJob(live) {
     total = now.total;
     count(now);
     pace(now.done, now.total);
+  });
+  // A prompt loop collects and judges by turns.
+  source.addEventListener("judging", (event) => {
+    const now = JSON.parse(event.data);
+    const isDone = now.done >= now.total;
+    live.querySelector("[data-pace]").textContent = isDone ? "" : `judging: ${now.done} of ${now.total} cases`;
   });
   // The log is not part of the events, so its end is polled.
   const log = live.querySelector("[data-log]");

@@ -1,4 +1,4 @@
-//! Jobs: collections and automatic judging, as subprocesses of the same binary.
+//! Jobs: collections, automatic judging, simulations and prompt loops, as subprocesses of the same binary.
 //!
 //! A crash of an engine ends its job, not the server. A job's folder holds the process's output:
 //! `events.jsonl` (its stdout, one object per line) and `log.txt` (its stderr). Its standard input
@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use assize_domain::job::JobKind;
 use assize_pipeline::estimate::seconds_left;
 use assize_pipeline::events::JobEvent;
+use assize_pipeline::optimise::LoopLog;
 use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::{broadcast, watch as watch_channel};
@@ -148,15 +150,27 @@ impl Jobs {
             )));
         }
         let _guard = self.resuming.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = self.resumed_request(&old)?;
         let unfinished = self.state.job_unfinished()?;
         let mut same = unfinished.into_iter();
-        if let Some(job) = same.find(|it| (&it.kind, &it.request) == (&old.kind, &old.request)) {
+        if let Some(job) = same.find(|it| (&it.kind, &it.request) == (&old.kind, &request)) {
             return Ok(job);
         }
         // The server's settings may have changed since, so the request is checked again.
-        let fields = serde_json::from_str(&old.request).unwrap_or_default();
+        let fields = serde_json::from_str(&request).unwrap_or_default();
         let plan = self.config.plan.plan(old.kind, &fields);
-        self.submit(plan.map_err(ApiError::fields)?, old.request, by)
+        self.submit(plan.map_err(ApiError::fields)?, request, by)
+    }
+
+    /// The request that does what is left of a job: of a prompt loop that was started, the next step.
+    fn resumed_request(&self, old: &JobRecord) -> ApiResult<String> {
+        let is_started =
+            old.kind == JobKind::Optimise && LoopLog::find(&self.state, &old.experiment)?.is_some();
+        Ok(if is_started {
+            serde_json::json!({"experiment": old.experiment}).to_string()
+        } else {
+            old.request.clone()
+        })
     }
 
     pub fn get(&self, id: &str) -> ApiResult<JobRecord> {
@@ -193,8 +207,12 @@ impl Jobs {
         self.running().get(id).map(|it| it.updates.subscribe())
     }
 
-    /// The estimated seconds until a running job is done, from its speed so far.
+    /// The estimated seconds until a running job is done, from its speed so far. How much a step of a
+    /// prompt loop has to do is known only when it is over.
     pub fn eta_seconds(&self, job: &JobRecord, now_ms: i64) -> Option<f64> {
+        if job.kind == JobKind::Optimise {
+            return None;
+        }
         let started_ms = job
             .started_ms
             .filter(|_| job.status == JobStatus::Running)?;

@@ -28,6 +28,7 @@ mod gate_checks;
 mod jobs;
 pub(crate) mod models;
 mod new_run;
+mod optimise;
 mod option_inputs;
 pub(crate) mod page;
 mod policies;
@@ -72,6 +73,8 @@ fn pages() -> Vec<Route> {
         Route::get("/compare-runs", Right::Read, run_diff::page),
         Route::get("/promotions", Right::Read, promotions::page),
         Route::get("/policies", Right::Read, policies::page),
+        Route::get("/optimise", Right::Read, optimise::list),
+        Route::get("/optimise/{name}", Right::Read, optimise::page),
         Route::get("/jobs", Right::Read, jobs::list),
         Route::get("/jobs/{id}", Right::Read, jobs::page),
         Route::get("/api-docs", Right::Read, api_docs::page),
@@ -107,6 +110,16 @@ fn changes() -> Vec<Route> {
             "/policies/simulate",
             Right::Write,
             policies::changes::simulate,
+        ),
+        Route::post(
+            "/optimise/{name}/step",
+            Right::Write,
+            optimise::changes::step,
+        ),
+        Route::post(
+            "/optimise/{name}/stop",
+            Right::Write,
+            optimise::changes::stop,
         ),
         Route::get("/tokens", Right::Write, tokens::page),
         Route::post("/tokens", Right::Write, tokens::create),

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 #[cfg(unix)]
 pub mod airflow;
+pub mod browser;
 pub mod jobs;
 pub mod limits;
 pub mod litellm;

@@ -4,6 +4,7 @@ use anyhow::bail;
 use assize_domain::options::{Identity, OptionSpec, Place};
 use assize_domain::promotion::Promotion;
 use assize_http::redacted;
+use assize_pipeline::events::{JobEvent, LoopStarted};
 use assize_pipeline::optimise::{LoopPlan, StartOptions, Starting, searched_experiment};
 use assize_pipeline::{PipelineError, count};
 use serde_json::{Map, Value, json};
@@ -72,10 +73,12 @@ pub fn run(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     starting.start(&state, &args.experiment, environment::now_ms())?;
-    session.output.say(&format!(
-        "Started.\n{}",
-        session.next("optimise step", &[("--experiment", &args.experiment)])
-    ));
+    if !args.then_step {
+        session.output.say(&format!(
+            "Started.\n{}",
+            session.next("optimise step", &[("--experiment", &args.experiment)])
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -131,8 +134,15 @@ fn recorded(session: &Session, settings: &Settings, given: &GivenOptions) -> Map
 
 fn show(session: &Session, args: &OptimiseStart, starting: &Starting) -> anyhow::Result<()> {
     let output = &session.output;
-    if output.json {
-        let is_started = !args.dry_run && (starting.objections.is_empty() || args.force);
+    let is_started = !args.dry_run && (starting.objections.is_empty() || args.force);
+    if output.json && args.then_step {
+        output.say(&plan_text(&starting.plan));
+        output.json_line(&JobEvent::Started(LoopStarted {
+            experiment: args.experiment.clone(),
+            started: is_started,
+            objections: starting.objections.clone(),
+        }))?;
+    } else if output.json {
         output.json_pretty(&json!({
             "experiment": args.experiment,
             "started": is_started,

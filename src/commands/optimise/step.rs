@@ -1,10 +1,12 @@
 //! `assize optimise step`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use assize_domain::task::Task;
 use assize_optimise::State;
 use assize_pipeline::collect::{CellStatus, Event};
+use assize_pipeline::events::{JobEvent, JobProgress, LoopEntry, LoopStepped};
 use assize_pipeline::judge::auto::Prices;
 use assize_pipeline::optimise::{Extent, LoopContext, LoopLog, Stepped, turn};
 use assize_pipeline::task_files;
@@ -27,20 +29,28 @@ pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
     } else {
         Extent::Everything
     };
-    let given = &args.options.0;
-    let stepped = with_context(session, &args.experiment, given, |context, log, task| {
+    let which = Which {
+        experiment: &args.experiment,
+        given: &args.options.0,
+        events: args.events,
+    };
+    let stepped = with_context(session, which, |context, log, task| {
         let stepped = context.step(log, task, extent)?;
         bring_up_to_date(session, context, task, log);
         Ok(stepped)
     })?;
-    finish(session, &args.experiment, &stepped)
+    finish(session, args, &stepped)
 }
 
 /// Brings what is derived from the log up to date after a loop was stopped. The loop has ended whether that
 /// succeeds or not.
 pub fn after_stop(session: &Session, experiment: &str) {
-    let given = GivenOptions::default();
-    let done = with_context(session, experiment, &given, |context, log, task| {
+    let which = Which {
+        experiment,
+        given: &GivenOptions::default(),
+        events: false,
+    };
+    let done = with_context(session, which, |context, log, task| {
         bring_up_to_date(session, context, task, log);
         Ok(())
     });
@@ -62,13 +72,26 @@ fn not_up_to_date(session: &Session, error: &dyn std::fmt::Display) {
     session.output.say(&safe(&words));
 }
 
+/// A loop, and how it is continued.
+#[derive(Clone, Copy)]
+struct Which<'a> {
+    experiment: &'a str,
+    given: &'a GivenOptions,
+    /// Whether events are printed as they happen.
+    events: bool,
+}
+
 /// Opens everything that a loop works with. The caller holds the loop's turn.
 fn with_context<T>(
     session: &Session,
-    experiment: &str,
-    given: &GivenOptions,
+    which: Which<'_>,
     work: impl FnOnce(&LoopContext<'_>, &mut LoopLog<'_>, &mut Task) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    let Which {
+        experiment,
+        given,
+        events,
+    } = which;
     let state = state()?;
     let locks = Path::new(STATE_DIR).join("locks");
     let stop = session::stop_flag()?;
@@ -83,7 +106,7 @@ fn with_context<T>(
     let guard = session.guard(settings.options.evict)?;
     let models = Models::new(session, &settings);
     let source = task_files::source_of(place);
-    let progress = StepProgress::new(&session.output);
+    let progress = StepProgress::new(&session.output, events);
     let context = LoopContext {
         experiment,
         settings: &loop_settings,
@@ -107,7 +130,14 @@ fn with_context<T>(
         stop: &stop,
         version: env!("CARGO_PKG_VERSION"),
         observer: &|event| progress.collected(&event),
-        progress: &|now| progress.judged(now.done, now.total),
+        progress: &|now| {
+            progress.judged(JobProgress {
+                done: now.done,
+                total: now.total,
+                cost_usd: now.cost_usd,
+            });
+        },
+        logged: &|entry| progress.logged(entry),
         tell: &|words| session.output.say(&safe(words)),
     };
     let done = work(&context, &mut log, &mut task)?;
@@ -115,25 +145,25 @@ fn with_context<T>(
     Ok(done)
 }
 
-fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Result<Exit> {
-    let tree = &stepped.tree;
+fn finish(session: &Session, args: &OptimiseStep, stepped: &Stepped) -> anyhow::Result<Exit> {
+    let (tree, experiment) = (&stepped.tree, args.experiment.as_str());
     if stepped.events == 0 && tree.is_finished() {
         session
             .output
             .say("The loop has ended; there is nothing to do.");
     }
-    if session.output.json {
+    if session.output.json && args.events {
+        let event = JobEvent::Stepped(Box::new(LoopStepped {
+            refused: stepped.refused,
+            status: tree.status(experiment),
+        }));
+        session.output.json_line(&event)?;
+        say_rest(session, stepped, experiment);
+    } else if session.output.json {
         session.output.json_pretty(&tree.status(experiment))?;
     } else {
         session.output.data(&show::status(tree, experiment))?;
-        if stepped.repairs.is_empty() {
-            say_next(session, tree, experiment);
-        } else {
-            session.output.say(
-                "Nominee and incumbent were not judged alike, so their scores cannot be compared yet. Next:",
-            );
-            say_steps(session, &stepped.repairs);
-        }
+        say_rest(session, stepped, experiment);
     }
     if stepped.events > 0
         && tree.state() == State::Promoted
@@ -154,6 +184,18 @@ fn finish(session: &Session, experiment: &str, stepped: &Stepped) -> anyhow::Res
     } else {
         Exit::Done
     })
+}
+
+/// Says what has to be done before the next step.
+fn say_rest(session: &Session, stepped: &Stepped, experiment: &str) {
+    if stepped.repairs.is_empty() {
+        say_next(session, &stepped.tree, experiment);
+    } else {
+        session.output.say(
+            "Nominee and incumbent were not judged alike, so their scores cannot be compared yet. Next:",
+        );
+        say_steps(session, &stepped.repairs);
+    }
 }
 
 /// The settings of a step: those that were recorded at the start, then its own flags.
@@ -177,24 +219,62 @@ pub fn prices(settings: &Settings) -> Option<Prices> {
     })
 }
 
-/// Progress on a terminal; elsewhere only what failed.
+/// Progress on a terminal, and events for programs; elsewhere only what failed.
 struct StepProgress<'a> {
     output: &'a Output,
+    has_events: bool,
+    /// Cells that are settled, and cells that were begun.
+    done: AtomicU64,
+    total: AtomicU64,
     bars: Option<(CollectProgress, Counter)>,
 }
 
 impl<'a> StepProgress<'a> {
-    fn new(output: &'a Output) -> Self {
+    fn new(output: &'a Output, events: bool) -> Self {
         let bars = output.is_interactive.then(|| {
             let cells = CollectProgress::new(output, 24);
             (cells, Counter::new(output, "judging", "cases"))
         });
-        Self { output, bars }
+        Self {
+            output,
+            has_events: events && output.json,
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            bars,
+        }
+    }
+
+    fn emit(&self, event: &JobEvent) {
+        if self.has_events {
+            // A reader that has gone away does not stop the loop.
+            let _ = self.output.json_line(event);
+        }
+    }
+
+    fn count(&self, done: u64, total: u64) {
+        let done = self.done.fetch_add(done, Ordering::Relaxed) + done;
+        let total = self.total.fetch_add(total, Ordering::Relaxed) + total;
+        self.emit(&JobEvent::Progress(JobProgress {
+            done,
+            total,
+            cost_usd: None,
+        }));
+    }
+
+    /// One thing was done and recorded.
+    fn logged(&self, entry: LoopEntry) {
+        self.output.say(&safe(&entry.text));
+        self.emit(&JobEvent::Logged(entry));
     }
 
     fn collected(&self, event: &Event<'_>) {
         if let Some((cells, _)) = &self.bars {
             cells.take(event);
+        }
+        match event {
+            Event::ModelStarted { cells, .. } => self.count(0, *cells),
+            Event::Cell(_) => self.count(1, 0),
+            _ => {}
         }
         if let Event::Cell(cell) = event
             && cell.status == CellStatus::Failed
@@ -210,10 +290,11 @@ impl<'a> StepProgress<'a> {
         }
     }
 
-    fn judged(&self, done: u64, total: u64) {
+    fn judged(&self, now: JobProgress) {
         if let Some((_, cases)) = &self.bars {
-            cases.set_with(done, total, None);
+            cases.set_with(now.done, now.total, None);
         }
+        self.emit(&JobEvent::Judging(now));
     }
 
     fn finish(self) {

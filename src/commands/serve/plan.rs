@@ -18,6 +18,7 @@ use assize_pipeline::task_files;
 use assize_policy::PolicyKind;
 use assize_server::{FieldProblem, Plan, Planner, experiment_task};
 use assize_store::embedded::EmbeddedStore;
+use assize_store::state::State;
 use serde_json::{Map, Value};
 
 use crate::commands::judge::auto::check_spending;
@@ -29,12 +30,14 @@ use crate::settings::{Settings, is_airflow};
 
 mod on_airflow;
 
+mod optimise;
+
 /// Checks requests by the server's own settings.
 pub fn planner(
     session: &Session,
     settings: &Settings,
     allowed: Vec<String>,
-    (store, no_anchors): (Arc<EmbeddedStore>, bool),
+    (store, state, no_anchors): (Arc<EmbeddedStore>, Arc<State>, bool),
 ) -> Planner {
     let checker = Checker {
         session: session.clone(),
@@ -42,12 +45,14 @@ pub fn planner(
         task_folders: task_folders(session, &allowed),
         allowed,
         store,
+        state,
         no_anchors,
     };
     Planner::new(move |kind, fields| match kind {
         JobKind::Collect => checker.collect(fields),
         JobKind::Judge => checker.judge(fields),
         JobKind::Simulate => checker.simulate(fields),
+        JobKind::Optimise => checker.optimise(fields),
     })
 }
 
@@ -68,6 +73,7 @@ struct Checker {
     allowed: Vec<String>,
     task_folders: Vec<PathBuf>,
     store: Arc<EmbeddedStore>,
+    state: Arc<State>,
     no_anchors: bool,
 }
 

@@ -24,6 +24,7 @@ await run(async () => {
       "/jobs", "/tokens", "/desk", "/desk/before", "/experiments/nowhere", "/nowhere",
       "/judges/before/auto", "/experiments/before/runs?order=best", "/api-docs", "/experiments/long/runs",
       "/experiments/before?split=confirmation", "/experiments/before/runs?split=confirmation",
+      "/optimise", "/optimise/before",
     ];
     for (const path of paths) {
       await page.goto(base + path);

@@ -7,7 +7,7 @@ use super::{FormField, Identity, Kind, OptionSpec, OptionValue, Place, Range};
 use crate::job::JobKind;
 use crate::scenario::Split;
 
-/// An option of `collect`, and a field of requests for collections.
+/// An option of `collect` and of prompt loops, which collect too, and a field of their requests.
 const COLLECT: OptionSpec = OptionSpec {
     key: "",
     flag: "",
@@ -19,8 +19,8 @@ const COLLECT: OptionSpec = OptionSpec {
     value_name: "N",
     short: None,
     repeats: false,
-    flags: &[JobKind::Collect],
-    fields: &[JobKind::Collect],
+    flags: &[JobKind::Collect, JobKind::Optimise],
+    fields: &[JobKind::Collect, JobKind::Optimise],
     range: None,
     identity: Identity::No,
     place: Place::No,
@@ -37,9 +37,16 @@ const MODEL: OptionSpec = OptionSpec {
     ..COLLECT
 };
 
-/// Like [`MODEL`], but only `collect` has it as a field of requests.
-const MODEL_FLAG: OptionSpec = OptionSpec {
+/// An option of `collect` alone: a prompt loop decides it itself, or has a flag of its own for it.
+const COLLECT_ONLY: OptionSpec = OptionSpec {
+    flags: &[JobKind::Collect],
     fields: &[JobKind::Collect],
+    ..COLLECT
+};
+
+/// Like [`MODEL`], but requests for automatic judges do not have it as a field.
+const MODEL_FLAG: OptionSpec = OptionSpec {
+    fields: &[JobKind::Collect, JobKind::Optimise],
     ..MODEL
 };
 
@@ -157,7 +164,7 @@ options! {
         collect_form: Custom("Models"),
     }
     /// Prompt versions
-    prompts: Vec<String> = Vec::new(), COLLECT {
+    prompts: Vec<String> = Vec::new(), COLLECT_ONLY {
         value_name: "NAME,…",
         comment: "Prompt versions. Empty: the task's own list.",
         default_note: "the task's",
@@ -173,7 +180,7 @@ options! {
         collect_form: Main("outputs per cell"),
     }
     /// Cap on scenarios, 0 = all
-    n_scenarios: u32 = 0, COLLECT {
+    n_scenarios: u32 = 0, COLLECT_ONLY {
         collect_form: Main("at most so many scenarios (0: all)"),
     }
     /// Sampling temperature
@@ -209,13 +216,13 @@ options! {
         collect_form: More("each output gets an angle of its own"),
     }
     /// Which scenarios: selection, feedback or confirmation
-    split: Split = Split::Selection, COLLECT {
+    split: Split = Split::Selection, COLLECT_ONLY {
         value_name: "SPLIT",
         identity: Identity::Axis,
         collect_form: Custom("Scenarios"),
     }
     /// Experiment name
-    experiment: String = "tip-bench-auto".to_owned(), COLLECT {
+    experiment: String = "tip-bench-auto".to_owned(), COLLECT_ONLY {
         value_name: "NAME",
         collect_form: Main("experiment"),
     }
@@ -298,7 +305,7 @@ options! {
     }
     /// What a million tokens cost, for endpoints that do not report costs
     price_per_mtok: String = String::new(), MODEL {
-        flags: &[JobKind::Judge],
+        flags: &[JobKind::Judge, JobKind::Optimise],
         fields: &[],
         value_name: "IN,OUT",
         comment: "What a million tokens cost, \"IN,OUT\" in US dollars, for endpoints that do not report costs.",

@@ -21,6 +21,7 @@ use super::feedback::{scores, seed_scores};
 use super::reflector::{Asked, ReflectContext, Reflector};
 use super::ship::{Finalists, Verdict};
 use super::{LoopContext, LoopLog, words};
+use crate::events::LoopEntry;
 use crate::{PipelineError, Result, lock, promote};
 
 /// How far a step goes.
@@ -97,7 +98,11 @@ impl LoopContext<'_> {
             stepped.tree = log.append(event, (self.clock)())?;
             stepped.events += 1;
             if let Some(event) = log.events().last() {
-                (self.tell)(&words::of(event, &stepped.tree));
+                (self.logged)(LoopEntry {
+                    number: log.events().len(),
+                    name: event.name().to_owned(),
+                    text: words::of(event, &stepped.tree),
+                });
             }
             if extent == Extent::One {
                 return Ok(stepped);

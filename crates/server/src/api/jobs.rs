@@ -36,6 +36,15 @@ pub(crate) fn simulate(
     submit(app, caller, JobKind::Simulate, request)
 }
 
+/// `POST /api/bench/optimise`.
+pub(crate) fn optimise(
+    app: &App,
+    caller: &Caller,
+    request: &Map<String, Value>,
+) -> ApiResult<Queued> {
+    submit(app, caller, JobKind::Optimise, request)
+}
+
 /// Checks a request and queues the job.
 pub(crate) fn submit(
     app: &App,

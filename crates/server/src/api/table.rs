@@ -135,6 +135,9 @@ const JUDGE: &[Field] = &job_fields::<{ count_job_fields(JobKind::Judge) }>(JobK
 const SIMULATE: &[Field] =
     &job_fields::<{ count_job_fields(JobKind::Simulate) }>(JobKind::Simulate);
 
+const OPTIMISE: &[Field] =
+    &job_fields::<{ count_job_fields(JobKind::Optimise) }>(JobKind::Optimise);
+
 const PLAN: &[Field] =
     &plan_fields::<{ count_job_fields(JobKind::Collect) + plan::FIELDS.len() }>();
 
@@ -306,6 +309,12 @@ fn job_operations() -> Vec<Operation> {
             jobs::simulate,
         )
         .takes(SIMULATE),
+        Operation::start(
+            "/api/bench/optimise",
+            "Queue a step of a prompt loop; with a judge, start the loop first",
+            jobs::optimise,
+        )
+        .takes(OPTIMISE),
         Operation::get(
             "/api/bench/jobs",
             Right::Read,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assize_pipeline::collect::{CellStatus, Summary};
-use assize_pipeline::events::JobEvent;
+use assize_pipeline::events::{JobEvent, LoopStarted, LoopStepped};
 use assize_pipeline::judge::auto::AutoSummary;
 
 use super::EVENTS;
@@ -51,7 +51,10 @@ impl Progress {
                 self.done = count(progress.done);
                 self.total = count(progress.total);
             }
-            JobEvent::Delegated(_) | JobEvent::Round(_) => {}
+            JobEvent::Delegated(_)
+            | JobEvent::Round(_)
+            | JobEvent::Judging(_)
+            | JobEvent::Logged(_) => {}
             JobEvent::Summary(summary) => {
                 self.has_summary = true;
                 self.remark = collection_problems(&summary);
@@ -69,6 +72,14 @@ impl Progress {
             JobEvent::Simulated(_) => {
                 self.has_summary = true;
                 self.done = self.total;
+            }
+            JobEvent::Started(start) => {
+                self.has_summary = !start.started;
+                self.remark = start_problems(&start);
+            }
+            JobEvent::Stepped(stepped) => {
+                self.has_summary = true;
+                self.remark = gate_problems(&stepped);
             }
         }
     }
@@ -108,6 +119,22 @@ fn judging_problems(summary: &AutoSummary) -> Option<String> {
             summary.left_pending
         )
     })
+}
+
+fn start_problems(start: &LoopStarted) -> Option<String> {
+    (!start.started).then(|| {
+        format!(
+            "the loop was not started: {}. Nothing was spent; `\"force\": true` starts it anyway",
+            start.objections.join("; ")
+        )
+    })
+}
+
+fn gate_problems(stepped: &LoopStepped) -> Option<String> {
+    let reason = stepped.status.reason.as_deref().unwrap_or("unknown");
+    stepped
+        .refused
+        .then(|| format!("the gate refused the nominee: {reason}"))
 }
 
 /// Reads the new lines of a job's events, like `tail -f`.
@@ -220,6 +247,16 @@ mod tests {
         };
         let expected = "9 runs are still pending; first reason: the answer is not JSON";
         assert_eq!(remark(judged(left)), expected);
+        let refused = JobEvent::Started(LoopStarted {
+            experiment: "e".to_owned(),
+            started: false,
+            objections: vec!["the seed is at the top".to_owned()],
+        });
+        assert_eq!(
+            remark(refused),
+            "the loop was not started: the seed is at the top. Nothing was spent; `\"force\": true` starts it \
+             anyway"
+        );
     }
 
     #[test]

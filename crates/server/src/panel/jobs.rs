@@ -144,6 +144,7 @@ fn headline(job: &JobRecord, status: JobStatus) -> String {
         JobKind::Judge => "Automatic judging",
         JobKind::Collect => "Collection",
         JobKind::Simulate => "Simulation",
+        JobKind::Optimise => "Step of the prompt loop",
     };
     match status {
         JobStatus::Queued => format!("{what} of {} is queued", job.experiment),
