@@ -72,19 +72,30 @@ fn rules(out: &mut impl Write, studies: usize) -> Outcome {
         &without_flags,
         Rule::Perfect,
     )?;
+    // More rounds, each on fewer scenarios: the same verdicts search wider.
+    for (about, world) in WORLDS {
+        row(about, "Assize, 8 rounds", &wide(world, 1), Rule::Assize)?;
+    }
     // As many verdicts on more scenarios with fewer candidates each.
-    for (scenarios, candidates) in [(20, 2), (40, 1)] {
-        for (about, world) in WORLDS {
-            let mut shape = Study::new(world, 1);
-            shape.design.scenarios = scenarios;
-            shape.design.confirmation = scenarios;
-            shape.design.candidates = candidates;
-            let about = format!("{about}, {scenarios} scenarios × {candidates}");
-            row(&about, "Assize", &shape, Rule::Assize)?;
-        }
+    for (name, study) in [
+        ("Assize", Study::new(World::Mixed, 1)),
+        ("Assize, 8 rounds", wide(World::Mixed, 1)),
+    ] {
+        let mut study = study;
+        study.design.scenarios = 20;
+        study.design.confirmation = 20;
+        study.design.candidates = 2;
+        row("mixed, 20 scenarios × 2", name, &study, Rule::Assize)?;
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// A study of eight rounds.
+fn wide(world: World, looks: usize) -> Study {
+    let mut study = Study::new(world, looks);
+    study.settings.rounds = 8;
+    study
 }
 
 fn cells(found: &Totals) -> [String; 6] {
@@ -125,13 +136,18 @@ fn looks(out: &mut impl Write, studies: usize) -> Outcome {
         "| children | false promotions a run | in any of {LOOKS} runs |\n|---|---|---|"
     )?;
     for (about, world) in &WORLDS[..2] {
-        let found = Study::new(*world, LOOKS).simulate(Rule::Assize, studies, SEED)?;
-        writeln!(
-            out,
-            "| {about} | {} | {} |",
-            share(found.false_promotions, found.runs),
-            share(found.studies_with_false, found.studies)
-        )?;
+        for (rounds, study) in [
+            ("", Study::new(*world, LOOKS)),
+            (", 8 rounds", wide(*world, LOOKS)),
+        ] {
+            let found = study.simulate(Rule::Assize, studies, SEED)?;
+            writeln!(
+                out,
+                "| {about}{rounds} | {} | {} |",
+                share(found.false_promotions, found.runs),
+                share(found.studies_with_false, found.studies)
+            )?;
+        }
     }
     Ok(())
 }
