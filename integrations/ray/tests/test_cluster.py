@@ -115,8 +115,11 @@ def test_the_result_is_that_of_one_process(tracking: Tracking, cluster: Cluster,
     thread.join(timeout=10)
     assert killed, "no worker was killed"
     assert code == 0, run.results
-    expected = {"cells": CELLS, "collected": CELLS, "skipped": 0, "failed": 0, "lost_workers": 1}
+    expected = {"cells": CELLS, "failed": 0, "lost_workers": 1}
     assert {key: summary[key] for key in expected} == expected, summary
+    # The worker may die after it has recorded a cell and before it says so: then its shard finds the cell there.
+    assert summary["collected"] + summary["skipped"] == CELLS, summary
+    assert summary["skipped"] <= 1, summary
     single, spread = tracking.cells("single"), tracking.cells("spread")
     assert len(single) == 2 * CELLS
     assert spread == single
