@@ -137,12 +137,17 @@ function followJob(live) {
     const isDone = now.done >= now.total;
     live.querySelector("[data-pace]").textContent = isDone ? "" : `judging: ${now.done} of ${now.total} cases`;
   });
-  // The log is not part of the events, so its end is polled.
+  // The log and the page of a run on another engine are not part of the events, so they are polled.
   const log = live.querySelector("[data-log]");
+  const engine = live.querySelector("[data-engine]");
   setInterval(async () => {
     const reply = await fetch(`/api/bench/jobs/${live.dataset.live}`);
     const job = reply.ok ? await reply.json() : {};
     if (job.log) log.textContent = job.log;
+    if (job.engine_url && !engine.querySelector("a")) {
+      const link = Object.assign(document.createElement("a"), { href: job.engine_url, rel: "noreferrer", textContent: "run in Airflow" });
+      engine.append(" · ", link);
+    }
   }, 2000);
   // Reloads the page if the stream breaks.
   source.addEventListener("error", () => {
