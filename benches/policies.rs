@@ -8,7 +8,9 @@
 //! Open loop: every request has a time at which it is due, and its latency counts from then, so a
 //! slow answer cannot hide behind fewer requests. Half of the requests are scores of ten candidates
 //! at D = 12, half are rewards. The baseline is `GET /health` at the same rate on the same
-//! server: what HTTP and the scheduler take without any policy. `ASSIZE_BENCH_QUICK=1` does a tenth.
+//! server: what HTTP and the scheduler take without any policy. Other programs on the machine decide
+//! the p99 of a run: `chrt -f 10 cargo bench --bench policies` gives generator and server real-time
+//! priority (`scripts/bench.sh` does so where it is permitted). `ASSIZE_BENCH_QUICK=1` does a tenth.
 
 #![expect(
     clippy::print_stdout,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod import;
 mod judge;
 mod judging;
 mod optimise;
@@ -19,6 +20,7 @@ mod serve;
 mod simulate;
 mod sync;
 
+pub use import::Import;
 pub use judge::{AutoFlags, Judge};
 pub use judging::{Agent, AgentInstall, Desk, Headless, Mcp};
 pub use optimise::{LineageFormat, Optimise, Start as OptimiseStart, Step as OptimiseStep};
@@ -62,6 +64,7 @@ Exit codes: 0 done · 1 a service, file or network failed · 2 bad usage or inva
 const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Global {
     /// The task: a built-in name or a folder [default: the experiment's own, for a new one tip]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME|DIR")]
@@ -81,17 +84,26 @@ pub struct Global {
     /// No colours (also: NO_COLOR)
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub no_color: bool,
+    /// Refuse tasks whose computed criteria run commands; for the jobs of assize serve
+    #[arg(long, global = true, hide = true)]
+    pub no_commands: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the main job on embedded defaults: collect, judge, compare
     Demo(Demo),
-    /// Write an editable copy of a built-in task
+    /// Write an editable copy of a built-in task, or a small task to start from
     Init {
         /// A new or empty folder
         dir: PathBuf,
+        /// Start from a small task of this kind instead
+        #[arg(long, value_name = "classify|extract|summarise|chat|empty", value_parser = assize_domain::templates::names().collect::<Vec<_>>(), hide_possible_values = true, conflicts_with = "task")]
+        template: Option<String>,
     },
+    /// Write a task folder from what you already have
+    #[command(subcommand)]
+    Import(Import),
     /// Check a task and say everything that is wrong with it
     Validate {
         /// The task's folder [default: the one that --task names]
@@ -137,8 +149,8 @@ pub enum Command {
     /// Look at single runs
     #[command(subcommand)]
     Runs(Runs),
-    /// Print the settings, their defaults and what they mean
-    Config,
+    /// Print the settings in force, each with its origin
+    Config(Config),
     /// Start a run in Airflow and follow it; assize serve does so where engine = "airflow"
     #[command(hide = true)]
     AirflowRun(AirflowRun),
@@ -147,6 +159,21 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    allow_negative_numbers = true,
+    after_help = "A setting is a flag, an environment variable (ASSIZE_N_TIPS=3), a line of assize.toml, a default of the
+task or a built-in default: the first of these that names it wins. Flags of collect show what they would
+change. Passwords and tokens are not settings and are not printed."
+)]
+pub struct Config {
+    /// Print all settings with their built-in defaults and what they mean, as a file to edit
+    #[arg(long)]
+    pub defaults: bool,
+    #[command(flatten)]
+    pub options: CollectFlags,
 }
 
 #[derive(Debug, Args)]
@@ -186,10 +213,13 @@ pub enum Models {
   assize collect --models embedded:smollm2-135m --n-tips 3 --n-scenarios 4 --dry-run
   assize collect --models scripted:good,scripted:bad --script answers.json
   assize collect --models qwen2.5:0.5b,gemma3:1b --adaptive --judge llama3.2:3b
+  assize collect --models qwen2.5:0.5b --prompts v1 --sweep temperature=0.2,0.7
+  assize collect --task my-task --models qwen2.5:0.5b --prompts v1 --watch
 
 The same command again generates only what is missing. --adaptive collects about half of the cells:
 it nominates a winner, which is then confirmed on the confirmation split."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Collect {
     #[command(flatten)]
     pub options: CollectFlags,
@@ -208,6 +238,12 @@ pub struct Collect {
     /// Show the grid, models, loads and an estimate; generate nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Take answers to the same requests from the cache in .assize/cache; runs that do say so in a tag
+    #[arg(long)]
+    pub cache: bool,
+    /// Generate two scenarios again whenever a prompt's file changes, and show what changed; nothing is tracked
+    #[arg(long, conflicts_with_all = ["adaptive", "shard", "dry_run", "events"])]
+    pub watch: bool,
     /// With --json: first print how many cells there will be
     #[arg(long, conflicts_with = "adaptive")]
     pub events: bool,
@@ -218,6 +254,8 @@ pub struct Collect {
     allow_negative_numbers = true,
     after_help = "Examples:
   assize compare --experiment tip-bench -o board.html
+  assize compare --experiment tip-bench --by scenario
+  assize compare --experiment tip-bench --examples=2
   assize compare --experiment tip-bench --pareto=cost
   assize compare --experiment tip-bench --fail-under 11.5 -o board.xml
   assize compare --experiment tip-bench --candidate qwen2.5:1.5b/v4 --fail-unless-winner
@@ -242,6 +280,12 @@ pub struct Compare {
     /// Show the confirmation split before a candidate is nominated; the ledger records the look
     #[arg(long)]
     pub unseal: bool,
+    /// Show who wins in which scenario, with the difference to the incumbent as a small plot
+    #[arg(long, value_name = "scenario")]
+    pub by: Option<By>,
+    /// Show the best, the worst and the most disputed outputs of every pair, N of each [1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub examples: Option<u8>,
     /// How to print [default: table, or json with --json]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -261,6 +305,12 @@ pub struct Compare {
     /// The pair that a build asks about: exit 3 where it is worse than the incumbent; repeatable
     #[arg(long, value_name = "MODEL/PROMPT")]
     pub candidate: Vec<String>,
+}
+
+/// What a board is shown by besides its pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    Scenario,
 }
 
 /// What quality is weighed against.
@@ -365,13 +415,28 @@ pub struct RunFilter {
     pub unseal: bool,
 }
 
+/// The order of a list of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RunOrder {
+    Oldest,
+    Newest,
+    /// The highest first; runs without a composite last.
+    Composite,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Runs {
     /// Runs of an experiment
     List {
         #[command(flatten)]
         filter: RunFilter,
-        /// At most so many
+        /// Only runs with an output that contains this text, in any case
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+        /// The order: the oldest first, the newest first, or the highest composite first
+        #[arg(long, value_enum, default_value_t = RunOrder::Oldest)]
+        sort: RunOrder,
+        /// At most so many; 0 for all
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
@@ -393,7 +458,7 @@ pub enum Runs {
     Export {
         #[command(flatten)]
         filter: RunFilter,
-        /// Where to write, format by its ending (.jsonl .csv) [default: JSONL to stdout]
+        /// Where to write, format by its ending (.jsonl .csv), - for stdout [default: JSONL to stdout]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -10,20 +10,19 @@ use assize_pipeline::PipelineError;
 use assize_providers::ProviderError;
 use assize_server::ServerError;
 use assize_store::StoreError;
-use clap::CommandFactory as _;
 
-use crate::Exit;
-use crate::cli::Cli;
 use crate::output::{complain, safe};
-use crate::session::Session;
 use crate::settings::BadSettings;
 
 pub mod agent;
 pub mod airflow_run;
 pub mod collect;
 pub mod compare;
+pub mod completions;
+pub mod config;
 pub mod demo;
 pub mod experiments;
+pub mod import;
 pub mod judge;
 pub mod mcp;
 pub mod models;
@@ -112,14 +111,6 @@ fn list(lines: impl ExactSizeIterator<Item = String>) {
     if count > MOST_PROBLEMS {
         complain(&format!("  … and {} more", count - MOST_PROBLEMS));
     }
-}
-
-/// Prints shell completions.
-pub fn completions(session: &Session, shell: clap_complete::Shell) -> anyhow::Result<Exit> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "assize", &mut script);
-    session.output.data(&String::from_utf8_lossy(&script))?;
-    Ok(Exit::Done)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use assize_http::place_of;
+use assize_pipeline::counted;
 use assize_pipeline::journal::{Journal, Notice};
 use assize_store::state::State;
 use assize_store::{Cells, Tracking};
@@ -47,7 +48,8 @@ pub fn journaled<S: Tracking + Cells + 'static>(
     let delivered = journal.deliver(&|| false)?.delivered;
     if delivered > 0 {
         output.say(&format!(
-            "Delivered {delivered} cells that waited for {uri}."
+            "Delivered {} that waited for {uri}.",
+            counted(delivered, "cell", "cells")
         ));
     }
     Ok(OpenStore {
@@ -65,7 +67,8 @@ fn words(uri: &str, notice: &Notice) -> String {
         ),
         Notice::Reachable { waiting: 0 } => format!("The tracking server {uri} answers again."),
         Notice::Reachable { waiting } => {
-            format!("The tracking server {uri} answers again; {waiting} cells will be delivered.")
+            let cells = counted(*waiting, "cell", "cells");
+            format!("The tracking server {uri} answers again; {cells} will be delivered.")
         }
         Notice::Refused { cell, reason } => format!(
             "The tracking server {uri} refuses the cell {cell}: {reason}. It stays in \

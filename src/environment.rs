@@ -5,32 +5,42 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use assize_http::redacted;
+
+mod dotenv;
+
+use dotenv::DotEnv;
+
 /// The environment, read once.
 #[derive(Debug, Clone)]
 pub struct Environment {
     variables: Vec<(String, String)>,
+    /// Names of the variables that `.env` sets.
+    in_file: Vec<String>,
+    /// Lines of `.env` that could not be read.
+    pub warnings: Vec<String>,
 }
 
 impl Environment {
     /// Reads `.env` in the working directory (variables that are set already win), then the
     /// environment.
     pub fn read() -> Result<Self, String> {
-        let from_file = match dotenvy::from_path_iter(".env") {
-            Ok(lines) => lines
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|error| format!(".env: {error}"))?,
-            Err(error) if error.not_found() => Vec::new(),
-            Err(error) => return Err(format!(".env: {error}")),
-        };
+        let file = DotEnv::read(Path::new(".env"))?;
         let mut variables: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        for (key, value) in from_file {
+        let mut in_file = Vec::new();
+        for (key, value) in file.variables {
             if !variables.iter().any(|(known, _)| *known == key) {
+                in_file.push(key.clone());
                 variables.push((key, value));
             }
         }
-        Ok(Self { variables })
+        Ok(Self {
+            variables,
+            in_file,
+            warnings: file.warnings,
+        })
     }
 
     /// A variable that is set to something.
@@ -39,6 +49,15 @@ impl Environment {
         found
             .map(|(_, value)| value.as_str())
             .filter(|value| !value.is_empty())
+    }
+
+    /// A variable's name with the file that sets it, for messages: `ASSIZE_N_TIPS in .env`.
+    pub fn origin(&self, key: &str) -> String {
+        if self.in_file.iter().any(|known| known == key) {
+            format!("{key} in .env")
+        } else {
+            key.to_owned()
+        }
     }
 
     /// Variables that start with `prefix`, without it.
@@ -88,6 +107,23 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// What other Assize processes are told about this one.
+pub fn identity() -> assize_pipeline::lock::Identity {
+    let public = |word: String| match word.split_once('=') {
+        Some((flag, value)) if flag.starts_with('-') => format!("{flag}={}", redacted(value)),
+        _ => redacted(&word),
+    };
+    let words = std::env::args_os().skip(1);
+    let words = words.map(|it| public(it.to_string_lossy().into_owned()));
+    let command: Vec<String> = std::iter::once("assize".to_owned()).chain(words).collect();
+    let folder = std::env::current_dir().unwrap_or_default();
+    assize_pipeline::lock::Identity {
+        command: command.join(" "),
+        folder: folder.display().to_string(),
+        clock: now_rfc3339,
+    }
+}
+
 /// This program's own file.
 pub fn program() -> std::io::Result<PathBuf> {
     std::env::current_exe()
@@ -100,12 +136,7 @@ pub fn now_rfc3339() -> String {
 
 /// The present moment.
 pub fn now() -> assize_pipeline::Now {
-    let ms = now_ms();
-    let text = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
-    assize_pipeline::Now {
-        ms,
-        rfc3339: format!("{text:.3}"),
-    }
+    assize_pipeline::Now::at(now_ms())
 }
 
 /// Random bytes from the operating system.

@@ -59,7 +59,8 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
     let session = Session::open(&cli.global)?;
     match &cli.command {
         Command::Demo(args) => commands::demo::run(&session, args),
-        Command::Init { dir } => commands::task::init(&session, dir),
+        Command::Init { dir, template } => commands::task::init(&session, dir, template.as_deref()),
+        Command::Import(args) => commands::import::run(&session, args),
         Command::Validate { dir } => commands::task::validate(&session, dir.as_deref()),
         Command::Models(args) => commands::models::run(&session, args),
         Command::Plan(args) => commands::plan::run(&session, args),
@@ -77,12 +78,8 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Token(action) => commands::token::run(&session, action),
         Command::Experiments(cli::Experiments::List) => commands::experiments::list(&session),
         Command::Runs(args) => commands::runs::run(&session, args),
-        Command::Config => session
-            .output
-            .data(&settings::documented()?)
-            .map(|()| Exit::Done)
-            .map_err(Into::into),
+        Command::Config(args) => commands::config::run(&session, args),
         Command::AirflowRun(args) => commands::airflow_run::run(&session, args),
-        Command::Completions { shell } => commands::completions(&session, *shell),
+        Command::Completions { shell } => commands::completions::run(&session, *shell),
     }
 }

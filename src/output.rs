@@ -86,11 +86,7 @@ impl Output {
         if self.quiet {
             return;
         }
-        let lines: Vec<String> = text.lines().map(|line| fold(line, self.width)).collect();
-        let text = lines.join(
-            "
-",
-        );
+        let text = folded(text, self.width);
         let bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         match bars.as_ref() {
             Some(bars) => bars.suspend(|| complain(&text)),
@@ -102,6 +98,22 @@ impl Output {
     fn set_bars(&self, bars: Option<MultiProgress>) {
         *self.bars.lock().unwrap_or_else(PoisonError::into_inner) = bars;
     }
+}
+
+/// Breaks long lines, but none of a command, which could not be pasted into a shell then.
+fn folded(text: &str, most: usize) -> String {
+    let mut lines = Vec::new();
+    let mut is_continued = false;
+    for line in text.lines() {
+        let is_command = is_continued || line.trim_start().starts_with("assize ");
+        is_continued = line.ends_with('\\');
+        lines.push(if is_command {
+            line.to_owned()
+        } else {
+            fold(line, most)
+        });
+    }
+    lines.join("\n")
 }
 
 /// Breaks a line at its spaces, so that no part is longer than `most` columns; a longer word,
@@ -152,7 +164,18 @@ pub fn safe(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fold, safe};
+    use super::{fold, folded, safe};
+
+    #[test]
+    fn commands_are_not_broken() {
+        let command = "Next:\n  assize collect \\\n     --models one,two,three\n";
+        assert_eq!(folded(command, 16), command.trim_end());
+        assert_eq!(
+            folded("  assize compare --experiment e", 16),
+            "  assize compare --experiment e"
+        );
+        assert_eq!(folded("one two three", 8), "one two\nthree");
+    }
 
     #[test]
     fn what_nobody_sees_becomes_visible() {

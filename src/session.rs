@@ -2,23 +2,28 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::bail;
 use assize_domain::anchor::Anchors;
 use assize_domain::builtin;
+use assize_domain::hash::sha256_hex;
 use assize_domain::ledger::Via;
 use assize_domain::model::ModelId;
+use assize_domain::options::Options;
 use assize_domain::task::{Task, TaskDefaults, TaskScenarios};
-use assize_http::{LocalMachine, redacted};
+use assize_http::{Address, LocalMachine, place_of, redacted};
 use assize_mlflow::MlflowStore;
+use assize_pipeline::computed::refuse_commands;
 use assize_pipeline::experiment_task::{self, ExperimentTask, Lookup, TaskContent};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::ledger::Author;
-use assize_pipeline::{PipelineError, task_files};
+use assize_pipeline::team::Team;
+use assize_pipeline::{PipelineError, lock, task_files};
 use assize_report::shell::{command_line, command_lines};
 use assize_report::text::width;
+use assize_server::{JobCredentials, Stores};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::{Runs, Tracking};
@@ -27,7 +32,7 @@ use crate::cli::Global;
 use crate::delivery;
 use crate::environment::{self, Environment, STATE_DIR};
 use crate::output::Output;
-use crate::settings::{Layers, Settings};
+use crate::settings::{Layers, Settings, configured_task};
 use crate::tracking::{self, OpenStore};
 
 mod providers;
@@ -53,12 +58,16 @@ pub struct Session {
     pub task_name: String,
     /// The task that was named with `--task`.
     pub task_given: Option<String>,
+    /// The task that the settings name, and the place that names it.
+    task_setting: Option<(String, String)>,
     /// As it was given; it may contain credentials.
     full_uri: String,
     /// Whether a flag or the environment names it.
     is_tracking_given: bool,
     tracking_uri: String,
     config: Option<PathBuf>,
+    /// Whether tasks whose computed criteria run commands are refused.
+    no_commands: bool,
     /// What the user typed that the next command needs too.
     globals: Vec<(&'static str, String)>,
 }
@@ -66,6 +75,14 @@ pub struct Session {
 impl Session {
     pub fn open(global: &Global) -> anyhow::Result<Self> {
         let environment = Environment::read().map_err(PipelineError::Invalid)?;
+        let output = Output::new(global, &environment);
+        for warning in &environment.warnings {
+            output.say(&format!("warning: {warning}"));
+        }
+        lock::identify(environment::identity());
+        let task_setting = configured_task(global.config.as_deref(), &environment)?;
+        let configured = task_setting.as_ref().map(|(task, _)| task.clone());
+        let is_task_set = configured.is_some();
         let given = global
             .tracking_uri
             .clone()
@@ -73,19 +90,28 @@ impl Session {
         let is_tracking_given = given.is_some();
         let full_uri = given.unwrap_or_else(|| DEFAULT_STORE.to_owned());
         Ok(Self {
-            output: Output::new(global, &environment),
+            output,
             environment,
-            task_name: global
-                .task
-                .clone()
+            task_name: (global.task.clone())
+                .or(configured)
                 .unwrap_or_else(|| builtin::DEFAULT.to_owned()),
             task_given: global.task.clone(),
+            task_setting,
             tracking_uri: redacted(&full_uri),
             full_uri,
             is_tracking_given,
             config: global.config.clone(),
-            globals: globals(global),
+            no_commands: global.no_commands,
+            globals: globals(global, is_task_set),
         })
+    }
+
+    /// Refuses a task whose computed criteria run commands, where they are not allowed.
+    pub fn check_commands(&self, task: &Task) -> anyhow::Result<()> {
+        if self.no_commands {
+            refuse_commands(task)?;
+        }
+        Ok(())
     }
 
     /// Flags for a command that the user may type next, with the globals that were given now.
@@ -151,6 +177,8 @@ impl Session {
     ) -> anyhow::Result<ExperimentTask<T>> {
         let lookup = Lookup {
             given: self.task_given.as_deref(),
+            // The settings name a task for what is made anew: an experiment may have another one.
+            preferred: self.task_setting.as_ref().map(|(task, _)| task.as_str()),
             ..Lookup::default()
         };
         Ok(experiment_task::find(store, experiment, lookup)?)
@@ -167,7 +195,9 @@ impl Session {
     /// Refuses to collect the default task into an experiment whose runs have files of their own: the
     /// newest runs say which scenarios count, so a forgotten `--task` would replace them all.
     pub fn check_default_task(&self, experiment: &str) -> anyhow::Result<()> {
-        if self.task_given.is_some() || tracking::is_server(&self.full_uri) || !self.store_exists()
+        if self.task_given.is_some()
+            || tracking::is_server(&self.full_uri)
+            || !self.store_exists()?
         {
             return Ok(());
         }
@@ -231,6 +261,34 @@ impl Session {
         })
     }
 
+    /// The task where none is named with `--task`.
+    pub fn default_task(&self) -> &str {
+        let configured = self.task_setting.as_ref();
+        configured.map_or(builtin::DEFAULT, |(task, _)| task)
+    }
+
+    /// Where the name of the task comes from.
+    pub fn task_origin(&self) -> &str {
+        match (&self.task_given, &self.task_setting) {
+            (Some(_), _) => "--task",
+            (None, Some((_, origin))) => origin,
+            (None, None) => "default",
+        }
+    }
+
+    /// Where the tracking URI comes from.
+    pub fn tracking_origin(&self) -> String {
+        let is_flag = self
+            .globals
+            .iter()
+            .any(|(name, _)| *name == "--tracking-uri");
+        match (is_flag, self.is_tracking_given) {
+            (true, _) => "--tracking-uri".to_owned(),
+            (false, true) => self.environment.origin("MLFLOW_TRACKING_URI"),
+            (false, false) => "default".to_owned(),
+        }
+    }
+
     /// Where runs are tracked, as the user would name it, without credentials.
     pub fn tracking_uri(&self) -> &str {
         &self.tracking_uri
@@ -241,9 +299,9 @@ impl Session {
         (self.tracking_uri == self.full_uri).then_some(self.tracking_uri.as_str())
     }
 
-    /// Whether anything can be tracked there yet.
-    pub fn store_exists(&self) -> bool {
-        exists(&self.tracking_uri)
+    /// Whether anything can be tracked there yet. A tracking URI that cannot be used is an error.
+    pub fn store_exists(&self) -> anyhow::Result<bool> {
+        exists(&self.full_uri)
     }
 
     /// The tracking store. `must_exist` keeps commands that only read from making an empty one.
@@ -266,24 +324,51 @@ impl Session {
         Ok(OpenStore::direct(embedded_at(uri, must_exist)?))
     }
 
-    /// The embedded store, which can also be served.
-    pub fn embedded_store(&self, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
-        if tracking::is_server(&self.tracking_uri) {
-            bail!(PipelineError::Invalid(
-                "assize serve serves a file of its own, and the tracking URI (--tracking-uri or \
-                 MLFLOW_TRACKING_URI) names a server: say --tracking-uri sqlite:PATH"
-                    .to_owned()
-            ));
+    /// The stores that are served: the embedded one, or a tracking server with its copy.
+    pub fn served_stores(&self, state: &Arc<State>) -> anyhow::Result<Stores> {
+        if !tracking::is_server(&self.full_uri) {
+            let file = embedded_at(&self.tracking_uri, false)?;
+            return Ok(Stores { file, team: None });
         }
-        embedded_at(&self.tracking_uri, must_exist)
+        let config = tracking::config(&self.full_uri, &self.environment);
+        let server = Arc::new(MlflowStore::open(&config, environment::now_ms)?);
+        let place = place_of(server.uri());
+        let name = format!("{}.db", &sha256_hex(place.as_bytes())[..16]);
+        let path = Path::new(STATE_DIR).join("copies").join(name);
+        if !path.exists() {
+            state.copy_read_remove(&place)?;
+        }
+        let file = EmbeddedStore::open(&path, environment::now_ms, environment::entropy)?;
+        let file = Arc::new(file);
+        let clock = environment::now_ms;
+        let team = Team::open(server, Arc::clone(&file), Arc::clone(state), clock)?;
+        Ok(Stores {
+            file,
+            team: Some(team),
+        })
+    }
+
+    /// What jobs need to use the tracking server if its address names a user: words of a command
+    /// line can be seen by everybody on the machine.
+    pub fn job_credentials(&self) -> JobCredentials {
+        let address = Address::parse(&self.full_uri).ok();
+        let user = address.as_ref().and_then(Address::credentials);
+        let variables = user.into_iter().flat_map(|it| {
+            [
+                ("MLFLOW_TRACKING_USERNAME", it.username.clone()),
+                ("MLFLOW_TRACKING_PASSWORD", it.password.clone()),
+            ]
+        });
+        JobCredentials(variables.collect())
     }
 
     /// The guard over every host's memory.
-    pub fn guard(&self, evict: bool) -> anyhow::Result<Guard> {
+    pub fn guard(&self, options: &Options) -> anyhow::Result<Guard> {
         Ok(Guard {
             state: Arc::new(State::open(Path::new(STATE_DIR))?),
             locks: self.environment.cache_dir().join("locks"),
-            evict,
+            evict: options.evict,
+            wait: Duration::from_secs(options.wait),
             keep_alive_ms: i64::try_from(KEEP_ALIVE.as_millis())?,
             clock: environment::now_ms,
             machine: LocalMachine::system(),
@@ -316,18 +401,7 @@ impl Session {
 }
 
 fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>> {
-    let Some(path) = store_path(uri) else {
-        let remedy = "use --tracking-uri sqlite:PATH or http://HOST:PORT";
-        let shown = redacted(uri);
-        bail!(PipelineError::Invalid(format!(
-            "the tracking URI '{shown}' cannot be used: {remedy}"
-        )));
-    };
-    if path.is_empty() {
-        bail!(PipelineError::Invalid(
-            "the tracking URI names no file: use sqlite:PATH".to_owned()
-        ));
-    }
+    let path = usable_path(uri)?;
     if must_exist && !Path::new(path).exists() {
         let remedy = "run assize collect or assize demo first, or name another with --tracking-uri";
         bail!(PipelineError::Invalid(format!(
@@ -341,14 +415,31 @@ fn embedded_at(uri: &str, must_exist: bool) -> anyhow::Result<Arc<EmbeddedStore>
     )?))
 }
 
-/// Whether anything can be tracked there yet.
-pub fn exists(uri: &str) -> bool {
-    tracking::is_server(uri) || store_path(uri).is_some_and(|path| Path::new(path).exists())
+/// Whether anything can be tracked there yet. A URI that cannot be used is an error.
+pub fn exists(uri: &str) -> anyhow::Result<bool> {
+    Ok(tracking::is_server(uri) || Path::new(usable_path(uri)?).exists())
+}
+
+/// The file that a tracking URI names.
+pub fn usable_path(uri: &str) -> anyhow::Result<&str> {
+    let Some(path) = store_path(uri) else {
+        let shown = redacted(uri);
+        bail!(PipelineError::Invalid(format!(
+            "the tracking URI '{shown}' cannot be used: use --tracking-uri sqlite:PATH or http://HOST:PORT"
+        )));
+    };
+    if path.is_empty() {
+        bail!(PipelineError::Invalid(
+            "the tracking URI names no file: use sqlite:PATH".to_owned()
+        ));
+    }
+    Ok(path)
 }
 
 /// What the user named on the command line; the environment and `assize.toml` stay as they are.
-fn globals(global: &Global) -> Vec<(&'static str, String)> {
-    let task = global.task.clone().filter(|it| it != builtin::DEFAULT);
+fn globals(global: &Global, is_task_set: bool) -> Vec<(&'static str, String)> {
+    let task = global.task.clone();
+    let task = task.filter(|it| is_task_set || it != builtin::DEFAULT);
     let config = global.config.as_ref().map(|it| it.display().to_string());
     // These are printed as the next command to run, so they must not contain credentials.
     let uri = global.tracking_uri.as_deref().map(redacted);
@@ -369,12 +460,25 @@ fn store_path(uri: &str) -> Option<&str> {
     Some(path.strip_prefix("///").unwrap_or(path))
 }
 
-/// A stop flag that Ctrl-C and `kill` set; a second Ctrl-C ends the process at once.
+/// How long further signals count as the first one: `timeout` sends two at once.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+
+/// A stop flag that Ctrl-C and `kill` set. Another signal that comes a second later or after that ends
+/// the process at once.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    let is_repeated = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&is_repeated))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let watched = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        while !watched.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        std::thread::sleep(SAME_SIGNAL);
+        is_repeated.store(true, Ordering::Relaxed);
+    });
     Ok(stop)
 }

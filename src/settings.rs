@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use assize_domain::model::ModelId;
 use assize_domain::options::{Options, documented_defaults};
+use assize_domain::sweep;
 use assize_http::{Address, redacted};
 use assize_pipeline::promote::Thresholds;
 use serde::Deserialize;
@@ -15,11 +16,13 @@ use serde::Deserialize;
 use crate::webhook::WebhookSettings;
 
 mod airflow;
+mod command;
 mod layers;
 mod policy;
 
 pub use airflow::{AirflowSettings, is_airflow};
-pub use layers::Layers;
+pub use command::CommandSettings;
+pub use layers::{InForce, Layers, configured_task};
 pub use policy::PolicySection;
 
 /// The documented defaults of the settings that are not options, after those of the options.
@@ -33,7 +36,7 @@ const HEADER: &str = "\
 
 ";
 
-/// All settings with their defaults and explanations, as TOML; `assize config` prints it.
+/// All settings with their defaults and explanations, as TOML; `assize config --defaults` prints it.
 pub fn documented() -> Result<String, BadSettings> {
     let options = documented_defaults()
         .map_err(|error| BadSettings::one(format!("defaults of options: {error}")))?;
@@ -65,8 +68,12 @@ pub struct Settings {
     /// The options of `collect` and `judge auto`; they are read apart from the rest.
     #[serde(skip)]
     pub options: Options,
+    /// The task, where none is named with `--task`; the session reads it before the others.
+    #[serde(default)]
+    pub task: Option<String>,
     pub serve_open_loopback: bool,
     pub serve_allow: Vec<String>,
+    pub serve_allow_commands: bool,
     pub serve_log: String,
     /// What runs the jobs of `assize serve`.
     pub engine: String,
@@ -74,6 +81,9 @@ pub struct Settings {
     /// What `assize promote` asks for.
     pub gate: Thresholds,
     pub webhook: WebhookSettings,
+    /// Programs that are models, by name.
+    #[serde(default)]
+    pub command: BTreeMap<String, CommandSettings>,
     /// The online policies.
     pub policy: PolicySection,
 }
@@ -100,7 +110,9 @@ impl Settings {
         let gate = gate.map(|(key, message)| (format!("gate.{key}"), message));
         let policy = self.policy.problems().into_iter();
         let policy = policy.map(|(key, message)| (format!("policy.{key}"), message));
-        own.chain(gate).chain(policy).collect()
+        let commands = self.command.iter();
+        let commands = commands.flat_map(|(name, it)| it.problems(name));
+        own.chain(gate).chain(policy).chain(commands).collect()
     }
 
     /// What a range in the table of options cannot say.
@@ -150,15 +162,19 @@ impl Settings {
             .iter()
             .filter(|url| Address::parse(url).is_err());
         problems.extend(hosts.map(|url| ("ollama_url", bad_url(url))));
-        if !self.options.base_url.is_empty() && Address::parse(&self.options.base_url).is_err() {
-            problems.push(("base_url", bad_url(&self.options.base_url)));
-        }
+        let endpoints = url_list(&self.options.base_url).into_iter();
+        let endpoints = endpoints.filter(|url| Address::parse(url).is_err());
+        problems.extend(endpoints.map(|url| ("base_url", bad_url(&url))));
         if self.serve_log.parse::<tracing::Level>().is_err() {
             let message = format!("is '{}': use error, warn, info or debug", self.serve_log);
             problems.push(("serve_log", message));
         }
         problems.extend(self.webhook.problem());
         problems.extend(self.airflow.problem(&self.engine));
+        let sweep = sweep::variants(&self.options.sweep).err();
+        problems.extend(sweep.map(|problem| ("sweep", problem)));
+        let options = sweep::model_options_problem(&self.options.model_options);
+        problems.extend(options.map(|problem| ("model_options", problem)));
         let ids = self
             .options
             .models
@@ -195,6 +211,14 @@ impl Settings {
             .filter_map(|text| parse_size(text))
             .collect()
     }
+}
+
+/// The addresses in a text, separated by commas.
+pub fn url_list(text: &str) -> Vec<String> {
+    let urls = text.split(',').map(str::trim);
+    urls.filter(|url| !url.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn parse_size(text: &str) -> Option<(String, f64)> {

@@ -131,6 +131,8 @@ pub enum Judge {
     Amend(verdicts::Amend),
     /// Make runs pending again, for example under a new rubric
     Reopen(verdicts::Reopen),
+    /// Score stored outputs again by the task's present rules and checks, without generating
+    Recompute(verdicts::Recompute),
     /// Lift the quarantine of a sitting whose judge had drifted: its verdicts count again
     #[command(after_help = RELEASE_EXAMPLE)]
     Release {

@@ -2,6 +2,7 @@
 
 use assize_domain::job::JobKind;
 use assize_domain::options::{Kind, OPTIONS, OptionSpec, shown_default};
+use assize_http::redacted;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use toml::Value;
 
@@ -18,6 +19,25 @@ impl GivenOptions {
     pub fn number(&self, key: &str) -> Option<f64> {
         let (_, value) = self.iter().find(|(spec, _)| spec.key == key)?;
         value.as_float()
+    }
+
+    /// As flags of a command line, without credentials; a switch has an empty value. `but` are left out.
+    pub fn flags(&self, but: &[&str]) -> Vec<(String, String)> {
+        let mut flags = Vec::new();
+        for (spec, value) in self.iter().filter(|(spec, _)| !but.contains(&spec.key)) {
+            let name = format!("--{}", spec.flag);
+            match value {
+                Value::Boolean(true) => flags.push((name, String::new())),
+                Value::Boolean(false) => flags.push((format!("{name}=false"), String::new())),
+                Value::Array(items) => {
+                    let items = items.iter().filter_map(Value::as_str);
+                    flags.extend(items.map(|it| (name.clone(), redacted(it))));
+                }
+                Value::String(text) => flags.push((name, redacted(text))),
+                other => flags.push((name, other.to_string())),
+            }
+        }
+        flags
     }
 
     /// Those that another command has, too.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
   assize serve                                         the first start shows an admin token, once
   assize serve --open-loopback                         programs on this machine need no token
   assize serve --only policies                         choose and learn online, nothing else
+  assize serve --tracking-uri http://mlflow:5000       over the team's MLflow server
   assize token create --role judge --name Ada          a token for somebody else
 
 Then sign in with a browser, or for MLflow's own client:

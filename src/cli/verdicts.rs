@@ -66,6 +66,24 @@ pub struct Reopen {
     pub tier: assize_domain::judge::Tier,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  assize judge recompute --experiment tickets
+  assize judge recompute --experiment tickets --task my-task --dry-run
+
+Nothing is generated. A changed rule is another rubric: the runs are put under it, and earlier verdicts stay
+in the history. Where every criterion is computed the runs are judged at once; where a judge is asked they
+are pending again if the rubric changed. The same command again changes nothing. It ends with 4 where
+something could not be computed.")]
+pub struct Recompute {
+    /// Which experiment
+    #[arg(long, value_name = "NAME")]
+    pub experiment: String,
+    /// Say what would change and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 fn parse_score(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=');
     let pair = pair.filter(|(name, value)| !name.is_empty() && !value.is_empty());

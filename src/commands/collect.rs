@@ -1,6 +1,7 @@
 //! `assize collect`: generate what is missing of a grid, and track it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,18 +9,20 @@ use anyhow::bail;
 use assize_domain::task::Task;
 use assize_pipeline::collect::grid::Grid;
 use assize_pipeline::collect::{
-    self, CellEvent, CollectOptions, Collection, Event, Observer, Summary, recorded_params,
+    self, CollectOptions, Collection, Event, Observer, Speeds, Summary, recorded_params,
 };
 use assize_pipeline::events::{JobEvent, JobProgress};
 use assize_pipeline::guard::Guard;
 use assize_pipeline::size_gate::{Rejected, SizedModel, admit};
-use assize_pipeline::{PipelineError, task_files};
+use assize_pipeline::{PipelineError, count, counted, task_files};
+use assize_providers::Provider;
+use assize_providers::cache::CachedProvider;
 
 use crate::Exit;
 use crate::cli::Collect;
 use crate::environment;
 use crate::output::progress::{CollectProgress, billions, duration};
-use crate::output::{Output, complain};
+use crate::output::{Output, complain, safe};
 use crate::session::{self, Session};
 use crate::settings::Settings;
 use crate::tracking::OpenStore;
@@ -27,6 +30,7 @@ use crate::webhook;
 
 mod adaptive;
 mod dry_run;
+mod watch;
 
 /// What a collection is about to do.
 #[derive(Debug)]
@@ -43,6 +47,12 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     let settings = settings(session, &task, args)?;
     session.check_default_task(&settings.options.experiment)?;
     let mut plan = plan(session, task, &settings, args.shard)?;
+    if args.cache || args.watch {
+        plan.admitted = cached(&plan.admitted);
+    }
+    if args.watch {
+        return watch::run(session, plan, args);
+    }
     if args.adaptive {
         plan.options.adaptive = true;
         return adaptive::run(session, &plan, args);
@@ -60,8 +70,31 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
         });
         session.output.json_line(&event)?;
     }
-    let (summary, error) = execute(session, &plan, &stop)?;
+    let (summary, error) = execute(session, &plan, &stop, args.events)?;
     finish(session, &plan, &summary, error)
+}
+
+/// The models with providers that keep their answers.
+fn cached(models: &[SizedModel]) -> Vec<SizedModel> {
+    let folder = Path::new(environment::STATE_DIR).join("cache");
+    // A provider stays one provider, because hosts are told apart by it.
+    let mut made: Vec<(Arc<dyn Provider>, Arc<dyn Provider>)> = Vec::new();
+    let mut wrap = |provider: &Arc<dyn Provider>| {
+        if let Some((_, known)) = made.iter().find(|it| Arc::ptr_eq(&it.0, provider)) {
+            return Arc::clone(known);
+        }
+        let digests = models.iter();
+        let digests = digests.map(|it| (it.id.name.clone(), it.info.digest.clone()));
+        let cached = CachedProvider::new(Arc::clone(provider), &folder, digests.collect());
+        let cached: Arc<dyn Provider> = Arc::new(cached);
+        made.push((Arc::clone(provider), Arc::clone(&cached)));
+        cached
+    };
+    let with_cache = models.iter().map(|model| SizedModel {
+        providers: model.providers.iter().map(&mut wrap).collect(),
+        ..model.clone()
+    });
+    with_cache.collect()
 }
 
 fn settings(session: &Session, task: &Task, args: &Collect) -> anyhow::Result<Settings> {
@@ -77,12 +110,17 @@ pub fn plan(
     settings: &Settings,
     shard: Option<(u32, u32)>,
 ) -> anyhow::Result<Plan> {
+    session.check_commands(&task)?;
     let ids = session.models(settings)?;
     let mut providers = session.providers(settings);
     let described: Vec<SizedModel> = ids
         .iter()
         .map(|id| providers.describe(id, settings))
         .collect::<anyhow::Result<_>>()?;
+    for host in providers.silent() {
+        let line = format!("  {} It is used if it answers later.", safe(&host.reason));
+        session.output.say(&line);
+    }
     let (admitted, rejected) = admit(described, settings.options.max_model_b);
     let mut values = settings.options.clone();
     values.models = ids.iter().map(ToString::to_string).collect();
@@ -96,7 +134,11 @@ pub fn plan(
         adaptive: false,
         shard,
     };
-    Grid::new(&task, &options)?;
+    let grid = Grid::new(&task, &options)?;
+    for model in &admitted {
+        grid.check(model)?;
+    }
+    drop(grid);
     let plan = Plan {
         task_source: task_files::source_of(&session.task_name),
         task,
@@ -126,11 +168,13 @@ pub fn execute(
     session: &Session,
     plan: &Plan,
     stop: &AtomicBool,
+    has_events: bool,
 ) -> anyhow::Result<(Summary, Option<PipelineError>)> {
     let opened = session.open_store(false)?;
-    let guard = session.guard(plan.options.values.evict)?;
-    let collection = collection(plan, &opened, &guard, stop);
-    Ok(observed(session, plan, stop, |observer| {
+    let guard = session.guard(&plan.options.values)?;
+    let speeds = Speeds::default();
+    let collection = collection(plan, &opened, &guard, &speeds, stop);
+    Ok(observed(session, plan, stop, has_events, |observer| {
         collect::run(&collection, observer)
     }))
 }
@@ -139,6 +183,7 @@ fn collection<'a>(
     plan: &'a Plan,
     opened: &'a OpenStore,
     guard: &'a Guard,
+    speeds: &'a Speeds,
     stop: &'a AtomicBool,
 ) -> Collection<'a> {
     Collection {
@@ -152,6 +197,7 @@ fn collection<'a>(
         cells: &*opened.cells,
         journal: opened.journal.as_deref(),
         guard,
+        speeds,
         locks: Path::new(environment::STATE_DIR).join("locks"),
         clock: environment::now_ms,
         stop,
@@ -164,6 +210,7 @@ fn observed<T>(
     session: &Session,
     plan: &Plan,
     stop: &AtomicBool,
+    has_events: bool,
     work: impl FnOnce(Observer<'_>) -> T,
 ) -> T {
     let name_width = plan
@@ -181,9 +228,14 @@ fn observed<T>(
         scope.spawn(|| tell_when_stopping(&progress, stop, &done));
         let observe = |event: Event<'_>| {
             progress.take(&event);
-            if let (true, Event::Cell(cell)) = (session.output.json, &event)
+            let line = match &event {
+                Event::Cell(cell) => JobEvent::Cell(cell.into()),
+                Event::Host(host) if has_events => JobEvent::Host(host.into()),
+                _ => return,
+            };
+            if session.output.json
                 && !unread.load(Ordering::Relaxed)
-                && emit(&session.output, cell).is_err()
+                && session.output.json_line(&line).is_err()
             {
                 unread.store(true, Ordering::Relaxed);
             }
@@ -204,10 +256,6 @@ fn tell_when_stopping(progress: &CollectProgress, stop: &AtomicBool, done: &Atom
     }
 }
 
-fn emit(output: &Output, cell: &CellEvent<'_>) -> std::io::Result<()> {
-    output.json_line(&JobEvent::Cell(cell.into()))
-}
-
 /// Prints the summary and turns it into an exit code.
 fn finish(
     session: &Session,
@@ -219,6 +267,7 @@ fn finish(
     session
         .output
         .say(&closing_line(summary, &plan.options.values.experiment));
+    say_hosts(&session.output, summary);
     let event = webhook::Event::Collected {
         experiment: &plan.options.values.experiment,
         summary,
@@ -230,7 +279,11 @@ fn finish(
     let exit = exit_of(&session.output, summary);
     if exit == Exit::Done {
         let experiment = ("--experiment", plan.options.values.experiment.as_str());
-        let next = session.next("judge export", &[experiment, ("--out", "judge.json")]);
+        let next = if plan.task.rubric.needs_judge() {
+            session.next("judge export", &[experiment, ("--out", "judge.json")])
+        } else {
+            session.next("compare", &[experiment])
+        };
         session.output.say(&next);
     }
     Ok(exit)
@@ -242,6 +295,37 @@ fn emit_summary(output: &Output, summary: &Summary) -> anyhow::Result<()> {
         output.json_line(&JobEvent::Summary(Box::new(summary.clone())))?;
     }
     Ok(())
+}
+
+/// What each host did, where there are several.
+fn say_hosts(output: &Output, summary: &Summary) {
+    if summary.hosts.len() < 2 {
+        return;
+    }
+    let names = summary.hosts.iter().map(|it| it.host.chars().count());
+    let width = names.max().unwrap_or(0);
+    for it in &summary.hosts {
+        let failures = match it.failures {
+            0 => String::new(),
+            n => format!(", failed {}", times(n)),
+        };
+        let left_out = it.error.as_ref().map_or("", |_| " and was left out");
+        output.say(&format!(
+            "  {:<width$}  {} cells, {} in {}{failures}{left_out}",
+            safe(&it.host),
+            it.cells,
+            count(usize::try_from(it.loads).unwrap_or(usize::MAX), "load"),
+            duration(it.seconds)
+        ));
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
 }
 
 /// The exit code that the summary stands for.
@@ -256,8 +340,9 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
     }
     if summary.failed > 0 {
         complain(&format!(
-            "{} of {} cells failed; the same command tries them again.",
-            summary.failed, summary.cells
+            "{} of {} failed; the same command tries again.",
+            summary.failed,
+            counted(summary.cells, "cell", "cells")
         ));
         return Exit::CellsFailed;
     }
@@ -267,8 +352,9 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
 /// What to do about cells that wait.
 fn undelivered(cells: u64) -> String {
     format!(
-        "{cells} cells wait in {}/state.db until the tracking server answers again. Nothing is lost: \
-         the next command that uses the server delivers them, and so does `assize sync`.",
+        "{} in {}/state.db until the tracking server answers again. Nothing is lost: the next command that \
+         uses the server delivers what waits, and so does `assize sync`.",
+        counted(cells, "cell waits", "cells wait"),
         environment::STATE_DIR
     )
 }
@@ -286,13 +372,17 @@ fn closing_line(summary: &Summary, experiment: &str) -> String {
     }
     if summary.failed_candidates > 0 {
         parts.push(format!(
-            "{} single candidates failed",
-            summary.failed_candidates
+            "{} failed",
+            counted(
+                summary.failed_candidates,
+                "single candidate",
+                "single candidates"
+            )
         ));
     }
     format!(
-        "{experiment}: {} cells, {} in {}.",
-        summary.cells,
+        "{experiment}: {}, {} in {}.",
+        counted(summary.cells, "cell", "cells"),
         parts.join(", "),
         duration(summary.seconds)
     )

@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use assize_domain::leaderboard::Leaderboard;
+use assize_domain::leaderboard::answers::Answers;
 use assize_domain::leaderboard::check::Check;
 use assize_domain::leaderboard::{Pareto, Resource};
 use assize_domain::task::{TaskDefaults, TaskScenarios};
-use assize_pipeline::compare::{CompareOptions, CurrentScenarios, DecisionRule, compare_finding};
+use assize_pipeline::compare::{
+    CompareOptions, CurrentScenarios, DecisionRule, Scored, Wanted, by_scenario, compare_finding,
+};
 use assize_pipeline::{PipelineError, seal, whole_file};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
+use assize_report::{markdown, terminal};
+use assize_store::Tracking;
+use serde::Serialize;
 
 use crate::Exit;
 use crate::cli::{Compare, Format, ParetoBy};
@@ -22,7 +28,14 @@ use crate::session::Session;
 struct Ask {
     check: Check,
     pareto: bool,
+    /// What the flags ask for.
+    answers: Answers,
+    /// What the HTML report has in any case.
+    report: Answers,
 }
+
+/// The most cells whose outputs are in an HTML report.
+const MOST_CELLS: usize = 2_000;
 
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     // A wrong extension is an error before anything is computed or written.
@@ -46,10 +59,13 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         ..CompareOptions::usual(&args.experiment)
     };
     let rule = decision_rule(session)?;
-    let mut board = compare_finding(store.as_ref(), options, rule, || {
+    let mut scored = compare_finding(store.as_ref(), options, rule, || {
         let found = session.task_of::<TaskScenarios>(store.as_ref(), &args.experiment)?;
         anyhow::Ok(found.task().map(CurrentScenarios::from))
     })?;
+    let formats = formats(session, args, &outputs)?;
+    let report = answers(store.as_ref(), &scored, args, &formats)?;
+    let board = &mut scored.compared.board;
     let chosen = match args.pareto {
         Some(ParetoBy::Latency) => Some(Resource::Latency),
         Some(ParetoBy::Cost) => Some(Resource::Cost),
@@ -59,29 +75,26 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
         board.pareto = Pareto::against(&board.rows, resource);
     }
     let ask = Ask {
-        check: check(&board, args)?,
+        check: check(board, args)?,
         pareto: args.pareto.is_some(),
+        answers: Answers {
+            by_scenario: report.by_scenario.clone().filter(|_| args.by.is_some()),
+            examples: report.examples.clone().filter(|_| args.examples.is_some()),
+            outputs: None,
+        },
+        report,
     };
     for (path, format) in &outputs {
-        whole_file::write(path, &render(session, &board, &ask, *format, false)?)?;
+        whole_file::write(path, &render(session, board, &ask, *format, false)?)?;
         session.output.say(&format!("Wrote {}", path.display()));
     }
-    let default = if session.output.json {
-        Format::Json
-    } else {
-        Format::Table
-    };
-    if outputs.is_empty() || args.format.is_some() || session.output.json {
-        let format = args.format.unwrap_or(default);
-        session.output.data(&render(
-            session,
-            &board,
-            &ask,
-            format,
-            session.output.color,
-        )?)?;
+    if let Some(format) = printed(session, args) {
+        let color = session.output.color;
+        session
+            .output
+            .data(&render(session, board, &ask, format, color)?)?;
     }
-    let objections = ask.check.objections(&board);
+    let objections = ask.check.objections(board);
     for objection in &objections {
         complain(&format!("Failed: {}.", safe(objection)));
     }
@@ -90,6 +103,59 @@ pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     } else {
         Exit::Refused
     })
+}
+
+/// The format that is printed, if any.
+fn printed(session: &Session, args: &Compare) -> Option<Format> {
+    let default = if session.output.json {
+        Format::Json
+    } else {
+        Format::Table
+    };
+    let is_printed = args.output.is_empty() || args.format.is_some() || session.output.json;
+    is_printed.then(|| args.format.unwrap_or(default))
+}
+
+/// All formats that are asked for. CSV and `JUnit` have no place for outputs.
+fn formats(
+    session: &Session,
+    args: &Compare,
+    outputs: &[(&Path, Format)],
+) -> anyhow::Result<Vec<Format>> {
+    let written = outputs.iter().map(|(_, format)| *format);
+    let formats: Vec<Format> = written.chain(printed(session, args)).collect();
+    let refused = formats.iter().find_map(|format| match format {
+        Format::Csv if args.examples.is_some() => Some(("--examples", "CSV")),
+        Format::Junit if args.examples.is_some() => Some(("--examples", "JUnit")),
+        Format::Junit if args.by.is_some() => Some(("--by scenario", "JUnit")),
+        _ => None,
+    });
+    if let Some((flag, format)) = refused {
+        let message = format!(
+            "{flag} cannot be shown as {format}: use table, json, md or html, or assize runs export for all outputs"
+        );
+        return Err(PipelineError::Invalid(message).into());
+    }
+    Ok(formats)
+}
+
+/// What is read besides the board. The HTML report always has all of it.
+fn answers(
+    store: &dyn Tracking,
+    scored: &Scored,
+    args: &Compare,
+    formats: &[Format],
+) -> anyhow::Result<Answers> {
+    let is_html = formats.contains(&Format::Html);
+    let wanted = Wanted {
+        examples: args.examples.map_or(usize::from(is_html), usize::from),
+        cells: if is_html { MOST_CELLS } else { 0 },
+    };
+    let mut answers = scored.answers(store, wanted)?;
+    if args.by.is_some() || is_html {
+        answers.by_scenario = Some(by_scenario(&scored.compared));
+    }
+    Ok(answers)
 }
 
 /// What a lead is held against, from `[gate]` of the settings.
@@ -149,14 +215,43 @@ fn render(
             let globals: Vec<String> = globals
                 .map(|(name, value)| format!("{name} {}", shell_word(&value)))
                 .collect();
-            assize_report::terminal::table_with(board, style, &globals)
+            let by = ask.answers.by_scenario.as_ref();
+            let by = by.map(|it| terminal::by_scenario::render(board, it, style) + "\n");
+            let examples = ask.answers.examples.as_ref();
+            let examples = examples.map(|it| terminal::examples::render(it, style) + "\n");
+            // The decision and the next step come last, where the cursor is.
+            let board = terminal::table_with(board, style, &globals);
+            by.unwrap_or_default() + &examples.unwrap_or_default() + &board
         }
-        Format::Json => serde_json::to_string_pretty(board)? + "\n",
-        Format::Csv => assize_report::csv::render(board),
-        Format::Md => assize_report::markdown::render(board),
+        Format::Json => {
+            let answers = &ask.answers;
+            serde_json::to_string_pretty(&BoardJson { board, answers })? + "\n"
+        }
+        Format::Csv => match &ask.answers.by_scenario {
+            Some(by) => assize_report::csv::by_scenario::render(board, by),
+            None => assize_report::csv::render(board),
+        },
+        Format::Md => {
+            let by = ask.answers.by_scenario.as_ref();
+            let by = by.map(|it| "\n".to_owned() + &markdown::answers::by_scenario(it));
+            let examples = ask.answers.examples.as_ref();
+            let examples = examples.map(|it| "\n".to_owned() + &markdown::answers::examples(it));
+            markdown::render(board) + &by.unwrap_or_default() + &examples.unwrap_or_default()
+        }
         Format::Junit => assize_report::junit::render(board, &ask.check),
-        Format::Html => assize_report::html::render(board, &environment::now_rfc3339()),
+        Format::Html => {
+            assize_report::html::render_with(board, &ask.report, &environment::now_rfc3339())
+        }
     })
+}
+
+/// The leaderboard as programs read it, with what was asked for besides.
+#[derive(Serialize)]
+struct BoardJson<'a> {
+    #[serde(flatten)]
+    board: &'a Leaderboard,
+    #[serde(flatten)]
+    answers: &'a Answers,
 }
 
 fn format_of(path: &Path) -> anyhow::Result<Format> {

@@ -3,6 +3,7 @@
 use assize_domain::anchor::Anchors;
 use assize_domain::leaderboard::BoardTier;
 use assize_pipeline::compare::{CompareOptions, compare};
+use assize_pipeline::counted;
 
 use crate::Exit;
 use crate::cli::{AutoFlags, Demo};
@@ -25,7 +26,7 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
 
     output.say("\n1/3  Collect: every prompt on the same eight scenarios");
     let plan = collect::plan(session, task, &settings, None)?;
-    let (summary, error) = collect::execute(session, &plan, &stop)?;
+    let (summary, error) = collect::execute(session, &plan, &stop, false)?;
     if let Some(error) = error {
         return Err(error.into());
     }
@@ -33,8 +34,9 @@ pub fn run(session: &Session, args: &Demo) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     }
     output.say(&format!(
-        "     {} cells collected, {} there already",
-        summary.collected, summary.skipped
+        "     {} collected, {} there already",
+        counted(summary.collected, "cell", "cells"),
+        summary.skipped
     ));
 
     if !args.no_judge {

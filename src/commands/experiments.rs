@@ -10,7 +10,7 @@ use crate::session::Session;
 /// Lists the experiments that hold runs.
 pub fn list(session: &Session) -> anyhow::Result<Exit> {
     // A folder where nothing was collected yet has no experiments, which is not an error.
-    let experiments = if session.store_exists() {
+    let experiments = if session.store_exists()? {
         session.store(true)?.experiment_list()?
     } else {
         Vec::new()
@@ -22,9 +22,7 @@ pub fn list(session: &Session) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if experiments.is_empty() {
-        session
-            .output
-            .say("No experiment yet. Next: assize collect, or assize demo");
+        session.output.say("No experiment yet. Next: assize demo");
         return Ok(Exit::Done);
     }
     let headings = [

@@ -94,6 +94,7 @@ pub fn run(session: &Session, args: &Judge) -> anyhow::Result<Exit> {
         } => status::run(session, experiment, *delta, *unseal),
         Judge::Amend(args) => verdicts::amend(session, args),
         Judge::Reopen(args) => verdicts::reopen_runs(session, args),
+        Judge::Recompute(args) => verdicts::recompute_runs(session, args),
         Judge::Release { sitting } => verdicts::release(session, sitting),
     }
 }
@@ -165,12 +166,12 @@ fn say_exported(session: &Session, export: &Export, out: &Path) {
         export.sitting.id,
     ));
     let file = if is_stdout {
-        "FILE".to_owned()
+        "judge.json".to_owned()
     } else {
         shell_word(&out.display().to_string())
     };
     let first = if is_stdout {
-        "save it, fill in the scores, then "
+        "save it as judge.json, fill in the scores, then "
     } else {
         "fill in the scores, then "
     };

@@ -45,6 +45,7 @@ fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
         Some(ProviderKind::Embedded),
         Some(ProviderKind::Ollama),
         scripted,
+        Some(ProviderKind::Command),
     ]
     .into_iter()
     .flatten()
@@ -75,6 +76,7 @@ fn list(session: &Session, settings: &Settings) -> anyhow::Result<Exit> {
                 };
                 let admitted =
                     parameter_count.map(|count| count as f64 / 1e9 <= settings.options.max_model_b);
+                let admitted = admitted.or_else(|| provider.is_hosted().then_some(true));
                 let found = ListedModel {
                     model,
                     parameter_count,
@@ -158,7 +160,7 @@ fn megabytes(bytes: u64) -> String {
 
 fn show(session: &Session, settings: &Settings, id: &ModelId) -> anyhow::Result<Exit> {
     let model = session.providers(settings).describe(id, settings)?;
-    let admitted = model.billions() <= settings.options.max_model_b;
+    let admitted = model.is_within(settings.options.max_model_b);
     if session.output.json {
         session.output.json_pretty(&json!({
             "model": id, "parameter_count": model.parameter_count, "digest": model.info.digest,
@@ -169,9 +171,11 @@ fn show(session: &Session, settings: &Settings, id: &ModelId) -> anyhow::Result<
     }
     let gate = if admitted { "admitted" } else { "rejected" };
     let mut text = format!(
-        "{id}\n  parameters  {} ({})\n  gate        {gate} at {:.1}B (--max-model-b)\n  digest      {}\n  engine      {}\n",
-        model.parameter_count,
-        billions(model.parameter_count),
+        "{id}\n  parameters  {}\n  gate        {gate} at {:.1}B (--max-model-b)\n  digest      {}\n  engine      {}\n",
+        model.parameter_count.map_or_else(
+            || "not reported; the model is hosted elsewhere".to_owned(),
+            |count| format!("{count} ({})", billions(count)),
+        ),
         settings.options.max_model_b,
         model.info.digest,
         model.info.provenance,

@@ -1,5 +1,6 @@
 //! `assize plan`: power, hours and cost of a grid, before anything is collected.
 
+use assize_domain::sweep;
 use assize_domain::task::Task;
 use assize_pipeline::PipelineError;
 use assize_pipeline::collect::CollectOptions;
@@ -10,6 +11,7 @@ use assize_report::plan_lines::table;
 
 use crate::Exit;
 use crate::cli::Plan;
+use crate::output::progress::billions;
 use crate::output::safe;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -20,7 +22,14 @@ pub fn run(session: &Session, args: &Plan) -> anyhow::Result<Exit> {
     layers.given(&args.options.0);
     let mut settings = layers.finish()?;
     let guessed_seconds = models(session, &task, &mut settings)?;
-    let store = if session.store_exists() {
+    // Every prompt with every combination of swept settings is a prompt of its own here.
+    let swept = sweep::variants(&settings.options.sweep).map_err(PipelineError::Invalid)?;
+    let named = settings.options.prompts.clone();
+    let labels = named
+        .iter()
+        .flat_map(|name| swept.iter().map(|it| it.label(name)));
+    settings.options.prompts = labels.collect();
+    let store = if session.store_exists()? {
         Some(session.store(true)?)
     } else {
         None
@@ -39,11 +48,13 @@ pub fn run(session: &Session, args: &Plan) -> anyhow::Result<Exit> {
         session.output.json_pretty(&plan)?;
     } else {
         session.output.data(&table(&plan, session.output.width))?;
-        let (models, prompts) = (plan.grid.models.join(","), plan.grid.prompts.join(","));
-        let flags = [
+        let (models, prompts) = (plan.grid.models.join(","), named.join(","));
+        let rest = args.options.0.flags(&["models", "prompts"]);
+        let mut flags = vec![
             ("--models", models.as_str()),
             ("--prompts", prompts.as_str()),
         ];
+        flags.extend(rest.iter().map(|(name, value)| (&**name, &**value)));
         session.output.say(&session.next("collect", &flags));
     }
     Ok(Exit::Done)
@@ -65,10 +76,10 @@ fn models(
     let mut planned = Vec::new();
     for id in ids {
         let described = providers.describe(&id, settings).ok();
-        if let Some(model) = described.as_ref().filter(|it| it.billions() > max_model_b) {
+        if let Some(model) = described.as_ref().filter(|it| !it.is_within(max_model_b)) {
+            let size = model.parameter_count.map(billions).unwrap_or_default();
             session.output.say(&safe(&format!(
-                "  {id}  {:.1}B  left out: larger than {max_model_b}B (--max-model-b)",
-                model.billions()
+                "  {id}  {size}  left out: larger than {max_model_b}B (--max-model-b)"
             )));
             continue;
         }

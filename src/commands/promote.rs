@@ -1,11 +1,11 @@
 //! `assize promote`: the gate, the champion, its history and the rollback.
 
-use assize_domain::builtin;
 use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::{Outcome, Promotion};
+use assize_domain::task::TaskScenarios;
 use assize_pipeline::PipelineError;
 use assize_pipeline::compare::SEED;
-use assize_pipeline::experiment_task::FoundTask;
+use assize_pipeline::experiment_task::{ExperimentTask, FoundTask};
 use assize_pipeline::ledger::confirmation_use;
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature, Step};
 use assize_report::gate_table::{sentence, table};
@@ -20,6 +20,9 @@ use crate::output::text_table::{Align, render};
 use crate::session::Session;
 
 mod ledger;
+
+/// How many experiments are looked at for one to suggest.
+const LOOKED_AT: usize = 20;
 
 pub fn run(session: &Session, args: &Promote) -> anyhow::Result<Exit> {
     match &args.action {
@@ -116,18 +119,24 @@ fn show(
     }
     say_steps(session, &assessment.next);
     // A rollback names no experiment, so it must be told which task.
-    let is_default = place == builtin::DEFAULT;
+    let is_default = place == session.default_task();
     let undo = [("--task", place)];
     let undo = if is_default { &[][..] } else { &undo[..] };
     match promotion {
-        Some(it) => output.say(&safe(&format!(
-            "{} is the champion of {task} now (version {}, entry {}).\n\
-             To undo: {}",
-            it.champion.pair(),
-            it.version,
-            it.number,
-            command_line("promote rollback", &session.flags(undo)),
-        ))),
+        Some(it) => {
+            let undo = if it.number == 1 {
+                "It is the first one, so there is none to roll back to.".to_owned()
+            } else {
+                let undo = command_line("promote rollback", &session.flags(undo));
+                format!("To undo: {undo}")
+            };
+            output.say(&safe(&format!(
+                "{} is the champion of {task} now (version {}, entry {}).\n{undo}",
+                it.champion.pair(),
+                it.version,
+                it.number,
+            )));
+        }
         None if report.passed => output.say("Nothing was promoted, because of --dry-run."),
         None => {}
     }
@@ -195,7 +204,7 @@ fn rollback(session: &Session, note: Option<String>) -> anyhow::Result<Exit> {
 
 fn history(session: &Session) -> anyhow::Result<Exit> {
     let task = session.task()?.name;
-    let entries = if session.store_exists() {
+    let entries = if session.store_exists()? {
         session.store(true)?.promotion_list(&task)?
     } else {
         Vec::new()
@@ -208,7 +217,10 @@ fn history(session: &Session) -> anyhow::Result<Exit> {
     }
     let Some(latest) = entries.last() else {
         output.say(&format!("Nothing was promoted for {task} yet."));
-        output.say(&session.next("promote", &[("--experiment", "NAME"), ("--dry-run", "")]));
+        if let Some(experiment) = latest_experiment(session, &task)? {
+            let flags = [("--experiment", experiment.as_str()), ("--dry-run", "")];
+            output.say(&session.next("promote", &flags));
+        }
         return Ok(Exit::Done);
     };
     let headings = [
@@ -222,11 +234,41 @@ fn history(session: &Session) -> anyhow::Result<Exit> {
     ];
     let rows: Vec<Vec<String>> = entries.iter().rev().map(row).collect();
     output.data(&render(&headings, &rows, output.width))?;
+    let compared = entries.iter().rev();
+    let compared: Vec<String> = compared
+        .filter_map(|it| Some(format!("  {:>2}  {}", it.number, against(it)?)))
+        .collect();
+    if !compared.is_empty() {
+        let lines = compared.join("\n");
+        output.data(&safe(&format!("\nThe gate compared them with:\n{lines}\n")))?;
+    }
     output.say(&safe(&format!(
         "Champion of {task}: {}",
         latest.champion.pair()
     )));
     Ok(Exit::Done)
+}
+
+/// The pair that the gate compared the champion with.
+fn against(it: &Promotion) -> Option<String> {
+    let gate = it.gate.as_ref().filter(|_| it.restores.is_none())?;
+    Some(gate.incumbent.to_string())
+}
+
+/// The experiment of this task that changed last.
+fn latest_experiment(session: &Session, task: &str) -> anyhow::Result<Option<String>> {
+    if !session.store_exists()? {
+        return Ok(None);
+    }
+    let store = session.store(true)?;
+    let mut experiments = store.experiment_list()?;
+    experiments.sort_by_key(|it| std::cmp::Reverse(it.last_updated));
+    let is_of_task = |name: &str| {
+        let found = session.task_of::<TaskScenarios>(store.as_ref(), name);
+        found.is_ok_and(|it| matches!(it, ExperimentTask::Found(found) if found.task.task == task))
+    };
+    let names = experiments.into_iter().map(|it| it.name);
+    Ok(names.take(LOOKED_AT).find(|name| is_of_task(name)))
 }
 
 fn row(it: &Promotion) -> Vec<String> {

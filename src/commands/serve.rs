@@ -10,7 +10,7 @@ use assize_domain::role::Role;
 use assize_domain::task::TaskDefaults;
 use assize_pipeline::PipelineError;
 use assize_server::{AccessConfig, Config, EndObserver, PoliciesServer, ServerError};
-use assize_store::embedded::EmbeddedStore;
+use assize_store::Tracking;
 use assize_store::state::State;
 use serde_json::json;
 
@@ -20,6 +20,7 @@ use crate::commands::judge::sitting::{self, Notifier};
 use crate::environment::{self, STATE_DIR};
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::tracking;
 
 mod plan;
 
@@ -31,16 +32,16 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     if args.only == Some(Only::Policies) {
         return run_policies(session, args, &settings);
     }
-    let store = session.embedded_store(false)?;
     let state = Arc::new(State::open(Path::new(STATE_DIR))?);
+    let stores = session.served_stores(&state)?;
     let part = (args.only, session.tracking_uri());
     let announce = |address| announce(session, address, part, (&state, is_open));
     let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
-    let shared = (Arc::clone(&store), Arc::clone(&state), ended);
+    let shared = (stores.tracking(), Arc::clone(&state), ended);
     let config = config(session, args, &settings, shared)?;
     let place = (args.host, args.port);
-    let served = assize_server::run(store, Arc::clone(&state), config, place, announce);
+    let served = assize_server::run(stores, Arc::clone(&state), config, place, announce);
     teller.wait();
     served?;
     Ok(Exit::Done)
@@ -135,6 +136,7 @@ fn announced(
     let mut text = format!("Serving {what} at {url}; Ctrl-C stops\n");
     if let Some(token) = token {
         let use_it = match only {
+            None if tracking::is_server(what) => format!("Sign in with it at {url}"),
             None => format!(
                 "Sign in with it at {url}, or: export MLFLOW_TRACKING_URI={url} MLFLOW_TRACKING_TOKEN={token}"
             ),
@@ -189,7 +191,7 @@ fn config(
     session: &Session,
     args: &Serve,
     settings: &Settings,
-    (store, state, ended): (Arc<EmbeddedStore>, Arc<State>, EndObserver),
+    (store, state, ended): (Arc<dyn Tracking>, Arc<State>, EndObserver),
 ) -> anyhow::Result<Config> {
     let task = session.task()?;
     let mut allowed = settings.serve_allow.clone();
@@ -199,6 +201,7 @@ fn config(
         state_dir: PathBuf::from(STATE_DIR),
         locks: sitting::locks(),
         tracking_uri: session.tracking_uri().to_owned(),
+        job_credentials: session.job_credentials(),
         task: session.task_name.clone(),
         task_folders: task_folders(session, &allowed),
         no_anchors: args.no_anchors,

@@ -1,10 +1,11 @@
 //! `assize sync`: copy an experiment between stores, and deliver what waits.
 
 use anyhow::bail;
-use assize_http::place_of;
+use assize_http::{Address, place_of};
 use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
-use assize_pipeline::{PipelineError, count, lock};
+use assize_pipeline::{PipelineError, count, counted, lock};
+use assize_store::RunQuery;
 use serde_json::json;
 
 use crate::Exit;
@@ -13,28 +14,35 @@ use crate::delivery;
 use crate::output::Output;
 use crate::output::progress::Counter;
 use crate::session::{self, Session};
+use crate::tracking::is_server;
 
 pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
     let (Some(from), Some(to), Some(experiment)) = (&args.from, &args.to, &args.experiment) else {
         return deliver(session);
     };
-    if place_of(from) == place_of(to) {
+    let (source_place, target_place) = (place("--from", from)?, place("--to", to)?);
+    if source_place == target_place {
         bail!(PipelineError::Invalid(format!(
-            "--from and --to are both {}: name two stores",
-            place_of(from)
+            "--from and --to are the same store, {target_place}: name two stores"
         )));
     }
     let stop = session::stop_flag()?;
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     // Two at once would both find that a run is not there.
     let locks = session.environment.cache_dir().join("locks");
-    let what = format!("sync to {}", place_of(to));
-    let _one = lock::acquire(&locks, &what, &stopped, || {
-        let words = "Waiting for another sync to the same place.";
-        session.output.say(words);
+    let what = format!("sync to {target_place}");
+    let _one = lock::acquire(&locks, &what, &stopped, |holder| {
+        let words = format!("Waiting for {holder}, which copies to the same place.");
+        session.output.say(&words);
     })?;
     let source = session.open_store_at(from, true)?;
-    let target = if args.dry_run && !session::exists(to) {
+    // An experiment that is not there must not leave an empty database on the other side.
+    let first = RunQuery {
+        max_results: 1,
+        ..RunQuery::default()
+    };
+    source.store.run_list(experiment, &first)?;
+    let target = if args.dry_run && !session::exists(to)? {
         None
     } else {
         Some(session.open_store_at(to, false)?)
@@ -68,6 +76,22 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Where a URI leads, in one spelling. One that cannot be used is an error.
+fn place(flag: &str, uri: &str) -> anyhow::Result<String> {
+    if is_server(uri) {
+        let address = Address::parse(uri);
+        address.map_err(|error| PipelineError::Invalid(format!("{flag}: {error}")))?;
+        return Ok(place_of(uri));
+    }
+    let path = session::usable_path(uri).map_err(|error| {
+        let error = error.to_string().replace("--tracking-uri", flag);
+        PipelineError::Invalid(format!("{flag}: {error}"))
+    })?;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let place = absolute.canonicalize().unwrap_or(absolute);
+    Ok(format!("sqlite:{}", place.display()))
+}
+
 fn closing_line(synced: &Synced, experiment: &str, dry_run: bool) -> String {
     let runs = |number: u64| count(usize::try_from(number).unwrap_or(usize::MAX), "run");
     let would = if dry_run { " would be" } else { "" };
@@ -94,23 +118,28 @@ fn closing_line(synced: &Synced, experiment: &str, dry_run: bool) -> String {
 fn remarks(output: &Output, synced: &Synced) {
     if synced.different > 0 {
         output.say(&format!(
-            "{} cells are on both sides with different outputs; verdicts on the one say nothing \
-             about the other, so they stay where they are.",
-            synced.different
+            "{} on both sides with different outputs; verdicts on the one say nothing about the \
+             other, so they stay where they are.",
+            counted(synced.different, "cell is", "cells are")
         ));
     }
     if synced.other_rubric > 0 {
         output.say(&format!(
-            "{} runs are under another rubric there, and stay so. To bring them under the same: \
-             assize judge reopen",
-            synced.other_rubric
+            "{} under another rubric there, and {} so; `judge reopen` with --rubric brings runs \
+             under the task's rubric.",
+            counted(synced.other_rubric, "run is", "runs are"),
+            if synced.other_rubric == 1 {
+                "stays"
+            } else {
+                "stay"
+            }
         ));
     }
     if synced.other_values > 0 {
         output.say(&format!(
-            "{} runs have a name, params, tags or files that are not the same there; the target's \
-             stay as they are.",
-            synced.other_values
+            "{} a name, params, tags or files that are not the same there; the target's stay as \
+             they are.",
+            counted(synced.other_values, "run has", "runs have")
         ));
     }
     for key in &synced.different_tags {
@@ -120,20 +149,24 @@ fn remarks(output: &Output, synced: &Synced) {
     }
     if synced.unfinished > 0 {
         output.say(&format!(
-            "{} cells are not finished, and are copied once they are: sync again then.",
-            synced.unfinished
+            "{} not finished, and will be copied after that: sync again then.",
+            counted(synced.unfinished, "cell is", "cells are")
         ));
     }
     if synced.unreadable_files > 0 {
         output.say(&format!(
-            "{} files cannot be read, or have a name that is taken there, and are not copied.",
-            synced.unreadable_files
+            "{} not copied: unreadable, or with a name that is taken there.",
+            counted(synced.unreadable_files, "file is", "files are")
         ));
     }
     if synced.logged_models_left > 0 {
         output.say(&format!(
-            "{} logged models are not copied, nor which runs took or made them.",
-            synced.logged_models_left
+            "{} not copied, nor which runs took or made them.",
+            counted(
+                synced.logged_models_left,
+                "logged model is",
+                "logged models are"
+            )
         ));
     }
     for task in &synced.different_histories {
@@ -167,8 +200,14 @@ fn deliver(session: &Session) -> anyhow::Result<Exit> {
     }
     let Delivery { delivered, waiting } = sum;
     session.output.say(&match waiting {
-        0 => format!("{delivered} cells delivered; nothing waits."),
-        _ => format!("{delivered} cells delivered, {waiting} still wait."),
+        0 => format!(
+            "{} delivered; nothing waits.",
+            counted(delivered, "cell", "cells")
+        ),
+        _ => format!(
+            "{} delivered, {waiting} not yet.",
+            counted(delivered, "cell", "cells")
+        ),
     });
     Ok(if waiting > 0 {
         Exit::Undelivered

@@ -2,17 +2,25 @@
 
 use std::path::Path;
 
+use assize_domain::builtin;
 use assize_domain::scenario::Split;
 use assize_domain::task::Task;
 use assize_pipeline::{PipelineError, task_files};
+use assize_report::shell::{command_line, shell_word};
 use serde_json::json;
 
 use crate::Exit;
 use crate::session::Session;
 
-/// Writes an editable copy of a built-in task.
-pub fn init(session: &Session, dir: &Path) -> anyhow::Result<Exit> {
-    let files = task_files::init(&session.task_name, dir)?;
+/// Writes an editable copy of a built-in task, or a template.
+pub fn init(session: &Session, dir: &Path, template: Option<&str>) -> anyhow::Result<Exit> {
+    let files = match template {
+        None => {
+            let task = session.task_given.as_deref().unwrap_or(builtin::DEFAULT);
+            task_files::init(task, dir)?
+        }
+        Some(template) => task_files::init_template(template, dir)?,
+    };
     let shown = dir.display();
     if session.output.json {
         session
@@ -20,10 +28,12 @@ pub fn init(session: &Session, dir: &Path) -> anyhow::Result<Exit> {
             .json_line(&json!({"dir": dir, "files": files}))?;
         return Ok(Exit::Done);
     }
-    session.output.say(&format!(
-        "Wrote {} into {shown}. Next: edit them, then assize validate {shown}",
-        files.join(", ")
-    ));
+    session
+        .output
+        .say(&format!("Wrote {} into {shown}.", files.join(", ")));
+    let validate = format!("validate {}", shell_word(&shown.to_string()));
+    let next = command_line::<&str>(&validate, &[]);
+    session.output.say(&format!("Next: edit them, then {next}"));
     Ok(Exit::Done)
 }
 

@@ -63,7 +63,7 @@ fn list(session: &Session, state: &State) -> anyhow::Result<()> {
         return Ok(output.json_pretty(&json!({"tokens": tokens}))?);
     }
     if tokens.is_empty() {
-        output.say("There are no tokens yet. Next: assize serve, or assize token create");
+        output.say("There are no tokens yet. Next: assize token create --role admin");
         return Ok(());
     }
     let day = |ms: i64| {

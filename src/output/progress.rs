@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use assize_pipeline::collect::{CellEvent, CellStatus, Event};
+use assize_pipeline::collect::{CellEvent, CellStatus, Event, HostEvent, HostState};
+use assize_pipeline::counted;
 use assize_pipeline::estimate::seconds_left;
 use assize_pipeline::size_gate::SizedModel;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -64,6 +65,7 @@ impl CollectProgress {
                 it.started = Some(Instant::now());
             }),
             Event::Cell(cell) => self.cell(cell),
+            Event::Host(host) => self.host(host),
             Event::ModelFinished { model } => self.finish(model),
         }
     }
@@ -77,9 +79,29 @@ impl CollectProgress {
         }
     }
 
+    /// Says what a host begins: everything where there are several, else only what goes wrong.
+    fn host(&self, event: &HostEvent<'_>) {
+        let host = safe(event.host);
+        let said = match (event.state, event.model, event.error) {
+            (HostState::Failed, _, error) => {
+                format!("failed: {}", safe(error.unwrap_or_default()))
+            }
+            (HostState::Recovered, _, None) => "answers again".to_owned(),
+            (HostState::Recovered, _, Some(warning)) => format!("answers again; {}", safe(warning)),
+            (HostState::Waiting, _, Some(error)) if event.hosts > 1 => safe(error),
+            (HostState::Loading, Some(model), _) if event.hosts > 1 => {
+                format!("loads {}", model.id)
+            }
+            _ => return,
+        };
+        self.note(&format!("  {host}  {said}"));
+    }
+
     fn start(&self, model: &SizedModel, cells: u64) {
         let id = model.id.to_string();
-        let size = billions(model.parameter_count);
+        let size = model
+            .parameter_count
+            .map_or_else(|| "hosted".to_owned(), billions);
         let bar = self.bars.as_ref().map(|bars| {
             let template = format!(
                 "  {{prefix:{}}}  {{bar:22}}  {{pos}}/{{len}} cells   {{msg}}",
@@ -162,8 +184,10 @@ impl Model {
             self.rate()
         };
         format!(
-            "  {id}  {}  {}/{} cells   {note}",
-            self.size, self.done, self.cells
+            "  {id}  {}  {}/{}   {note}",
+            self.size,
+            self.done,
+            counted(self.cells, "cell", "cells")
         )
     }
 
@@ -277,7 +301,7 @@ pub fn billions(parameter_count: u64) -> String {
     format!("{:.1}B", parameter_count as f64 / 1e9)
 }
 
-/// `45s`, `2m 10s`, `3h 05m`.
+/// `under 1s`, `45s`, `2m 10s`, `3h 05m`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -286,7 +310,8 @@ pub fn billions(parameter_count: u64) -> String {
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.clamp(0.0, 1e7).round() as u64;
     match seconds {
-        0..=59 => format!("{seconds}s"),
+        0 => "under 1s".to_owned(),
+        1..=59 => format!("{seconds}s"),
         60..=3599 => format!("{}m {:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
     }

@@ -78,7 +78,8 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-fn take_width(chars: impl Iterator<Item = char>, width: usize) -> String {
+/// As many characters as fit into so many columns.
+pub fn take_width(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut taken = String::new();
     for c in chars {
         taken.push(c);

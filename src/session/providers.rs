@@ -7,7 +7,10 @@ use std::time::Duration;
 use anyhow::bail;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_pipeline::PipelineError;
-use assize_pipeline::size_gate::{self, SizedModel};
+use assize_pipeline::size_gate::{self, SizedModel, UnaskedHost};
+use assize_providers::anthropic::{self, AnthropicProvider};
+use assize_providers::command::{CommandModel, CommandProvider};
+use assize_providers::gemini::{self, GeminiProvider};
 use assize_providers::ollama::{OllamaConfig, OllamaProvider};
 use assize_providers::openai::OpenAiProvider;
 use assize_providers::scripted::ScriptedProvider;
@@ -15,15 +18,18 @@ use assize_providers::{HttpConfig, Provider};
 
 use super::KEEP_ALIVE;
 use crate::environment::{self, Environment};
-use crate::settings::Settings;
+use crate::settings::{Settings, url_list};
 
 /// Makes providers as models ask for them, and keeps them.
 #[derive(Debug)]
 pub struct Providers {
     http: HttpConfig,
     ollama_urls: Vec<String>,
-    base_url: Option<String>,
+    base_urls: Vec<String>,
     api_key: Option<String>,
+    anthropic: HostedApi,
+    gemini: HostedApi,
+    commands: Vec<CommandModel>,
     script: Option<PathBuf>,
     #[cfg_attr(
         not(feature = "embedded"),
@@ -31,6 +37,51 @@ pub struct Providers {
     )]
     embedded: EmbeddedSettings,
     made: Vec<(ProviderKind, Vec<Arc<dyn Provider>>)>,
+    /// Hosts that did not answer; they are not asked again about the next model.
+    silent: Vec<UnaskedHost>,
+}
+
+/// Where an API is, and its key.
+#[derive(Clone)]
+struct HostedApi {
+    base_url: String,
+    key_name: &'static str,
+    key: Option<String>,
+}
+
+impl std::fmt::Debug for HostedApi {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HostedApi").field(&self.base_url).finish()
+    }
+}
+
+impl HostedApi {
+    fn new(
+        environment: &Environment,
+        url_name: &str,
+        default_url: &str,
+        key_name: &'static str,
+    ) -> Self {
+        let base_url = environment.get(url_name).filter(|it| !it.is_empty());
+        Self {
+            base_url: base_url.unwrap_or(default_url).to_owned(),
+            key_name,
+            key: environment.get(key_name).map(str::to_owned),
+        }
+    }
+
+    fn key(&self, kind: ProviderKind) -> anyhow::Result<&str> {
+        let key = self.key.as_deref().filter(|it| !it.trim().is_empty());
+        key.ok_or_else(|| {
+            let message = format!(
+                "{}: models need a key: set {}",
+                kind.prefix(),
+                self.key_name
+            );
+            PipelineError::Invalid(message).into()
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -46,12 +97,30 @@ struct EmbeddedSettings {
 
 impl Providers {
     pub(super) fn new(settings: &Settings, environment: &Environment) -> Self {
-        let base_url = Some(settings.options.base_url.clone()).filter(|url| !url.is_empty());
+        let base_url = Some(settings.options.base_url.as_str()).filter(|url| !url.is_empty());
+        let base_url = base_url.or_else(|| environment.get("OPENAI_BASE_URL"));
         Self {
             http: http_config(settings, settings.options.retries),
             ollama_urls: settings.options.ollama_url.clone(),
-            base_url: base_url.or_else(|| environment.get("OPENAI_BASE_URL").map(str::to_owned)),
+            base_urls: base_url.map(url_list).unwrap_or_default(),
             api_key: environment.get("OPENAI_API_KEY").map(str::to_owned),
+            anthropic: HostedApi::new(
+                environment,
+                "ANTHROPIC_BASE_URL",
+                anthropic::BASE_URL,
+                "ANTHROPIC_API_KEY",
+            ),
+            gemini: HostedApi::new(
+                environment,
+                "GEMINI_BASE_URL",
+                gemini::BASE_URL,
+                "GEMINI_API_KEY",
+            ),
+            commands: settings
+                .command
+                .iter()
+                .map(|(name, it)| it.model(name))
+                .collect(),
             script: Some(PathBuf::from(&settings.options.script))
                 .filter(|path| !path.as_os_str().is_empty()),
             embedded: EmbeddedSettings {
@@ -60,6 +129,7 @@ impl Providers {
                 fast: settings.options.fast,
             },
             made: Vec::new(),
+            silent: Vec::new(),
         }
     }
 
@@ -83,12 +153,33 @@ impl Providers {
                 hosts
             }
             ProviderKind::OpenAi => {
-                let Some(url) = &self.base_url else {
+                if self.base_urls.is_empty() {
                     let message = "openai: models need an endpoint: use --base-url URL or set OPENAI_BASE_URL";
                     bail!(PipelineError::Invalid(message.to_owned()));
-                };
-                let endpoint = OpenAiProvider::new(url, self.api_key.as_deref(), &self.http);
-                vec![Arc::new(endpoint.map_err(PipelineError::Provider)?)]
+                }
+                let mut endpoints: Vec<Arc<dyn Provider>> = Vec::new();
+                for url in &self.base_urls {
+                    let endpoint = OpenAiProvider::new(url, self.api_key.as_deref(), &self.http);
+                    endpoints.push(Arc::new(endpoint.map_err(PipelineError::Provider)?));
+                }
+                endpoints
+            }
+            ProviderKind::Anthropic => {
+                let key = self.anthropic.key(kind)?;
+                let api = AnthropicProvider::new(&self.anthropic.base_url, key, &self.http);
+                vec![Arc::new(api.map_err(PipelineError::Provider)?)]
+            }
+            ProviderKind::Gemini => {
+                let key = self.gemini.key(kind)?;
+                let api = GeminiProvider::new(&self.gemini.base_url, key, &self.http);
+                vec![Arc::new(api.map_err(PipelineError::Provider)?)]
+            }
+            ProviderKind::Command => {
+                let timeout = self.http.timeout;
+                vec![Arc::new(CommandProvider::new(
+                    self.commands.clone(),
+                    timeout,
+                ))]
             }
             ProviderKind::Scripted => {
                 let Some(script) = &self.script else {
@@ -130,12 +221,27 @@ impl Providers {
 
     /// Describes a model and finds the providers that have it.
     pub fn describe(&mut self, id: &ModelId, settings: &Settings) -> anyhow::Result<SizedModel> {
-        let providers = self.of_kind(id.provider)?;
-        Ok(size_gate::describe(
-            id,
-            &providers,
-            &settings.assumed_sizes(),
-        )?)
+        let all = self.of_kind(id.provider)?;
+        let silent_as = |provider: &Arc<dyn Provider>| {
+            let mut silent = self.silent.iter();
+            silent.find(|it| Arc::ptr_eq(&it.provider, provider))
+        };
+        let silent: Vec<UnaskedHost> = all.iter().filter_map(silent_as).cloned().collect();
+        let asked = all.iter().filter(|it| silent_as(it).is_none());
+        let asked: Vec<Arc<dyn Provider>> = asked.cloned().collect();
+        let sizes = settings.assumed_sizes();
+        if asked.is_empty() {
+            return Ok(size_gate::describe(id, &all, &sizes)?);
+        }
+        let mut model = size_gate::describe(id, &asked, &sizes)?;
+        self.silent.extend(model.unasked.iter().cloned());
+        model.unasked.extend(silent);
+        Ok(model)
+    }
+
+    /// Hosts that did not answer when they were asked about models.
+    pub fn silent(&self) -> &[UnaskedHost] {
+        &self.silent
     }
 }
 

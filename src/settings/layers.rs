@@ -13,6 +13,9 @@ use super::{BadSettings, DEFAULT_FILE, Settings, documented, documented_optional
 use crate::cli::GivenOptions;
 use crate::environment::Environment;
 
+/// The program that the documented settings show.
+const EXAMPLE_COMMAND: &str = "example";
+
 /// Layers of settings, merged.
 #[derive(Debug)]
 pub struct Layers {
@@ -21,6 +24,71 @@ pub struct Layers {
     /// Settings that need not be set, with an example of their values.
     optional: Table,
     origins: BTreeMap<String, String>,
+}
+
+/// A setting as it is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InForce {
+    pub key: String,
+    /// `None` if it is unset.
+    pub value: Option<Value>,
+    /// Where the value is from; `None` for the default.
+    pub origin: Option<String>,
+}
+
+/// The settings file: the one named, or `assize.toml` where there is one.
+fn read_file(named: Option<&Path>) -> Result<Option<(String, Table)>, BadSettings> {
+    let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(BadSettings::one(format!("{}: {error}", path.display()))),
+    };
+    let table = text.parse().map_err(|error: toml::de::Error| {
+        BadSettings::one(format!("{}: {error}", path.display()))
+    })?;
+    Ok(Some((text, table)))
+}
+
+/// `assize.toml:3`, or the file alone where the line cannot be told.
+fn place(path: &Path, text: &str, key: &str) -> String {
+    let mut table = String::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|it| it.split(']').next()) {
+            table = format!("{}.", name.trim());
+        } else if let Some((name, _)) = line.split_once('=')
+            && format!("{table}{}", name.trim()).replace('"', "") == key
+        {
+            return format!("{}:{}", path.display(), number + 1);
+        }
+    }
+    path.display().to_string()
+}
+
+/// The task that the environment or the settings file names, with the place that names it. It is read
+/// before the other settings, because a task proposes some of them.
+pub fn configured_task(
+    file: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<(String, String)>, BadSettings> {
+    const KEY: &str = "task";
+    if let Some(task) = environment.get("ASSIZE_TASK") {
+        return Ok(Some((task.to_owned(), environment.origin("ASSIZE_TASK"))));
+    }
+    let Some((text, table)) = read_file(file)? else {
+        return Ok(None);
+    };
+    let origin = place(file.unwrap_or(Path::new(DEFAULT_FILE)), &text, KEY);
+    match table.get(KEY) {
+        None => Ok(None),
+        Some(Value::String(task)) if !task.is_empty() => Ok(Some((task.clone(), origin))),
+        Some(_) => Err(BadSettings::one(format!(
+            "{origin}: task must be the name of a built-in task or a folder, in quotes"
+        ))),
+    }
 }
 
 impl Layers {
@@ -42,28 +110,32 @@ impl Layers {
     /// The configuration file: the one named, or `assize.toml` where there is one.
     pub fn file(&mut self, named: Option<&Path>) -> Result<(), BadSettings> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE));
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(());
-            }
-            Err(error) => return Err(BadSettings::one(format!("{}: {error}", path.display()))),
+        let Some((text, table)) = read_file(named)? else {
+            return Ok(());
         };
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            BadSettings::one(format!("{}: {error}", path.display()))
-        })?;
         for (key, value) in flatten(table) {
+            let origin = place(path, &text, &key);
             if self.like(&key).is_none() {
-                let message = format!(
-                    "{}: there is no setting '{key}'{}",
-                    path.display(),
-                    self.similar(&key)
-                );
+                let similar = self.similar(&key);
+                let message = format!("{origin}: there is no setting '{key}'{similar}");
                 return Err(BadSettings::one(message));
             }
-            self.set(&key, value, &path.display().to_string());
+            self.set(&key, value, &origin);
         }
         Ok(())
+    }
+
+    /// Every setting with its value and origin; those that are unset have no value.
+    pub fn in_force(&self) -> Vec<InForce> {
+        let unset = self.optional.keys();
+        let unset = unset.filter(|key| !self.values.contains_key(key.as_str()));
+        let known = self.values.keys().chain(unset);
+        let entries = known.map(|key| InForce {
+            key: key.clone(),
+            value: self.values.get(key).cloned(),
+            origin: self.origins.get(key).cloned(),
+        });
+        entries.collect()
     }
 
     /// `ASSIZE_N_TIPS` and the like.
@@ -79,7 +151,7 @@ impl Layers {
             let Some(known) = self.like(&key) else {
                 continue;
             };
-            let origin = format!("ASSIZE_{suffix}");
+            let origin = environment.origin(&format!("ASSIZE_{suffix}"));
             let value = from_text(known, text).ok_or_else(|| {
                 BadSettings::one(format!(
                     "{origin} is '{text}', which is not {}",
@@ -108,7 +180,12 @@ impl Layers {
     /// A value of the kind that a key takes; `None` where there is no such setting.
     fn like(&self, key: &str) -> Option<&Value> {
         let known = self.values.get(key).or_else(|| self.optional.get(key));
-        known.or_else(|| self.values.get(&example_of(key)?))
+        known.or_else(|| {
+            let example = example_of(key)?;
+            self.values
+                .get(&example)
+                .or_else(|| self.optional.get(&example))
+        })
     }
 
     /// Whether a value is of the kind that a key takes.
@@ -251,6 +328,12 @@ fn unreadable(value: Option<&Value>, reason: &str) -> String {
 /// The setting that shows what an entry of a table with free names takes: `policy.shadows.NAME.enabled`
 /// takes what the entry that exists by default takes.
 fn example_of(key: &str) -> Option<String> {
+    if let Some((name, field)) = key
+        .strip_prefix("command.")
+        .and_then(|it| it.split_once('.'))
+    {
+        return (!name.is_empty()).then(|| format!("command.{EXAMPLE_COMMAND}.{field}"));
+    }
     let (name, field) = key.strip_prefix("policy.shadows.")?.split_once('.')?;
     (!name.is_empty()).then(|| format!("policy.shadows.{DEFAULT_SHADOW}.{field}"))
 }

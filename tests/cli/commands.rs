@@ -40,7 +40,12 @@ fn help_names_every_command_with_examples() {
             .stdout
             .contains("_assize")
     );
-    assert!(scratch.ok(&["config"]).stdout.contains("n_tips = 5"));
+    assert!(
+        scratch
+            .ok(&["config", "--defaults"])
+            .stdout
+            .contains("n_tips = 5")
+    );
 }
 
 #[test]
@@ -217,4 +222,45 @@ fn deleted_runs_can_be_collected_again() {
             .count(),
         48
     );
+}
+
+#[test]
+fn scenarios_of_a_spreadsheet_are_read_as_they_are() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 1);
+    let task = scratch.read("task/task.toml");
+    scratch.write(
+        "task/task.toml",
+        &task.replace("scenarios.jsonl", "scenarios.csv"),
+    );
+    scratch.write(
+        "task/prompts/p1.md",
+        "{{ topic }}{% if note %} ({{ note }}){% endif %}\n",
+    );
+    scratch.write(
+        "task/scenarios.csv",
+        "id;topic;note\na;[URGENT] no light; kitchen\nb;{name} is gone;\n",
+    );
+    scratch.write("script.json", &script(&[("a", &["Walk."])]));
+    let line = "collect --task task --models scripted:a --script script.json --prompts p1 --n-tips 1 \
+                --experiment e --json";
+    assert_eq!(scratch.ok(line).summary()["collected"], 2);
+    scratch.write("task/scenarios.csv", "id,topic,topic\na,x\nb,y,z,w\n");
+    let bad = scratch.fails(2, "validate task");
+    for place in [
+        "scenarios.csv:1: ",
+        "scenarios.csv:2: ",
+        "scenarios.csv:3: ",
+    ] {
+        assert!(bad.stderr.contains(place), "{bad}");
+    }
+}
+
+#[test]
+fn completions_offer_splits_and_not_files() {
+    let script = Scratch::new().ok("completions bash").stdout;
+    let at = script.find("--split)").expect("a case of --split");
+    let case = &script[at..script[at..].find(";;").map_or(script.len(), |end| at + end)];
+    assert!(case.contains("selection feedback confirmation"), "{case}");
+    assert!(!case.contains("compgen -f"), "{case}");
 }

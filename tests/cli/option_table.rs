@@ -51,6 +51,8 @@ fn every_option_is_a_flag_with_its_default() {
         "judge",
         "incumbent",
         "dry_run",
+        "cache",
+        "watch",
         "events",
     ];
     let expected = options(|it| JobKind::Collect.is_in(it.flags));
@@ -85,17 +87,19 @@ fn every_option_is_a_flag_with_its_default() {
 #[test]
 fn every_option_is_a_documented_setting() {
     let scratch = Scratch::new();
-    let text = scratch.ok("config").stdout;
+    let text = scratch.ok("config --defaults").stdout;
     let documented: toml::Table = text.parse().expect("TOML");
     let mut keys: Names = documented.keys().cloned().collect();
     for other in [
         "serve_open_loopback",
         "serve_allow",
+        "serve_allow_commands",
         "serve_log",
         "engine",
         "airflow",
         "gate",
         "webhook",
+        "command",
         "policy",
     ] {
         assert!(keys.remove(other), "{other}");
@@ -173,7 +177,8 @@ fn every_option_of_collect_is_recorded_with_the_run() {
     scratch.write("script.json", &script(&[("a", &["Walk."])]));
     scratch.ok(
         "collect --models scripted:a --prompts v1 --n-scenarios 1 --script script.json \
-                --experiment e --base-url http://u:secret@localhost:1/v1 --assume-size openai:x=1",
+                --experiment e --base-url http://u:secret@localhost:1/v1 --assume-size openai:x=1 --model-options top_k=1 \
+                --sweep temperature=0.2",
     );
     let listed = scratch.ok("runs list --experiment e --json").json();
     let id = listed["runs"][0]["run_id"].as_str().expect("an id");

@@ -93,7 +93,7 @@ fn the_best_pair_survives_at_the_planned_cost() {
     assert_eq!(summary["adaptive"]["saved_cells"], 40);
     assert_eq!(
         summary["adaptive"]["nominated"],
-        json!({"model": "scripted:m2", "prompt": "p2"})
+        json!({"model": "scripted:m2", "prompt": "p2", "settings": null})
     );
     let told = rounds(&lines);
     assert_eq!(told.len(), 3);
@@ -270,4 +270,24 @@ fn a_pair_that_only_fails_is_dropped_and_a_bad_judge_is_noticed_first() {
     scratch.fails(2, "collect --adaptive");
     scratch.fails(2, "collect --adaptive --judge scripted:j --shard 1/2");
     scratch.fails(2, "collect --judge scripted:j");
+}
+
+/// The time of an adaptive collection includes its judging.
+#[test]
+fn the_time_of_judging_counts() {
+    let scratch = scratch(0);
+    let mut script = scratch.read_json("script.json");
+    script["models"]["judge"]["responses"][0]["latency_ms"] = json!(40);
+    scratch.write("script.json", &script.to_string());
+    let started = std::time::Instant::now();
+    let outcome = scratch.ok(COLLECT);
+    let took = started.elapsed().as_secs_f64();
+    let seconds = outcome.summary()["seconds"].as_f64().expect("a time");
+    assert!(
+        seconds > 1.0 && seconds <= took,
+        "{seconds} of {took}: {outcome}"
+    );
+    assert!(!outcome.stderr.contains("in 0s"), "{outcome}");
+    let again = scratch.ok(COLLECT);
+    assert!(!again.stderr.contains("in 0s"), "{again}");
 }

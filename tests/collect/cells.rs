@@ -351,3 +351,20 @@ fn a_closed_stdout_does_not_stop_the_collection() {
     let listed = scratch.ok("experiments list --json").json();
     assert_eq!(listed["experiments"][0]["runs"], 24);
 }
+
+#[test]
+fn one_cell_is_not_cells() {
+    let scratch = Scratch::new();
+    scratch.write("script.json", &script(&[("a", &["Walk."])]));
+    let line = "collect --models scripted:a --script script.json --prompts v1 --n-scenarios 1 --n-tips 1 \
+                --experiment e";
+    let dry = scratch.ok(format!("{line} --dry-run").as_str());
+    assert!(dry.stdout.contains("= 1 output, "), "{dry}");
+    assert!(dry.stdout.contains("1 of 1 cell to generate"), "{dry}");
+    let outcome = scratch.ok(line);
+    assert!(outcome.stderr.contains("e: 1 cell, "), "{outcome}");
+    assert!(!outcome.stderr.contains("1 cells"), "{outcome}");
+    let id = scratch.ok("runs list --experiment e --json").json()["runs"][0]["run_id"].clone();
+    let deleted = scratch.ok(&format!("runs delete {}", id.as_str().expect("an id")));
+    assert!(deleted.stderr.contains("1 run deleted"), "{deleted}");
+}

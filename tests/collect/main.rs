@@ -2,5 +2,11 @@
 
 mod adaptive;
 mod cells;
+mod chat;
+mod endpoint;
+mod hosted;
+mod litellm;
 mod ollama;
 mod options;
+mod pool;
+mod watch;

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use assize_test_support::ollama_stand_in::{Call, OllamaStandIn, StandInModel};
+use assize_test_support::ollama_stand_in::{OllamaStandIn, StandInModel};
 use assize_test_support::{Scratch, write_small_task};
 
 const ALPHA: &str = "alpha:0.5b";
@@ -68,12 +68,4 @@ fn tracked_cells(scratch: &Scratch) -> BTreeSet<[String; 3]> {
         }
     }
     cells
-}
-
-/// The models that calls are about, in order, each run of the same one once.
-fn models_in_order(calls: &[Call]) -> Vec<String> {
-    let names = calls.iter().filter_map(|call| call.body["model"].as_str());
-    let mut order: Vec<String> = names.map(str::to_owned).collect();
-    order.dedup();
-    order
 }

@@ -108,14 +108,16 @@ fn settings_come_from_file_environment_and_flags() {
     assert!(
         unknown
             .stderr
-            .contains("assize.toml: there is no setting 'n_tip': did you mean 'n_tips'?"),
+            .contains("assize.toml:1: there is no setting 'n_tip': did you mean 'n_tips'?"),
         "{unknown}"
     );
     scratch.write("assize.toml", "n_tips = 0\ntemperature = -1\n");
     let bad = scratch.fails(2, &["collect"]);
     assert!(
-        bad.stderr.contains("n_tips (from assize.toml) is 0")
-            && bad.stderr.contains("temperature (from assize.toml) is -1"),
+        bad.stderr.contains("n_tips (from assize.toml:1) is 0")
+            && bad
+                .stderr
+                .contains("temperature (from assize.toml:2) is -1"),
         "{bad}"
     );
     scratch.write("assize.toml", "n_tips = \n");

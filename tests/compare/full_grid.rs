@@ -141,7 +141,7 @@ fn check_board_shape(board: &Value) {
     assert_eq!(board["rubric"]["id"], "tip-v1");
     assert_eq!(
         board["incumbent"],
-        json!({"model": "scripted:alpha", "prompt": "v1"})
+        json!({"model": "scripted:alpha", "prompt": "v1", "settings": null})
     );
     let variance = board["variance"].as_object().expect("variance");
     let total: f64 = variance

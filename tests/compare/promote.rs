@@ -153,7 +153,7 @@ fn each_check_fails_alone() {
 #[test]
 fn board_and_gate_hold_a_lead_against_the_same_level() {
     let scratch = judged(ahead);
-    let winner = json!({"model": "scripted:m", "prompt": "p2"});
+    let winner = json!({"model": "scripted:m", "prompt": "p2", "settings": null});
     assert_eq!(scratch.board("e")["decision"]["winner"], winner);
     let passed = scratch.ok(format!("{PROMOTE} --dry-run --json").as_str());
     assert_eq!(passed.json()["candidate"], winner);
@@ -300,31 +300,77 @@ fn an_unconfirmed_win_is_not_promoted() {
     );
 }
 
+/// p2 is better than p1, and p3 than p2.
+fn climbing(prompt: &str, s: usize, k: usize) -> Tip {
+    let tip = ahead(if prompt == "p3" { "p2" } else { prompt }, s, k);
+    let more = i64::from(prompt == "p3");
+    Tip {
+        tone: tip.tone + more,
+        auto_tone: tip.auto_tone + more,
+        ..tip
+    }
+}
+
+const FIRST_STEP: &str = "promote --task task --experiment e --candidate scripted:m/p2 \
+                          --incumbent scripted:m/p1 --note better";
+
+/// A weak incumbent must not let a pair pass that is worse than the champion.
+#[test]
+fn whoever_replaces_the_champion_beats_it() {
+    let scratch = scratch(climbing);
+    collect(&scratch, "");
+    collect(&scratch, "--split confirmation");
+    judge(&scratch);
+    scratch.ok(PROMOTE);
+    let worse = format!("{PROMOTE} --candidate scripted:m/p2 --incumbent scripted:m/p1");
+    let refused = scratch.fails(3, format!("{worse} --json").as_str());
+    assert_eq!(failed(&refused.json()), ["champion"], "{refused}");
+    assert_eq!(history(&scratch).len(), 1);
+    let shown = scratch.fails(3, worse.as_str());
+    assert!(shown.stdout.contains("better than the champion"), "{shown}");
+    assert!(
+        shown.stderr.contains("the champion is scripted:m × p3"),
+        "{shown}"
+    );
+}
+
+/// The better pair passes against a weak incumbent, too, and the history says against whom.
+#[test]
+fn the_history_says_against_whom() {
+    let scratch = scratch(climbing);
+    collect(&scratch, "");
+    collect(&scratch, "--split confirmation");
+    judge(&scratch);
+    scratch.ok(FIRST_STEP);
+    scratch.ok(format!("{PROMOTE} --candidate scripted:m/p3 --incumbent scripted:m/p1").as_str());
+    let table = scratch.ok("promote history --task task");
+    let compared = "The gate compared them with:\n   2  scripted:m × p1\n   1  scripted:m × p1\n";
+    assert!(table.stdout.contains(compared), "{table}");
+    assert!(narrow(&table.stdout), "{table}");
+}
+
 #[test]
 fn rolling_back_is_an_entry_of_its_own() {
-    // p3 is ahead of p1 too, and behind p2.
-    let scratch = scratch(|prompt, s, k| Tip {
-        worth: ahead(prompt, s, k).worth + i64::from(prompt == "p3"),
-        ..ahead(prompt, s, k)
-    });
+    let scratch = scratch(climbing);
     collect(&scratch, "");
     collect(&scratch, "--split confirmation");
     judge(&scratch);
     let nothing = scratch.fails(2, "promote rollback --task task");
     assert!(nothing.stderr.contains("nothing was promoted"), "{nothing}");
-    scratch.ok(PROMOTE);
+    let done = scratch.ok(FIRST_STEP);
+    assert!(
+        !done.stderr.contains("To undo"),
+        "there is nothing to undo: {done}"
+    );
     let first = scratch.fails(2, "promote rollback --task task");
     assert!(first.stderr.contains("is the first champion"), "{first}");
 
     let already = format!("{PROMOTE} --candidate scripted:m/p2 --incumbent scripted:m/p1");
     let already = scratch.fails(2, already.as_str());
     assert!(already.stderr.contains("the champion already"), "{already}");
-    let other = format!("{PROMOTE} --candidate scripted:m/p3 --incumbent scripted:m/p1");
-    let other = scratch.ok(other.as_str());
-    assert!(
-        other.stderr.contains("the champion is scripted:m × p2"),
-        "{other}"
-    );
+    let done = scratch.ok(PROMOTE);
+    let undo = "To undo: assize promote rollback --task task";
+    assert!(done.stderr.contains(undo), "{done}");
 
     let rolled = scratch.ok("promote rollback --task task --note complaints --json");
     let rolled = rolled.json();

@@ -176,3 +176,37 @@ fn a_missing_model_names_the_remedy_and_a_corrupt_one_does_not_crash() {
         "{broken}"
     );
 }
+
+#[test]
+fn the_classify_example_is_judged_as_the_embedded_model_answers() {
+    let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
+    let scratch = Scratch::new();
+    let task = assize_test_support::root().join("examples/classify");
+    let task = task.to_str().expect("UTF-8");
+    let collected = run(
+        &scratch,
+        &models,
+        &[
+            "collect",
+            "--task",
+            task,
+            "--models",
+            "embedded:smollm2-135m",
+            "--experiment",
+            "e",
+            "--json",
+        ],
+    );
+    assert_eq!(collected.code, 0, "{collected}");
+    // Twelve tickets and two prompts.
+    assert_eq!(collected.summary()["collected"], 24, "{collected}");
+    let board = scratch.board("e");
+    assert_eq!(board["coverage"]["judged"], 24, "{board}");
+    for row in board["rows"].as_array().expect("rows") {
+        for name in ["correct", "known"] {
+            let score = row["criteria"][name].as_f64().expect("a score");
+            assert!((0.0..=1.0).contains(&score), "{row}");
+        }
+    }
+}

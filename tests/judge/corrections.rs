@@ -1,5 +1,9 @@
 //! Verdicts looked at again: amendments, reopened runs, spot checks.
 
+use assize_pipeline::Now;
+use assize_pipeline::judge::amend::{self, Amendment};
+use assize_store::embedded::{EmbeddedStore, random_run_id};
+use assize_test_support::server::Served;
 use assize_test_support::{Scratch, score_all};
 use serde_json::{Value, json};
 
@@ -157,5 +161,71 @@ fn spot_checks_are_drawn_recorded_and_estimated() {
     );
     for shown in ["κ quad", "r(length)", "both tiers", "Sittings"] {
         assert!(page.contains(shown), "{shown}\n{page}");
+    }
+}
+
+/// The clocks of two machines differ, and the one that corrects is behind: the correction counts all
+/// the same, here, on an MLflow server and in every copy.
+#[test]
+fn an_amendment_wins_whatever_the_clocks_say() {
+    let scratch = Scratch::collected(1, 1);
+    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
+        score_all(case, 2);
+    });
+    let run_id = first_run_id(&scratch);
+    let path = scratch.file(".assize/assize.db");
+    let store = EmbeddedStore::open(&path, || 0, random_run_id).expect("a store");
+    let amend = |score: &str, at: &str| {
+        let amendment = Amendment {
+            run: run_id.clone(),
+            candidate: None,
+            tier: None,
+            scores: vec![("relevance".to_owned(), score.to_owned())],
+            reason: "overlooked".to_owned(),
+            name: "Ana".to_owned(),
+        };
+        let now = Now {
+            ms: 0,
+            rfc3339: at.to_owned(),
+        };
+        amend::amend(&store, &amendment, &now, random_run_id).expect("amended")
+    };
+    let first = amend("4", "2001-01-01T00:00:00.000Z");
+    assert!((first.before.composite - 8.0).abs() < 1e-9);
+    let second = amend("5", "2000-01-01T00:00:00.000Z");
+    let corrected = second.before.composite;
+    assert!(
+        (corrected - 10.0).abs() < 1e-9,
+        "it corrects the correction"
+    );
+    drop(store);
+
+    let elsewhere = Scratch::new();
+    let remote = Served::start(&elsewhere);
+    let here = "sqlite:.assize/assize.db";
+    let token = format!("MLFLOW_TRACKING_TOKEN={}\n", remote.token);
+    scratch.write(".env", &token);
+    let server = &remote.url;
+    for to in ["sqlite:copy.db", server] {
+        scratch.ok(&format!("sync --from {here} --to {to} --experiment e"));
+    }
+    for uri in [here, "sqlite:copy.db", server] {
+        let list = format!("runs list --experiment e --json --tracking-uri {uri}");
+        let list = scratch.ok(list.as_str()).json();
+        let runs = list["runs"].as_array().expect("runs");
+        let corrected: Vec<&Value> = runs
+            .iter()
+            .filter(|it| it["metrics"]["relevance"] == 5.0)
+            .collect();
+        assert_eq!(corrected.len(), 1, "{uri}: {list}");
+        assert_eq!(corrected[0]["tags"]["judged_by"], "Ana", "{uri}");
+        let board = format!("compare --experiment e --json --tracking-uri {uri}");
+        let board = scratch.ok(board.as_str()).json();
+        let rows = board["rows"].as_array().expect("rows");
+        let best = rows
+            .iter()
+            .filter_map(|it| it["criteria"]["relevance"].as_f64());
+        let best = best.fold(0.0, f64::max);
+        assert!((best - 5.0).abs() < 1e-9, "{uri}: {board}");
     }
 }

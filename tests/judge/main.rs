@@ -3,6 +3,8 @@
 mod agent_command;
 mod agent_install;
 mod auto;
+mod computed;
+mod computed_commands;
 mod corrections;
 mod drift;
 mod edge_cases;

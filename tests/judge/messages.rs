@@ -59,7 +59,7 @@ fn counts_agree_in_number_with_their_nouns() {
         "{stdout}"
     );
     assert!(
-        stdout.stderr.contains("assize judge apply FILE"),
+        stdout.stderr.contains("assize judge apply judge.json"),
         "{stdout}"
     );
     let applied = scratch.judge("e", "judge.json", "--judge-kind human", |case| {

@@ -1,6 +1,6 @@
 """Sits at `assize judge desk` in a real pseudo-terminal, and kills it there.
 
-Usage: terminal_desk.py ASSIZE FOLDER. The folder holds an experiment `e` with everything pending.
+Usage: terminal_desk.py ASSIZE FOLDER [together]. The folder holds an experiment `e` with everything pending.
 The last line printed is OK.
 """
 
@@ -114,6 +114,37 @@ def status_of_experiment():
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
+
+def keys_that_arrive_together():
+    """Sixty keys in one write are handled at once, on a cleared alternate screen."""
+    desk = Desk(24, 80, NO_COLOR="1")
+    desk.see("small-v1")
+    entered = desk.written.find(b"\x1b[?1049h")
+    assert entered >= 0, "an alternate screen"
+    assert b"\x1b[2J" in desk.written[entered:], "it is cleared"
+    desk.type("s")
+    desk.see("Skipped")
+    begun = time.monotonic()
+    desk.type("3\r" * 30)
+    desk.see("30 done", 5)
+    assert time.monotonic() - begun < 5, "at five keys a second it would take twelve"
+    # A sitting is not finished by a key beside q.
+    desk.type("Q")
+    desk.see("Finish the sitting?")
+    desk.type("q")
+    time.sleep(0.5)
+    desk.read(0.2)
+    assert os.waitpid(desk.pid, os.WNOHANG)[0] == 0, "it goes on"
+    desk.type("Qy")
+    status, screen = desk.end()
+    assert os.WEXITSTATUS(status) == 0 and b"which is closed" in screen, (status, screen[-500:])
+    assert b"\x1b[?1049l" in screen, "the screen of before is back"
+    print("OK")
+
+
+if sys.argv[3:] == ["together"]:
+    keys_that_arrive_together()
+    sys.exit()
 
 # Three cases are judged; a fourth is scored and not handed in when the process is killed.
 desk = Desk(24, 80, NO_COLOR="1")

@@ -16,3 +16,5 @@ mod server;
 #[path = "../support/sittings.rs"]
 mod sittings;
 mod sync;
+#[cfg(unix)]
+mod team;

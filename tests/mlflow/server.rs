@@ -1,6 +1,7 @@
 //! Tracking on a real MLflow server: the whole flow, several judges, and servers with other
 //! configurations.
 
+mod computed;
 mod configurations;
 
 use std::collections::BTreeSet;

@@ -180,7 +180,7 @@ fn the_next_loop_starts_from_the_champion() {
     assert_eq!(plan["plan"]["seed"], "p1.r2c1");
     assert_eq!(
         plan["plan"]["incumbent"],
-        json!({"model": "scripted:m", "prompt": "p1.r2c1"})
+        json!({"model": "scripted:m", "prompt": "p1.r2c1", "settings": null})
     );
     scratch.ok(again.as_str());
     let found = scratch.ok("optimise step --experiment f --json").json();

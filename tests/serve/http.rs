@@ -125,12 +125,6 @@ fn a_refused_request_keeps_the_connection_usable() {
 }
 
 #[test]
-fn only_an_embedded_store_can_be_served() {
-    let outcome = Scratch::new().fails(2, "serve --tracking-uri http://127.0.0.1:9");
-    assert!(outcome.stderr.contains("sqlite:PATH"), "{outcome}");
-}
-
-#[test]
 fn a_stopped_server_keeps_what_was_logged() {
     let scratch = Scratch::new();
     let served = Served::start(&scratch);

@@ -105,3 +105,30 @@ fn server_and_job_killed_at_once_leave_nothing_running_or_loaded() {
     assert_eq!(host.most_held_at_once(), 1);
     assert!(host.held_now().is_empty(), "the orphan was unloaded too");
 }
+
+#[test]
+fn a_job_s_page_shows_its_hosts() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 3);
+    let host = host();
+    let served = serve(&scratch, &host);
+    host.pause_after(2);
+    let id = run(&served, ALPHA);
+    host.wait_for_completions(3);
+    let page = || String::from_utf8_lossy(&served.get(&format!("/jobs/{id}")).body).into_owned();
+    let row = |state: &str, model: &str, cells: u32| {
+        format!(
+            "<bdi>{}</bdi></th><td class=\"text\">{state}</td><td class=\"text\"><bdi>{model}</bdi></td>\
+             <td>{cells}</td><td>1</td><td>0</td>",
+            host.url()
+        )
+    };
+    wait(&served, &id, |job| job["cells"]["done"] == 2);
+    let running = page();
+    assert!(running.contains(&row("working", ALPHA, 2)), "{running}");
+    host.resume();
+    let over = wait(&served, &id, is_over);
+    assert_eq!(over["status"], "done", "{over}");
+    let done = page();
+    assert!(done.contains(&row("done", "", 6)), "{done}");
+}

@@ -32,6 +32,8 @@ pub enum Mode {
     Score,
     Rationale(Editor),
     Help,
+    /// The judge is asked whether the sitting is to be finished.
+    Finishing,
     /// A full-screen text, scrolled to this line.
     Reading(Page, u16),
     /// Nothing is left for this judge.
@@ -69,6 +71,9 @@ pub struct App {
     leaving: Option<Effect>,
 }
 
+const SKIPPED: &str = "Skipped: the case is shown again at the end.";
+const NO_OTHER_CASE: &str = "There is no other case: score this one, or quit with q.";
+
 /// Letters that have another function.
 const TAKEN: &str = "?qQrnusjkehvc";
 
@@ -100,11 +105,17 @@ impl App {
         self.sheets.get_mut(self.position)
     }
 
-    /// Adds the cases that are held and not yet scored; known cases are not changed.
+    /// Adds the cases that are held and not yet scored, before those that were skipped; known cases
+    /// are not changed.
     pub fn take(&mut self, cases: Vec<Case>) {
+        let mut place = self.sheets.len() - self.skipped();
         for case in cases {
             if !self.sheets.iter().any(|sheet| sheet.case.case == case.case) {
-                self.sheets.push(Sheet::new(case, &self.rubric));
+                self.sheets.insert(place, Sheet::new(case, &self.rubric));
+                place += 1;
+                if self.message == NO_OTHER_CASE {
+                    self.say(SKIPPED);
+                }
             }
         }
         self.mode = if self.position < self.sheets.len() {
@@ -112,6 +123,12 @@ impl App {
         } else {
             Mode::Done
         };
+    }
+
+    /// How many cases were skipped; they come last.
+    pub fn skipped(&self) -> usize {
+        let ahead = self.sheets.iter().rev();
+        ahead.take_while(|sheet| sheet.is_skipped()).count()
     }
 
     /// The verdict of the case on the screen has been stored.
@@ -130,15 +147,9 @@ impl App {
         self.leaving = None;
         if refused.gone && self.position < self.sheets.len() {
             self.sheets.remove(self.position);
-            self.focus = 0;
-            self.scroll = 0;
         }
         self.message = refused.message;
-        if self.position < self.sheets.len() {
-            Effect::None
-        } else {
-            Effect::Fetch
-        }
+        self.arrive()
     }
 
     /// Pasted text is only accepted by the rationale.
@@ -193,6 +204,14 @@ impl App {
                 KeyCode::Char('q' | 'Q') | KeyCode::Esc => Effect::Finish,
                 _ => Effect::None,
             },
+            Mode::Finishing => {
+                self.mode = Mode::Score;
+                self.message.clear();
+                match key.code {
+                    KeyCode::Char('y' | 'Y') => self.leave(Effect::Finish),
+                    _ => Effect::None,
+                }
+            }
             Mode::Score => self.score_key(key),
         }
     }
@@ -203,7 +222,7 @@ impl App {
         match key.code {
             KeyCode::Char('?' | 'h') => return self.help(),
             KeyCode::Char('q') | KeyCode::Esc => return self.leave(Effect::Quit),
-            KeyCode::Char('Q') => return self.leave(Effect::Finish),
+            KeyCode::Char('Q') => return self.ask_to_finish(),
             KeyCode::Char('r' | 'e') => {
                 let text = self.sheet().map(|sheet| sheet.rationale.clone());
                 self.mode = Mode::Rationale(Editor::new(&text.unwrap_or_default()));
@@ -300,17 +319,27 @@ impl App {
         }
     }
 
-    /// Moves the case to the end of the queue.
+    /// Moves the case to the end: after all that are held, and after those that are fetched later.
     fn skip(&mut self) -> Effect {
-        if self.sheets.len() - self.position.min(self.sheets.len()) < 2 {
-            self.say("There is no other case: score this one, or quit with q.");
+        if self.position >= self.sheets.len() {
             return Effect::Fetch;
         }
-        let sheet = self.sheets.remove(self.position);
+        let is_last = self.position + 1 == self.sheets.len();
+        let mut sheet = self.sheets.remove(self.position);
+        sheet.skip();
         self.sheets.push(sheet);
-        self.focus = 0;
-        self.scroll = 0;
-        self.say("Skipped: the case is shown again at the end.");
+        self.say(if is_last { NO_OTHER_CASE } else { SKIPPED });
+        self.arrive()
+    }
+
+    /// A key beside `q` must not end a sitting by mistake.
+    fn ask_to_finish(&mut self) -> Effect {
+        let cases = match self.progress.left {
+            1 => "1 unscored case stays pending".to_owned(),
+            left => format!("{left} unscored cases stay pending"),
+        };
+        self.message = format!("Finish the sitting? {cases}.");
+        self.mode = Mode::Finishing;
         Effect::None
     }
 
@@ -338,12 +367,16 @@ impl App {
 
     fn forward(&mut self) -> Effect {
         self.position = (self.position + 1).min(self.sheets.len());
+        self.arrive()
+    }
+
+    /// Shows the case at this position. Before a case that was skipped, others are fetched.
+    fn arrive(&mut self) -> Effect {
         self.focus = 0;
         self.scroll = 0;
-        if self.position < self.sheets.len() {
-            Effect::None
-        } else {
-            Effect::Fetch
+        match self.sheet() {
+            Some(sheet) if !sheet.is_skipped() => Effect::None,
+            _ => Effect::Fetch,
         }
     }
 

@@ -42,9 +42,9 @@ pub struct Refused {
 
 /// The queue of cases, as the desk uses it.
 pub trait Source {
-    /// The cases that are held and not yet scored, after leasing more if possible. Idempotent:
-    /// asking again returns the same cases.
-    fn next(&mut self) -> Result<Vec<Case>, String>;
+    /// The cases that are held and not yet scored, after leasing more than the `skipped` ones if
+    /// possible. Idempotent: asking again returns the same cases.
+    fn next(&mut self, skipped: usize) -> Result<Vec<Case>, String>;
 
     /// Stores a verdict durably before it returns.
     fn submit(&mut self, verdict: Verdict) -> Result<(), Refused>;

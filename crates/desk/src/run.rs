@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
 use crossterm::execute;
+use crossterm::terminal::{Clear, ClearType};
 
 use crate::Source;
 use crate::app::{App, Effect};
@@ -35,9 +36,11 @@ pub fn run(
     theme: Theme,
     stop: &AtomicBool,
 ) -> io::Result<Ended> {
-    let cases = source.next().map_err(io::Error::other)?;
+    let cases = source.next(0).map_err(io::Error::other)?;
     app.take(cases);
     let mut terminal = ratatui::try_init()?;
+    // Not every terminal gives an empty alternate screen.
+    execute!(io::stdout(), Clear(ClearType::All))?;
     // A terminal without bracketed paste pastes as keys.
     let _ = execute!(io::stdout(), EnableBracketedPaste);
     let mut desk = Desk {
@@ -92,26 +95,39 @@ impl Desk<'_> {
         loop {
             self.app.progress = self.source.progress();
             terminal.draw(|frame| view::draw(frame, self.app, theme))?;
-            let effect = loop {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(Ended::Stopped);
-                }
-                if is_gone(TICK) {
-                    return Ok(Ended::Stopped);
-                }
-                if event::poll(Duration::ZERO)? {
-                    break self.take(&event::read()?);
-                }
-                if self.renewed.elapsed() >= RENEW {
-                    self.renewed = Instant::now();
-                    if let Err(message) = self.source.renew() {
-                        self.app.message = message;
-                        break Effect::None;
-                    }
-                }
-            };
-            if let Some(ended) = self.carry_out(effect) {
+            if let Some(ended) = self.wait(stop)? {
                 return Ok(ended);
+            }
+            // Keys that came together are in the reader's buffer already: all of them are handled
+            // before the screen is drawn again.
+            while !stop.load(Ordering::Relaxed) && !is_gone(Duration::ZERO) {
+                if !event::poll(Duration::ZERO)? {
+                    break;
+                }
+                let effect = self.take(&event::read()?);
+                if let Some(ended) = self.carry_out(effect) {
+                    return Ok(ended);
+                }
+                self.app.progress = self.source.progress();
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or something to show.
+    fn wait(&mut self, stop: &AtomicBool) -> io::Result<Option<Ended>> {
+        loop {
+            if stop.load(Ordering::Relaxed) || is_gone(TICK) {
+                return Ok(Some(Ended::Stopped));
+            }
+            if event::poll(Duration::ZERO)? {
+                return Ok(None);
+            }
+            if self.renewed.elapsed() >= RENEW {
+                self.renewed = Instant::now();
+                if let Err(message) = self.source.renew() {
+                    self.app.message = message;
+                    return Ok(None);
+                }
             }
         }
     }
@@ -135,7 +151,7 @@ impl Desk<'_> {
                 Effect::Quit => return Some(Ended::Left),
                 Effect::Finish => return Some(Ended::Finished),
                 Effect::Fetch => {
-                    match self.source.next() {
+                    match self.source.next(self.app.skipped()) {
                         Ok(cases) => self.app.take(cases),
                         Err(message) => self.app.message = message,
                     }

@@ -145,6 +145,7 @@ fn draw_case(frame: &mut Frame<'_>, app: &App, sheet: &Sheet, theme: Theme, area
     let below = last - first;
     let more = match (first, below) {
         (0, 0) => String::new(),
+        (_, 1) => "  (PgUp/PgDn: 1 more line)".to_owned(),
         _ => format!("  (PgUp/PgDn: {below} more lines)"),
     };
     text.push(Line::from(vec![
@@ -298,7 +299,10 @@ fn draw_end(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
         Line::raw(""),
         Line::styled("No cases are left for you.", theme.accent()),
         Line::raw(""),
-        Line::raw(format!("{done} cases are judged and kept.")),
+        Line::raw(match done {
+            1 => "1 case is judged and kept.".to_owned(),
+            _ => format!("{done} cases are judged and kept."),
+        }),
         Line::raw("q ends the sitting; ← goes back to the last case; Enter checks for new cases."),
     ];
     frame.render_widget(Paragraph::new(text), area);
@@ -308,6 +312,7 @@ fn key_line(app: &App) -> String {
     match app.mode {
         Mode::Rationale(_) => "Enter saves the reason · Esc discards the change".to_owned(),
         Mode::Help => "press any key to go back".to_owned(),
+        Mode::Finishing => "y finishes the sitting · any other key goes back".to_owned(),
         Mode::Reading(..) => "↑ ↓ PgUp PgDn read · any other key closes".to_owned(),
         Mode::Done => "q quit · ← back · ? help".to_owned(),
         Mode::Score => {

@@ -12,6 +12,7 @@ use crate::case::read_score;
 use crate::check::Checks;
 use crate::problem::{Problem, line_at};
 use crate::rubric::Rubric;
+use crate::rule::Subject;
 use crate::scenario::Scenario;
 
 /// The file that holds them.
@@ -145,9 +146,10 @@ fn build(source: AnchorSource, around: Around<'_>, messages: &mut Vec<String>) -
     if source.why.trim().is_empty() {
         messages.push("why is missing: say in a sentence why it has these scores".to_owned());
     }
-    let flags = around.checks.flags(&source.candidate);
+    let checks = around.checks.fill(context.as_ref().unwrap_or(&Value::Null));
+    let flags = checks.apply(&Subject::new(&source.candidate)).flags;
     let mut scores = BTreeMap::new();
-    for name in around.rubric.score_names() {
+    for name in around.rubric.asked_names() {
         let given = source.scores.get(name).unwrap_or(&Value::Null);
         match read_score(around.rubric, name, given) {
             Ok(Some(score)) => {
@@ -158,7 +160,7 @@ fn build(source: AnchorSource, around: Around<'_>, messages: &mut Vec<String>) -
         }
     }
     for name in source.scores.keys() {
-        if !around.rubric.score_names().any(|known| known == name) {
+        if !around.rubric.asked_names().any(|known| known == name) {
             messages.push(format!(
                 "scores.{name} is not a score of {}",
                 around.rubric.id

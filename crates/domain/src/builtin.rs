@@ -47,6 +47,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::rule::Subject;
     use crate::scenario::Split;
     use crate::task::Task;
 
@@ -81,7 +82,8 @@ mod tests {
         assert!(samples.len() > 100);
         let task = tip();
         for sample in samples {
-            let flags = task.checks.flags(&sample.text);
+            let checks = task.checks.fill(&serde_json::Value::Null);
+            let flags = checks.apply(&Subject::new(&sample.text)).flags;
             assert_eq!(
                 flags["format_ok"], sample.format_ok,
                 "format_ok of {:?}",

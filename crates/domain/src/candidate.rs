@@ -15,6 +15,12 @@ pub struct Candidate {
     /// Flags that the task's mechanical checks computed.
     #[serde(default)]
     pub flags: BTreeMap<String, bool>,
+    /// Computed criteria, in their own scales.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<String, f64>,
+    /// Why checks and rules do not hold, and what could not be computed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
     /// Why the output does not fit the task's contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -29,8 +35,31 @@ pub struct Candidate {
     pub prompt_tokens: u64,
     #[serde(default)]
     pub completion_tokens: u64,
+    /// Those of the completion's tokens that are thoughts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub thinking_tokens: u64,
     #[serde(default)]
     pub latency_ms: f64,
+}
+
+impl Candidate {
+    /// Leaves out what was computed, where scores are sealed.
+    pub fn hide_computed(&mut self) {
+        self.flags.clear();
+        self.scores.clear();
+        self.reasons.clear();
+    }
+
+    /// Why the output does not fit the contract and the rules, one reason each.
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        let problem = self.problem.iter();
+        problem.chain(&self.reasons).map(String::as_str)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How different the candidates of a cell are: one minus the mean Jaccard similarity of

@@ -1,7 +1,7 @@
 //! Mechanical checks: flags that are computed, not judged.
 //!
-//! A check is one rule about a candidate's text that feeds one flag. A flag is set when all
-//! its rules hold; with `when = "fails"` it is set when any of its rules fails.
+//! A check is one rule about a candidate's text ([`crate::rule`]) that feeds one flag. A flag is set
+//! when all its rules hold; with `when = "fails"` it is set when any of its rules fails.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::problem::{Problem, line_of};
+use crate::rule::{Compiled, FilledRule, Rule, RuleSource, Subject};
 
 /// The checks of a task, compiled.
 #[derive(Debug, Default)]
@@ -19,7 +20,6 @@ struct Check {
     flag: String,
     when: When,
     rule: Rule,
-    reason: Option<String>,
 }
 
 /// Which outcome of the rule sets the flag.
@@ -31,36 +31,17 @@ pub enum When {
     Fails,
 }
 
+/// The checks with what they compare with, for the candidates of one scenario.
 #[derive(Debug)]
-enum Rule {
-    Matches(regex::Regex),
-    NotMatches(regex::Regex),
-    Contains(Vec<String>),
-    NotContains(Vec<String>),
-    JsonSchema(Box<jsonschema::Validator>),
-    MaxWords(usize),
-    MinWords(usize),
-    MaxChars(usize),
-    Language(whatlang::Lang),
-}
+pub struct FilledChecks<'a>(Vec<(&'a Check, Result<FilledRule<'a>, String>)>);
 
-/// A check as it stands in `task.toml`: a flag and exactly one rule.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CheckSource {
-    pub flag: String,
-    #[serde(default)]
-    pub when: When,
-    pub reason: Option<String>,
-    matches: Option<String>,
-    not_matches: Option<String>,
-    contains: Option<Vec<String>>,
-    not_contains: Option<Vec<String>>,
-    json_schema: Option<Value>,
-    max_words: Option<usize>,
-    min_words: Option<usize>,
-    max_chars: Option<usize>,
-    language: Option<String>,
+/// What the checks say about a candidate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// The value of every flag that has a check.
+    pub flags: BTreeMap<String, bool>,
+    /// Why rules do not hold, for people.
+    pub reasons: Vec<String>,
 }
 
 impl Checks {
@@ -68,7 +49,7 @@ impl Checks {
     pub fn compile(
         file: &str,
         text: &str,
-        sources: Vec<CheckSource>,
+        sources: Vec<RuleSource>,
         flags: &[&str],
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
@@ -82,24 +63,27 @@ impl Checks {
         for source in sources {
             let line = lines.next().flatten();
             let mut say = |message: String| problems.push(Problem::new(file, line, message));
-            if !flags.contains(&source.flag.as_str()) {
+            let Some(flag) = source.flag.clone() else {
+                say("the check has no flag: name the flag of the rubric that it sets".to_owned());
+                continue;
+            };
+            if !flags.contains(&flag.as_str()) {
                 say(format!(
-                    "the rubric has no flag '{}': use one of {}",
-                    source.flag,
+                    "the rubric has no flag '{flag}': use one of {}",
                     flags.join(", ")
                 ));
             }
-            if checks
-                .iter()
-                .any(|it| it.flag == source.flag && it.when != source.when)
-            {
+            let when = source.when.unwrap_or_default();
+            if checks.iter().any(|it| it.flag == flag && it.when != when) {
                 say(format!(
-                    "the checks of '{}' differ in `when`: a flag's checks must agree",
-                    source.flag
+                    "the checks of '{flag}' differ in `when`: a flag's checks must agree"
                 ));
             }
-            match source.compile() {
-                Ok(check) => checks.push(check),
+            match source.compile(&format!("the check of '{flag}'")) {
+                Ok(Compiled::Rule(rule)) => checks.push(Check { flag, when, rule }),
+                Ok(Compiled::Command(_)) => say(format!(
+                    "the check of '{flag}' is a command: only computed criteria of the rubric can run one"
+                )),
                 Err(message) => say(message),
             }
         }
@@ -110,12 +94,40 @@ impl Checks {
         }
     }
 
-    /// The value of every flag that has a check.
-    pub fn flags(&self, text: &str) -> BTreeMap<String, bool> {
-        let mut flags = BTreeMap::new();
-        for check in &self.0 {
-            let holds = check.rule.holds(text);
-            let flag = flags
+    /// Fills in a scenario: its fields and its reference, as judges see them.
+    pub fn fill(&self, context: &Value) -> FilledChecks<'_> {
+        let filled = self.0.iter().map(|check| (check, check.rule.fill(context)));
+        FilledChecks(filled.collect())
+    }
+
+    /// Whether a check sets this flag.
+    pub fn sets(&self, flag: &str) -> bool {
+        self.0.iter().any(|check| check.flag == flag)
+    }
+}
+
+impl FilledChecks<'_> {
+    /// Applies every check to a candidate.
+    pub fn apply(&self, subject: &Subject<'_>) -> Checked {
+        let mut checked = Checked::default();
+        for (check, rule) in &self.0 {
+            let (holds, why) = match rule {
+                Ok(rule) => {
+                    let outcome = rule.measure(subject);
+                    let name_flag = |why| {
+                        if rule.has_own_reason() {
+                            why
+                        } else {
+                            format!("{}: {why}", check.flag)
+                        }
+                    };
+                    (outcome.holds(), outcome.why.map(name_flag))
+                }
+                Err(error) => (false, Some(format!("{}: {error}", check.flag))),
+            };
+            checked.reasons.extend(why);
+            let flag = checked
+                .flags
                 .entry(check.flag.clone())
                 .or_insert(check.when == When::Holds);
             match check.when {
@@ -123,122 +135,14 @@ impl Checks {
                 When::Fails => *flag |= !holds,
             }
         }
-        flags
+        checked
     }
 
-    /// The reasons of the rules that `text` breaks, for people.
-    pub fn reasons<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
-        let broken = self.0.iter().filter(move |check| !check.rule.holds(text));
-        broken.filter_map(|check| check.reason.as_deref())
+    /// The scenario's faults: what rules compare with and it does not have.
+    pub fn faults(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter();
+        all.filter_map(|(check, rule)| Some((check.flag.as_str(), rule.as_ref().err()?.as_str())))
     }
-}
-
-impl CheckSource {
-    fn compile(self) -> Result<Check, String> {
-        let pattern = |text: String| {
-            regex::Regex::new(&text).map_err(|error| format!("not a regular expression: {error}"))
-        };
-        let mut rules = Vec::new();
-        if let Some(text) = self.matches {
-            rules.push(Rule::Matches(pattern(text)?));
-        }
-        if let Some(text) = self.not_matches {
-            rules.push(Rule::NotMatches(pattern(text)?));
-        }
-        rules.extend(self.contains.map(|list| Rule::Contains(lower(list))));
-        rules.extend(self.not_contains.map(|list| Rule::NotContains(lower(list))));
-        if let Some(schema) = self.json_schema {
-            let validator = jsonschema::validator_for(&schema)
-                .map_err(|error| format!("not a JSON schema: {error}"))?;
-            rules.push(Rule::JsonSchema(Box::new(validator)));
-        }
-        rules.extend(self.max_words.map(Rule::MaxWords));
-        rules.extend(self.min_words.map(Rule::MinWords));
-        rules.extend(self.max_chars.map(Rule::MaxChars));
-        if let Some(code) = self.language {
-            rules.push(Rule::Language(language(&code)?));
-        }
-        let count = rules.len();
-        let Some(rule) = rules.pop().filter(|_| count == 1) else {
-            return Err(format!(
-                "the check of '{}' has {count} rules: give it exactly one of matches, not_matches, contains, \
-                 not_contains, json_schema, max_words, min_words, max_chars, language",
-                self.flag
-            ));
-        };
-        Ok(Check {
-            flag: self.flag,
-            when: self.when,
-            rule,
-            reason: self.reason,
-        })
-    }
-}
-
-impl Rule {
-    fn holds(&self, text: &str) -> bool {
-        match self {
-            Self::Matches(pattern) => pattern.is_match(text),
-            Self::NotMatches(pattern) => !pattern.is_match(text),
-            Self::Contains(list) => {
-                let text = text.to_lowercase();
-                list.iter().all(|word| text.contains(word))
-            }
-            Self::NotContains(list) => {
-                let text = text.to_lowercase();
-                !list.iter().any(|word| text.contains(word))
-            }
-            Self::JsonSchema(validator) => {
-                serde_json::from_str(text).is_ok_and(|value: Value| validator.is_valid(&value))
-            }
-            Self::MaxWords(most) => text.split_whitespace().count() <= *most,
-            Self::MinWords(least) => text.split_whitespace().count() >= *least,
-            Self::MaxChars(most) => text.chars().count() <= *most,
-            // Short texts are hard to tell apart, so only a sure detection counts against one.
-            Self::Language(wanted) => whatlang::detect(text)
-                .is_none_or(|found| found.lang() == *wanted || !found.is_reliable()),
-        }
-    }
-}
-
-fn lower(list: Vec<String>) -> Vec<String> {
-    list.into_iter().map(|word| word.to_lowercase()).collect()
-}
-
-fn language(code: &str) -> Result<whatlang::Lang, String> {
-    const CODES: [(&str, &str); 24] = [
-        ("ar", "ara"),
-        ("cs", "ces"),
-        ("da", "dan"),
-        ("de", "deu"),
-        ("el", "ell"),
-        ("en", "eng"),
-        ("es", "spa"),
-        ("fi", "fin"),
-        ("fr", "fra"),
-        ("he", "heb"),
-        ("hi", "hin"),
-        ("hu", "hun"),
-        ("it", "ita"),
-        ("ja", "jpn"),
-        ("ko", "kor"),
-        ("nb", "nob"),
-        ("nl", "nld"),
-        ("pl", "pol"),
-        ("pt", "por"),
-        ("ru", "rus"),
-        ("sv", "swe"),
-        ("tr", "tur"),
-        ("uk", "ukr"),
-        ("zh", "cmn"),
-    ];
-    let three = CODES
-        .iter()
-        .find(|(two, _)| *two == code)
-        .map_or(code, |(_, three)| three);
-    whatlang::Lang::from_code(three).ok_or_else(|| {
-        format!("'{code}' is not a language that can be detected: use an ISO 639 code such as en")
-    })
 }
 
 #[cfg(test)]
@@ -248,41 +152,26 @@ mod tests {
     fn checks(toml: &str) -> Result<Checks, Vec<Problem>> {
         #[derive(Deserialize)]
         struct File {
-            checks: Vec<CheckSource>,
+            checks: Vec<RuleSource>,
         }
         let file: File = toml::from_str(toml).expect("TOML");
         Checks::compile("task.toml", toml, file.checks, &["ok", "long"])
     }
 
+    fn apply(checks: &Checks, text: &str) -> Checked {
+        checks.fill(&Value::Null).apply(&Subject::new(text))
+    }
+
     fn flag(rule: &str, text: &str) -> bool {
         let checks = checks(&format!("[[checks]]\nflag = \"ok\"\n{rule}\n")).expect("sound");
-        checks.flags(text)["ok"]
+        apply(&checks, text).flags["ok"]
     }
 
     #[test]
-    fn each_rule_decides() {
-        for (rule, holds, fails) in [
-            ("matches = '^[A-Z]'", "Walk", "walk"),
-            ("not_matches = '\\n'", "one line", "two\nlines"),
-            ("contains = ['Walk', 'rest']", "WALK then rest", "walk"),
-            ("not_contains = ['sure']", "walk", "Sure, walk"),
-            (
-                "json_schema = { type = 'object', required = ['tip'] }",
-                "{\"tip\":1}",
-                "[]",
-            ),
-            ("max_words = 2", "a b", "a b c"),
-            ("min_words = 2", "a b", "a"),
-            ("max_chars = 3", "äöü", "äöüß"),
-            (
-                "language = 'en'",
-                "Take a short walk before the meeting and bring the report.",
-                "Mach vor der Besprechung einen kurzen Spaziergang und nimm den Bericht mit.",
-            ),
-        ] {
-            assert!(flag(rule, holds), "{rule} should hold for {holds}");
-            assert!(!flag(rule, fails), "{rule} should fail for {fails}");
-        }
+    fn all_rules_of_a_flag_must_hold() {
+        let rules = "max_words = 2\n[[checks]]\nflag = \"ok\"\nmin_words = 2";
+        assert!(flag(rules, "a b"));
+        assert!(!flag(rules, "a") && !flag(rules, "a b c"));
     }
 
     #[test]
@@ -291,9 +180,9 @@ mod tests {
             "[[checks]]\nflag = \"long\"\nwhen = \"fails\"\nmax_words = 1\nreason = \"too long\"\n",
         )
         .expect("sound");
-        assert!(!checks.flags("a")["long"]);
-        assert!(checks.flags("a b")["long"]);
-        assert_eq!(checks.reasons("a b").collect::<Vec<_>>(), ["too long"]);
+        assert!(!apply(&checks, "a").flags["long"]);
+        assert!(apply(&checks, "a b").flags["long"]);
+        assert_eq!(apply(&checks, "a b").reasons, ["too long"]);
     }
 
     #[test]
@@ -320,8 +209,12 @@ mod tests {
             "not a regular expression",
         );
         check(
-            "[[checks]]\nflag = \"ok\"\nlanguage = 'xx'\n",
-            "not a language",
+            "[[checks]]\nmax_words = 1\n",
+            "task.toml:1: the check has no flag",
+        );
+        check(
+            "[[checks]]\nflag = \"ok\"\ncommand = [\"true\"]\n",
+            "only computed criteria",
         );
     }
 }

@@ -6,6 +6,8 @@
 
 /// The label of a candidate that a judge is asked about.
 pub const CANDIDATE: &str = "candidate";
+/// The label of a conversation that the candidate continues.
+pub const CONVERSATION: &str = "conversation";
 
 /// What opens and closes turns in the chat templates of common models, without `<|…|>`.
 const TOKENS: [&str; 14] = [

@@ -39,6 +39,10 @@ pub const EXPERT_KINDS: [&str; 8] = [
     "copilot",
 ];
 
+/// The kind of verdicts that rules gave. It counts in both tiers, because there is nobody whose
+/// judgement could differ.
+pub const COMPUTED: &str = "computed";
+
 impl Tier {
     pub const ALL: [Self; 2] = [Self::Expert, Self::Auto];
 

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::Tier;
 use crate::ledger::ConfirmationUse;
+use crate::sweep::label_json::{self, LabelFields};
 use crate::verdict::RubricRef;
 
+pub mod answers;
 pub mod check;
 pub mod pareto;
 
@@ -140,6 +142,10 @@ pub struct CombinedSample {
 )]
 pub struct Pair {
     pub model: String,
+    /// The label: the prompt's name, its content's hash where needed, and swept settings
+    /// ([`crate::sweep`]). JSON has the settings in a field of their own.
+    #[serde(flatten, with = "label_json")]
+    #[schemars(with = "LabelFields")]
     pub prompt: String,
 }
 
@@ -161,6 +167,9 @@ impl std::fmt::Display for Pair {
 pub struct Row {
     pub rank: u32,
     pub model: String,
+    /// The label, as in [`Pair`].
+    #[serde(flatten, with = "label_json")]
+    #[schemars(with = "LabelFields")]
     pub prompt: String,
     pub scenarios: u32,
     pub candidates: u32,

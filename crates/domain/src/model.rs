@@ -1,8 +1,8 @@
 //! Model ids: which provider runs a model, and under which name.
 //!
 //! A bare tag (`qwen2.5:0.5b`) is an Ollama tag, and so is `ollama:TAG`; `embedded:NAME`,
-//! `openai:NAME` and `scripted:NAME` name the other providers. Tags contain colons
-//! themselves, so only the four known prefixes count as one.
+//! `openai:NAME`, `anthropic:NAME`, `gemini:NAME`, `command:NAME` and `scripted:NAME` name the other
+//! providers. Tags contain colons themselves, so only the known prefixes count as one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,9 +16,22 @@ pub enum ProviderKind {
     Embedded,
     OpenAi,
     Scripted,
+    Anthropic,
+    Gemini,
+    Command,
 }
 
 impl ProviderKind {
+    pub const ALL: [Self; 7] = [
+        Self::Ollama,
+        Self::Embedded,
+        Self::OpenAi,
+        Self::Scripted,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::Command,
+    ];
+
     /// The prefix that names this provider in a model id.
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -26,6 +39,9 @@ impl ProviderKind {
             Self::Embedded => "embedded",
             Self::OpenAi => "openai",
             Self::Scripted => "scripted",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Command => "command",
         }
     }
 }
@@ -41,8 +57,8 @@ pub struct ModelId {
 /// A string that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a model id: write an Ollama tag (qwen2.5:0.5b), embedded:NAME, openai:NAME or \
-     scripted:NAME, without spaces"
+    "'{0}' is not a model id: write an Ollama tag (qwen2.5:0.5b), embedded:NAME, openai:NAME, \
+     anthropic:NAME, gemini:NAME, command:NAME or scripted:NAME, without spaces"
 )]
 pub struct BadModelId(pub String);
 
@@ -51,13 +67,7 @@ impl FromStr for ModelId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let text = text.trim();
-        let kinds = [
-            ProviderKind::Ollama,
-            ProviderKind::Embedded,
-            ProviderKind::OpenAi,
-            ProviderKind::Scripted,
-        ];
-        let (provider, name) = kinds
+        let (provider, name) = ProviderKind::ALL
             .into_iter()
             .find_map(|kind| {
                 let rest = text.strip_prefix(kind.prefix())?.strip_prefix(':')?;

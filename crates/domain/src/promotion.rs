@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::chat::{self, Part};
 use crate::judge::Tier;
 use crate::leaderboard::Pair;
+use crate::sweep::{OWN_SYSTEM, SYSTEM, Settings};
 
 /// The alias that a promotion moves.
 pub const ALIAS: &str = "champion";
@@ -35,14 +37,37 @@ pub struct Champion {
     /// entries of the history have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Value>,
+    /// Which of the settings were swept, and so are part of the pair.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub swept: Vec<String>,
 }
 
 impl Champion {
     pub fn pair(&self) -> Pair {
+        let swept = self.settings_of(self.swept.iter().map(String::as_str));
         Pair {
             model: self.model.clone(),
-            prompt: self.prompt.clone(),
+            prompt: swept.label(&self.prompt),
         }
+    }
+
+    /// The values of some settings, where the champion was promoted with them.
+    pub fn settings_of<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Settings {
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let value = |key: &str| match self.settings.get(key) {
+            None if key == SYSTEM && !self.settings.is_empty() => Some(OWN_SYSTEM.to_owned()),
+            found => found.map(text),
+        };
+        keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
+            .collect()
+    }
+
+    /// Whether it was promoted with these settings; earlier entries of the history have none, and fit.
+    pub fn has_settings(&self, settings: &Settings) -> bool {
+        self.settings.is_empty() || self.settings_of(settings.keys()) == *settings
     }
 }
 
@@ -225,14 +250,20 @@ pub fn nominee_tags(it: &Nominee) -> Vec<(String, String)> {
 
 /// The text of a version as MLflow writes it.
 fn text_tags(system: Option<&str>, body: &str) -> [(&'static str, String); 3] {
-    let (kind, text) = match system {
-        None => ("text", body.to_owned()),
-        Some(system) => {
-            let messages = json!([
-                {"role": "system", "content": system},
-                {"role": "user", "content": body},
-            ]);
-            ("chat", messages.to_string())
+    let parts = chat::split(body).map_or(Vec::new(), |it| it.parts);
+    let (kind, text) = match (system, &parts[..]) {
+        (None, [Part::Message(..)]) | (_, []) => ("text", body.to_owned()),
+        (system, parts) => {
+            let system = system.map(|it| json!({"role": "system", "content": it}));
+            let messages = parts.iter().map(|part| match part {
+                Part::Message(speaker, text) => json!({"role": speaker, "content": text}),
+                // As LangChain names what is replaced by messages.
+                Part::History(field) => {
+                    json!({"role": "placeholder", "content": format!("{{{{ {field} }}}}")})
+                }
+            });
+            let messages: Vec<Value> = system.into_iter().chain(messages).collect();
+            ("chat", Value::from(messages).to_string())
         }
     };
     [
@@ -297,6 +328,7 @@ mod tests {
                 system: None,
                 body: "Say {{ x }}".to_owned(),
                 settings: BTreeMap::new(),
+                swept: Vec::new(),
             },
             version: 1,
             restores,

@@ -1,21 +1,24 @@
 //! Prompts: versions of a template, identified by their content.
 //!
-//! A prompt is a Jinja template with optional front matter (`description`, `system`). Its
+//! A prompt is a Jinja template with optional front matter (`description`, `system`), or several of
+//! them that make a conversation ([`crate::chat`]). Its
 //! variables are the scenario's fields and `angle`. Templates cannot read files or run code;
 //! they only lay out what they are given, within limits ([`crate::template`]).
 
 use std::collections::BTreeSet;
 
-use minijinja::Environment;
-use minijinja::value::Serde;
 use serde::Deserialize;
-use serde_json::Value;
 
+use crate::chat::{self, Part};
 use crate::front_matter;
 use crate::hash::sha256_fields;
 use crate::problem::{Problem, line_of};
 use crate::scenario::Scenario;
 use crate::template;
+
+mod render;
+
+pub use render::{Rendered, Renderer};
 
 /// One version of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,31 +35,6 @@ pub struct Prompt {
 /// Identifies a prompt by what is rendered. Both parts are without white space at their ends.
 pub fn content_sha256(system: Option<&str>, body: &str) -> String {
     sha256_fields(&[("system", system.unwrap_or("")), ("body", body)])
-}
-
-/// A prompt with a scenario's facts filled in.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Rendered {
-    pub system: Option<String>,
-    pub user: String,
-}
-
-impl Rendered {
-    /// As people read it, and as it is kept with the run.
-    pub fn as_text(&self) -> String {
-        match &self.system {
-            Some(system) => format!("[system]\n{system}\n\n[user]\n{}\n", self.user),
-            None => format!("{}\n", self.user),
-        }
-    }
-
-    /// Identifies what the model is given.
-    pub fn sha256(&self) -> String {
-        sha256_fields(&[
-            ("system", self.system.as_deref().unwrap_or("")),
-            ("user", &self.user),
-        ])
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -121,6 +99,7 @@ impl Prompt {
         known: Option<&BTreeSet<String>>,
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
+        let (system, body) = split_system(source, head.system, body).map_err(|it| vec![it])?;
         if body.is_empty() {
             problems.push(Problem::new(
                 source.file,
@@ -128,13 +107,24 @@ impl Prompt {
                 "the prompt is empty: write what the model is asked",
             ));
         }
-        for template in head.system.iter().chain([&body]) {
+        let parts = chat::split(&body).map_err(|(line, message)| {
+            let line = Some(source.body_line + line - 1);
+            vec![Problem::new(source.file, line, message)]
+        })?;
+        for part in &parts.parts {
+            match part {
+                Part::Message(_, template) => {
+                    problems.extend(check_template(source.file, source.text, template, known));
+                }
+                Part::History(field) => problems.extend(check_field(source, field, known)),
+            }
+        }
+        if let Some(template) = &system {
             problems.extend(check_template(source.file, source.text, template, known));
         }
         if !problems.is_empty() {
             return Err(problems);
         }
-        let system = head.system.map(|system| system.trim().to_owned());
         let sha256 = content_sha256(system.as_deref(), &body);
         Ok(Self {
             name: name.to_owned(),
@@ -145,14 +135,35 @@ impl Prompt {
         })
     }
 
+    /// The same prompt with another system message.
+    #[must_use]
+    pub fn with_system(&self, system: Option<&str>) -> Self {
+        Self {
+            system: system.map(str::to_owned),
+            sha256: content_sha256(system, &self.body),
+            ..self.clone()
+        }
+    }
+
     /// The variables that the templates name.
     pub fn variables(&self) -> BTreeSet<String> {
         let environment = template::environment(self.length());
-        let templates = self.system.iter().chain([&self.body]);
-        templates
-            .filter_map(|source| environment.template_from_str(source).ok())
-            .flat_map(|template| template.undeclared_variables(false))
-            .collect()
+        let parts = chat::split(&self.body).map_or(Vec::new(), |it| it.parts);
+        let mut names = BTreeSet::new();
+        let mut templates: Vec<&str> = self.system.iter().map(String::as_str).collect();
+        for part in &parts {
+            match part {
+                Part::Message(_, template) => templates.push(template),
+                Part::History(field) => drop(names.insert(field.clone())),
+            }
+        }
+        let templates = templates.into_iter();
+        names.extend(
+            templates
+                .filter_map(|source| environment.template_from_str(source).ok())
+                .flat_map(|template| template.undeclared_variables(false)),
+        );
+        names
     }
 
     /// Bytes of both templates.
@@ -166,47 +177,37 @@ impl Prompt {
     }
 }
 
-/// A prompt's templates, compiled once for many scenarios.
-#[derive(Debug)]
-pub struct Renderer {
-    environment: Environment<'static>,
-    has_system: bool,
+/// The system message of the front matter or of the conversation, and the rest of the body.
+fn split_system(
+    source: &Source<'_>,
+    of_head: Option<String>,
+    body: String,
+) -> Result<(Option<String>, String), Problem> {
+    let of_head = of_head.map(|it| it.trim().to_owned());
+    let rest = chat::without_system(&body);
+    if rest.len() == body.len() {
+        return Ok((of_head, body));
+    }
+    if of_head.is_some() {
+        let message = "the front matter has a system message too: leave one out";
+        return Err(Problem::new(source.file, Some(source.body_line), message));
+    }
+    let parts = chat::split(&body).map_err(|(line, message)| {
+        Problem::new(source.file, Some(source.body_line + line - 1), message)
+    })?;
+    Ok((parts.system, rest.trim().to_owned()))
 }
 
-impl Renderer {
-    pub fn new(prompt: &Prompt) -> Result<Self, String> {
-        let mut environment = template::environment(prompt.length());
-        let mut add = |name: &'static str, source: &str| {
-            let failed = |error: String| format!("prompt {}: {error}", prompt.name);
-            template::check_growth(source).map_err(|(_, reason)| failed(reason))?;
-            environment
-                .add_template_owned(name, source.to_owned())
-                .map_err(|error| failed(format!("{error:#}")))
-        };
-        add("user", &prompt.body)?;
-        if let Some(system) = &prompt.system {
-            add("system", system)?;
-        }
-        Ok(Self {
-            environment,
-            has_system: prompt.system.is_some(),
-        })
-    }
-
-    /// Fills in a scenario.
-    pub fn render(&self, scenario: &Scenario, angle: &str) -> Result<Rendered, String> {
-        let mut context = scenario.fields.clone();
-        context.insert("angle".to_owned(), Value::from(angle));
-        let context = minijinja::Value::from(Serde(&context));
-        let fill = |name: &str| {
-            let text = template::render(&self.environment, name, &context)?;
-            Ok::<_, String>(text.trim().to_owned())
-        };
-        Ok(Rendered {
-            system: self.has_system.then(|| fill("system")).transpose()?,
-            user: fill("user")?,
-        })
-    }
+fn check_field(
+    source: &Source<'_>,
+    field: &str,
+    known: Option<&BTreeSet<String>>,
+) -> Option<Problem> {
+    known.filter(|it| !it.contains(field)).map(|_| {
+        let line = line_of(source.text, &format!("[history {field}]"));
+        let message = format!("no scenario has a field '{field}' with the history");
+        Problem::new(source.file, line, message)
+    })
 }
 
 fn check_template(
@@ -294,9 +295,10 @@ mod tests {
             Prompt::parse("p.md", "v1", text, Some(&known(&["persona", "tasks"]))).expect("sound");
         let rendered = prompt.render(&scenario(), "rest").expect("renders");
         assert_eq!(rendered.system.as_deref(), Some("Be nurse."));
-        assert_eq!(rendered.user, "- x\n- y\nThink of rest.");
+        let text = |rendered: &Rendered| rendered.turns[0].content.clone();
+        assert_eq!(text(&rendered), "- x\n- y\nThink of rest.");
         assert_eq!(
-            prompt.render(&scenario(), "").expect("renders").user,
+            text(&prompt.render(&scenario(), "").expect("renders")),
             "- x\n- y"
         );
     }
@@ -350,5 +352,49 @@ mod tests {
         )
         .expect("sound");
         assert!(prompt.render(&scenario(), "").is_err());
+    }
+
+    #[test]
+    fn one_message_keeps_its_hash() {
+        let prompt = Prompt::parse("p.md", "v1", "Hi {{ persona }}", None).expect("sound");
+        assert_eq!(
+            prompt.sha256,
+            sha256_fields(&[("system", ""), ("body", "Hi {{ persona }}")])
+        );
+        let rendered = prompt.render(&scenario(), "").expect("renders");
+        assert_eq!(
+            rendered.sha256(),
+            sha256_fields(&[("system", ""), ("user", "Hi nurse")])
+        );
+    }
+
+    #[test]
+    fn a_conversation_is_filled_in_message_by_message() {
+        let text = "[system]\nBe {{ persona }}.\n\n[user]\nHi\n[assistant]\nHello\n[history turns]\n[user]\n{{ persona }}?\n";
+        let prompt = Prompt::parse("p.md", "v1", text, None).expect("sound");
+        assert_eq!(prompt.system.as_deref(), Some("Be {{ persona }}."));
+        let head = "+++\nsystem = \"Be {{ persona }}.\"\n+++\n[user]\nHi\n[assistant]\nHello\n[history turns]\n[user]\n{{ persona }}?\n";
+        assert_eq!(
+            Prompt::parse("p.md", "v1", head, None).expect("sound"),
+            prompt
+        );
+        assert!(prompt.variables().contains("turns"));
+        let scenario = parse_all(
+            "s.jsonl",
+            "{\"id\":\"a\",\"persona\":\"[user]\",\"turns\":[{\"role\":\"user\",\"content\":\"{{ persona }}\"}]}",
+        )
+        .expect("ok")
+        .remove(0);
+        let rendered = prompt.render(&scenario, "").expect("renders");
+        assert_eq!(
+            rendered.as_text(),
+            "[system]\nBe [user].\n\n[user]\nHi\n\n[assistant]\nHello\n\n[user]\n{{ persona }}\n\n[user]\n[user]?\n"
+        );
+        let unknown = Prompt::parse("p.md", "v1", text, Some(&known(&["persona"])));
+        let problems = unknown.expect_err("no such field");
+        assert_eq!(
+            problems[0].to_string(),
+            "p.md:8: no scenario has a field 'turns' with the history"
+        );
     }
 }

@@ -26,8 +26,12 @@ pub mod tag {
     pub const TASK_SOURCE: &str = "task_source";
     /// What shaped the output besides model, prompt and scenario, in words.
     pub const SETTINGS: &str = "settings";
+    /// How many candidates were taken from the cache of answers instead of being generated.
+    pub const FROM_CACHE: &str = "from_cache";
     pub const ASSIZE_VERSION: &str = "assize_version";
     pub const PROVENANCE: &str = "provenance";
+    /// The host that generated the outputs. Not part of a cell's identity.
+    pub const HOST: &str = "host";
     /// The sittings whose verdicts on this run are kept but do not count, separated by spaces.
     pub const SET_ASIDE: &str = "set_aside";
     /// On a copy of a run without a cell key: the id of the run that it was copied from first.
@@ -57,6 +61,8 @@ pub mod metric {
     pub const LOAD_MS: &str = "load_ms";
     pub const PROMPT_TOKENS: &str = "prompt_tokens";
     pub const COMPLETION_TOKENS: &str = "completion_tokens";
+    /// Those of the completion's tokens that are thoughts.
+    pub const THINKING_TOKENS: &str = "thinking_tokens";
     pub const TOKENS_PER_S: &str = "tokens_per_s";
     pub const DIVERSITY: &str = "diversity";
     pub const COST_USD: &str = "cost_usd";
@@ -65,13 +71,14 @@ pub mod metric {
     pub const COMPOSITE: &str = "composite";
 
     /// What no score of a rubric may be called, because scores become metrics too.
-    pub const TAKEN: [&str; 11] = [
+    pub const TAKEN: [&str; 12] = [
         N_CANDIDATES,
         N_FAILED,
         LATENCY_MS,
         LOAD_MS,
         PROMPT_TOKENS,
         COMPLETION_TOKENS,
+        THINKING_TOKENS,
         TOKENS_PER_S,
         DIVERSITY,
         COST_USD,

@@ -13,6 +13,11 @@ use serde_json::{Map, Value};
 
 use crate::hash::{canonical_json, sha256_hex};
 use crate::problem::{Problem, line_at, parse_toml};
+use crate::rule::own::EXPECT;
+
+mod table;
+
+use table::read_csv;
 
 /// What a set of scenarios is for.
 #[derive(
@@ -76,6 +81,8 @@ pub struct Scenario {
     pub fields: Map<String, Value>,
     /// A good answer that judges may look at; models never see it.
     pub reference: Option<String>,
+    /// Rules that its outputs are held against ([`crate::rule::own`]); models never see them.
+    pub expect: Option<Value>,
     /// Over id and fields: what a model can see, and nothing else.
     pub sha256: String,
 }
@@ -86,6 +93,9 @@ impl Scenario {
         let mut context = self.fields.clone();
         if let Some(reference) = &self.reference {
             context.insert("reference".to_owned(), Value::from(reference.as_str()));
+        }
+        if let Some(expect) = &self.expect {
+            context.insert(EXPECT.to_owned(), expect.clone());
         }
         Value::Object(context)
     }
@@ -116,7 +126,8 @@ pub fn parse_all(file: &str, text: &str) -> Result<Vec<Scenario>, Vec<Problem>> 
     let mut problems = Vec::new();
     let mut scenarios = Vec::new();
     let mut ids = BTreeSet::new();
-    for (line, record) in raw {
+    for record in raw {
+        let line = record.line;
         match build(record) {
             Ok(scenario) if !ids.insert(scenario.id.clone()) => {
                 let message = format!(
@@ -147,9 +158,31 @@ pub fn parse_all(file: &str, text: &str) -> Result<Vec<Scenario>, Vec<Problem>> 
     }
 }
 
-type Record = (usize, Map<String, Value>);
+/// A scenario as it is read, before it is checked.
+struct Record {
+    line: usize,
+    fields: Map<String, Value>,
+    /// Fields that are empty cells of a table. Prompts see them as empty texts; the hash does not cover
+    /// them, because a column that another scenario needs does not change this one.
+    blank: Vec<String>,
+}
 
-fn build(mut record: Map<String, Value>) -> Result<Scenario, Vec<String>> {
+impl Record {
+    fn new(line: usize, fields: Map<String, Value>) -> Self {
+        Self {
+            line,
+            fields,
+            blank: Vec::new(),
+        }
+    }
+}
+
+fn build(record: Record) -> Result<Scenario, Vec<String>> {
+    let Record {
+        fields: mut record,
+        blank,
+        ..
+    } = record;
     let mut messages = Vec::new();
     let id = match record.shift_remove("id") {
         Some(Value::String(id)) if is_id(&id) => id,
@@ -183,6 +216,10 @@ fn build(mut record: Map<String, Value>) -> Result<Scenario, Vec<String>> {
             None
         }
     };
+    // A text of this name is an ordinary field.
+    let is_rules = |it: &Value| it.is_array() || it.is_object();
+    let expect = record.get(EXPECT).is_some_and(is_rules);
+    let expect = expect.then(|| record.shift_remove(EXPECT)).flatten();
     if record.contains_key("angle") {
         messages.push(
             "a scenario's field cannot be named 'angle': --diversity uses that name".to_owned(),
@@ -193,11 +230,13 @@ fn build(mut record: Map<String, Value>) -> Result<Scenario, Vec<String>> {
     }
     let fields = Value::Object(record.clone());
     let sha256 = sha256_hex(format!("{id}\n{}", canonical_json(&fields)).as_bytes());
+    record.extend(blank.into_iter().map(|name| (name, Value::from(""))));
     Ok(Scenario {
         id,
         split,
         fields: record,
         reference,
+        expect,
         sha256,
     })
 }
@@ -220,7 +259,7 @@ fn read_toml(file: &str, text: &str) -> Result<Vec<Record>, Vec<Problem>> {
     Ok(parsed
         .scenario
         .into_iter()
-        .map(|record| (line_at(text, record.span().start), record.into_inner()))
+        .map(|record| Record::new(line_at(text, record.span().start), record.into_inner()))
         .collect())
 }
 
@@ -233,7 +272,7 @@ fn read_jsonl(file: &str, text: &str) -> Result<Vec<Record>, Vec<Problem>> {
         .filter(|(_, line)| !line.trim().is_empty())
     {
         match serde_json::from_str::<Map<String, Value>>(line) {
-            Ok(record) => records.push((number + 1, record)),
+            Ok(record) => records.push(Record::new(number + 1, record)),
             Err(error) => problems.push(Problem::new(
                 file,
                 Some(number + 1),
@@ -246,46 +285,6 @@ fn read_jsonl(file: &str, text: &str) -> Result<Vec<Record>, Vec<Problem>> {
     } else {
         Err(problems)
     }
-}
-
-fn read_csv(file: &str, text: &str) -> Result<Vec<Record>, Vec<Problem>> {
-    let mut reader = csv::ReaderBuilder::new()
-        .trim(csv::Trim::Headers)
-        .from_reader(text.as_bytes());
-    let problem = |error: &csv::Error| {
-        let line = error
-            .position()
-            .and_then(|it| usize::try_from(it.line()).ok());
-        vec![Problem::new(file, line, format!("not CSV: {error}"))]
-    };
-    let headers = reader.headers().map_err(|error| problem(&error))?.clone();
-    let mut records = Vec::new();
-    for row in reader.records() {
-        let row = row.map_err(|error| problem(&error))?;
-        let line = row
-            .position()
-            .and_then(|it| usize::try_from(it.line()).ok())
-            .unwrap_or(1);
-        let fields = headers
-            .iter()
-            .zip(row.iter())
-            .filter(|(_, cell)| !cell.is_empty());
-        let mut record = Map::new();
-        for (key, cell) in fields {
-            let is_json = cell.starts_with(['[', '{']);
-            let value = if is_json {
-                serde_json::from_str(cell).map_err(|error| {
-                    let message = format!("'{key}' starts like JSON but is not: {error}");
-                    vec![Problem::new(file, Some(line), message)]
-                })?
-            } else {
-                Value::from(cell)
-            };
-            record.insert(key.to_owned(), value);
-        }
-        records.push((line, record));
-    }
-    Ok(records)
 }
 
 #[cfg(test)]
@@ -330,11 +329,6 @@ mod tests {
             "s.jsonl",
             "{\"id\":\"a\"}\nnope\n",
             "s.jsonl:2: not a JSON object",
-        );
-        check(
-            "s.csv",
-            "id,tasks\na,[1\n",
-            "s.csv:2: 'tasks' starts like JSON",
         );
         check("s.toml", "", "there is no scenario");
         check("s.xml", "", ".toml, .jsonl or .csv");

@@ -32,6 +32,8 @@ pub struct HeldCase<'a> {
     pub candidate: u32,
     /// What the mechanical checks prefilled.
     pub flags: &'a BTreeMap<String, bool>,
+    /// What was computed, which judges are not asked.
+    pub computed: &'a BTreeMap<String, f64>,
 }
 
 /// Checks all of them, and returns the verdicts with the runs that they belong to.
@@ -78,7 +80,7 @@ fn read(
 ) -> Option<Verdict> {
     let mut scores = BTreeMap::new();
     let mut is_valid = true;
-    for name in rubric.score_names() {
+    for name in rubric.asked_names() {
         let given = submission.scores.get(name).unwrap_or(&Value::Null);
         let score = read_score(rubric, name, given);
         let prefilled = || case.flags.get(name).map(|set| json!(set));
@@ -93,7 +95,7 @@ fn read(
         say(&format!("scores/{name}"), problem);
         is_valid = false;
     }
-    let known: Vec<&str> = rubric.score_names().collect();
+    let known: Vec<&str> = rubric.asked_names().collect();
     for name in submission.scores.keys() {
         if !known.contains(&name.as_str()) {
             let message = format!("is not a score of {}: use {}", rubric.id, known.join(", "));
@@ -105,7 +107,8 @@ fn read(
         return None;
     }
     let rationale = submission.rationale.clone();
-    Some(Verdict::new(rubric, case.candidate, scores, rationale))
+    let verdict = Verdict::new(rubric, case.candidate, scores, case.computed, rationale);
+    verdict.map_err(|message| say("scores", message)).ok()
 }
 
 #[cfg(test)]
@@ -126,6 +129,7 @@ mod tests {
                 run_id: "run",
                 candidate: 3,
                 flags: &FLAGS,
+                computed: const { &BTreeMap::new() },
             })
         };
         check(&list, &rubric(), held)

@@ -4,19 +4,26 @@
 //! folders and tests share one path; reading folders is done elsewhere. Everything wrong is
 //! reported at once, each mistake with its file and line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::anchor::{ANCHORS_FILE, Anchors, Around};
-use crate::check::{CheckSource, Checks};
+use crate::check::Checks;
+use crate::computed::Scorer;
 use crate::hash::sha256_fields;
+use crate::image::{self, Image};
 use crate::options::{OPTIONS, PartialOptions};
-use crate::output::OutputContract;
+use crate::output::{Fences, OutputContract, OutputFormat};
 use crate::problem::{Problem, line_of, parse_toml};
-use crate::prompt::{Prompt, Renderer};
+use crate::prompt::Prompt;
 use crate::rubric::Rubric;
+use crate::rule::RuleSource;
 use crate::scenario::{self, Scenario, Split};
+use crate::tool::Tool;
+
+mod prompts;
 
 /// The files of a task: relative path with `/` → text with `\n` line ends.
 pub type TaskFiles = BTreeMap<String, String>;
@@ -29,9 +36,17 @@ pub struct Task {
     pub scenarios: Vec<Scenario>,
     /// In order of their names.
     pub prompts: Vec<Prompt>,
+    /// System messages by name, for sweeps.
+    pub systems: BTreeMap<String, String>,
     pub rubric: Rubric,
     pub output: OutputContract,
     pub angles: Vec<String>,
+    /// What models may call instead of answering.
+    pub tools: Vec<Tool>,
+    /// The field of scenarios that names files with images.
+    pub images_field: Option<String>,
+    /// Those files by their path; whoever reads the task's folder adds them.
+    pub images: BTreeMap<String, Arc<Image>>,
     pub checks: Checks,
     /// Calibration cases, where the task has some.
     pub anchors: Anchors,
@@ -59,12 +74,14 @@ struct TaskToml {
     prompts: String,
     #[serde(default)]
     angles: Vec<String>,
+    tools: Option<String>,
+    images: Option<String>,
     #[serde(default)]
     output: OutputContract,
     #[serde(default)]
     defaults: TaskDefaults,
     #[serde(default)]
-    checks: Vec<CheckSource>,
+    checks: Vec<RuleSource>,
 }
 
 /// The file of scenarios, unless the task names another.
@@ -133,8 +150,13 @@ impl Task {
         );
         let prompts = collect(
             &mut problems,
-            parse_prompts(files, text, &head.prompts, scenarios.as_deref()),
+            prompts::parse_prompts(files, text, &head.prompts, scenarios.as_deref()),
         );
+        let systems = collect(
+            &mut problems,
+            prompts::parse_systems(files, scenarios.as_deref()),
+        );
+        let tools = parse_tools(files, text, &head, scenarios.as_deref(), &mut problems);
         let checks = rubric.as_ref().and_then(|rubric| {
             let flags: Vec<&str> = rubric.flags.iter().map(|flag| flag.name.as_str()).collect();
             check_output(&head.output, text, &flags, &mut problems);
@@ -152,8 +174,13 @@ impl Task {
             scenarios: &scenarios,
             checks: &checks,
         };
+        let rubric_file = (head.rubric.as_str(), files[&head.rubric].as_str());
+        problems.extend(computing_problems(around, &head.output, text, rubric_file));
         let anchors = collect(&mut problems, parse_anchors(files, around));
-        let (Some(prompts), Some(anchors), true) = (prompts, anchors, problems.is_empty()) else {
+        let is_sound = problems.is_empty();
+        let (Some(prompts), Some(systems), Some(anchors), true) =
+            (prompts, systems, anchors, is_sound)
+        else {
             return Err(problems);
         };
         let sha256 = content_sha256(files, text, &rubric, &scenarios);
@@ -162,9 +189,13 @@ impl Task {
             description: head.description,
             scenarios,
             prompts,
+            systems,
             rubric,
             output: head.output,
             angles: head.angles,
+            tools,
+            images_field: head.images,
+            images: BTreeMap::new(),
             checks,
             anchors,
             defaults: head.defaults,
@@ -177,6 +208,16 @@ impl Task {
         self.scenarios
             .iter()
             .filter(move |scenario| scenario.split == split)
+    }
+
+    /// The images that go with a scenario.
+    pub fn images_of(&self, scenario: &Scenario) -> Vec<Arc<Image>> {
+        let field = self.images_field.as_ref();
+        let paths = field.and_then(|field| image::named(scenario, field).ok());
+        let paths = paths.unwrap_or_default().into_iter();
+        paths
+            .filter_map(|path| self.images.get(&path).cloned())
+            .collect()
     }
 
     /// The prompt of this name.
@@ -229,6 +270,26 @@ fn named<T>(
     parse(file, text)
 }
 
+/// The tools; and whether scenarios name images as they should.
+fn parse_tools(
+    files: &TaskFiles,
+    task_toml: &str,
+    head: &TaskToml,
+    scenarios: Option<&[Scenario]>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Tool> {
+    if let (Some(field), Some(scenarios)) = (&head.images, scenarios)
+        && let Err(message) = image::all_named(scenarios, field)
+    {
+        problems.push(Problem::new(&head.scenarios, None, message));
+    }
+    let file = head.tools.as_ref();
+    let tools = file.map(|file| named(files, task_toml, file, Tool::parse_all));
+    tools
+        .and_then(|tools| collect(problems, tools))
+        .unwrap_or_default()
+}
+
 fn parse_anchors(files: &TaskFiles, around: Around<'_>) -> Result<Anchors, Vec<Problem>> {
     match files.get(ANCHORS_FILE) {
         Some(text) => Anchors::parse(ANCHORS_FILE, text, around),
@@ -236,97 +297,29 @@ fn parse_anchors(files: &TaskFiles, around: Around<'_>) -> Result<Anchors, Vec<P
     }
 }
 
-fn parse_prompts(
-    files: &TaskFiles,
-    task_toml: &str,
-    folder: &str,
-    scenarios: Option<&[Scenario]>,
-) -> Result<Vec<Prompt>, Vec<Problem>> {
-    // Without scenarios every variable would look unknown.
-    let known: Option<BTreeSet<String>> = scenarios.map(|scenarios| {
-        let fields = scenarios.iter().flat_map(|it| it.fields.keys().cloned());
-        fields.collect()
-    });
-    let prefix = format!("{}/", folder.trim_end_matches('/'));
-    let mut problems = Vec::new();
-    let mut prompts = Vec::new();
-    for (file, text) in files {
-        let stem = file
-            .strip_prefix(&prefix)
-            .and_then(|rest| rest.strip_suffix(".md"));
-        let Some(name) = stem.filter(|name| !name.contains('/')) else {
-            continue;
-        };
-        if !name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-        {
-            let message = format!(
-                "the prompt's name '{name}' may hold letters, digits, - _ . only: rename the file"
-            );
-            problems.push(Problem::new(file, None, message));
-            continue;
-        }
-        prompts.extend(collect(
-            &mut problems,
-            Prompt::parse(file, name, text, known.as_ref()),
-        ));
-    }
-    for prompt in &prompts {
-        let file = format!("{prefix}{}.md", prompt.name);
-        problems.extend(check_rendering(
-            &file,
-            prompt,
-            scenarios.unwrap_or_default(),
-        ));
-    }
-    if prompts.is_empty() && problems.is_empty() {
-        let message = format!("there is no prompt: put at least one *.md into '{prefix}'");
-        problems.push(Problem::new(
-            TASK_FILE,
-            line_of(task_toml, "prompts"),
-            message,
-        ));
-    }
-    if problems.is_empty() {
-        Ok(prompts)
-    } else {
-        Err(problems)
-    }
-}
-
-/// A prompt must render for every scenario, not only name known fields.
-fn check_rendering(file: &str, prompt: &Prompt, scenarios: &[Scenario]) -> Option<Problem> {
-    let renderer = Renderer::new(prompt);
-    let broken = |it: &Scenario| match &renderer {
-        Ok(renderer) => renderer.render(it, "").err(),
-        Err(error) => Some(error.clone()),
-    };
-    let (scenario, error) = scenarios
-        .iter()
-        .find_map(|it| broken(it).map(|error| (it, error)))?;
-    let lacking: Vec<String> = prompt
-        .variables()
-        .into_iter()
-        .filter(|name| name != "angle" && !scenario.fields.contains_key(name))
-        .collect();
-    let message = if lacking.is_empty() {
-        format!("does not render for scenario '{}': {error}", scenario.id)
-    } else {
-        format!(
-            "does not render for scenario '{}', which has no field '{}': add the field to the \
-             scenario, or ask in the template whether it is defined",
-            scenario.id,
-            lacking.join("', '"),
-        )
-    };
-    Some(Problem::new(file, None, message))
-}
-
 fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &mut Vec<Problem>) {
     if let Some(flag) = output.flag.as_deref().filter(|flag| !flags.contains(flag)) {
         let message = format!("output.flag is '{flag}', which is not a flag of the rubric");
         problems.push(Problem::new(TASK_FILE, line_of(text, "flag"), message));
+    }
+    if let Some(flag) = output.fences_flag().filter(|flag| !flags.contains(flag)) {
+        let message = format!(
+            "output.fences = \"strip\" counts stripped fences as the flag '{flag}', which the rubric does \
+             not have: add a [[flags]] table of that name, or name another flag in output.fences_flag"
+        );
+        problems.push(Problem::new(TASK_FILE, line_of(text, "fences"), message));
+    }
+    if output.fences_flag.is_some() && output.fences == Fences::Keep {
+        let message = "output.fences_flag goes with output.fences = \"strip\" only";
+        problems.push(Problem::new(
+            TASK_FILE,
+            line_of(text, "fences_flag"),
+            message,
+        ));
+    }
+    if output.format == OutputFormat::Text && output.fences == Fences::Strip {
+        let message = "output.fences goes with output.format = \"json\" only";
+        problems.push(Problem::new(TASK_FILE, line_of(text, "fences"), message));
     }
     if let Some(error) = output
         .schema
@@ -336,6 +329,52 @@ fn check_output(output: &OutputContract, text: &str, flags: &[&str], problems: &
         let message = format!("output.schema is not a JSON schema: {error}");
         problems.push(Problem::new(TASK_FILE, line_of(text, "schema"), message));
     }
+}
+
+/// What keeps rules from computing what they should: a scenario without the field that they compare
+/// with, a flag that nothing sets.
+fn computing_problems(
+    around: Around<'_>,
+    output: &OutputContract,
+    task_toml: &str,
+    (rubric_file, rubric_text): (&str, &str),
+) -> Vec<Problem> {
+    let Around {
+        rubric,
+        scenarios,
+        checks,
+    } = around;
+    let mut problems = Vec::new();
+    let is_flag = |name: &str| rubric.flags.iter().any(|it| it.name == name);
+    let quoted = |name: &str| format!("\"{name}\"");
+    for scenario in scenarios {
+        let context = scenario.judge_context();
+        for (name, fault) in Scorer::new(rubric, checks, &context).faults() {
+            let (file, text) = if is_flag(name) {
+                (TASK_FILE, task_toml)
+            } else {
+                (rubric_file, rubric_text)
+            };
+            let message = format!("'{name}' in scenario '{}': {fault}", scenario.id);
+            problems.push(Problem::new(file, line_of(text, &quoted(name)), message));
+        }
+    }
+    if rubric.needs_judge() {
+        return problems;
+    }
+    let own = [output.flag.as_deref(), output.fences_flag()];
+    for flag in &rubric.flags {
+        let name = flag.name.as_str();
+        if !checks.sets(name) && !own.contains(&Some(name)) {
+            let message = format!(
+                "nothing sets the flag '{name}': every criterion is computed, so no judge is asked. Add a \
+                 check in {TASK_FILE}, name it as output.flag, or remove it"
+            );
+            let line = line_of(rubric_text, &quoted(name));
+            problems.push(Problem::new(rubric_file, line, message));
+        }
+    }
+    problems
 }
 
 fn check_defaults(

@@ -13,7 +13,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::judge::{Judge, Tier};
+use crate::computed::score_json;
+use crate::judge::{self, Judge, Tier};
 use crate::rubric::Rubric;
 use crate::run::{metric, tag};
 
@@ -65,6 +66,16 @@ pub struct VerdictFile<S = BTreeMap<String, Value>, T = String> {
 }
 
 impl<S, T: AsRef<str>> VerdictFile<S, T> {
+    /// Whether rules gave these verdicts, and no judge.
+    pub fn is_computed(&self) -> bool {
+        self.judge.kind.as_ref() == judge::COMPUTED
+    }
+
+    /// Whether these verdicts count in a tier: computed ones count in both.
+    pub fn counts_in(&self, tier: Tier) -> bool {
+        self.tier == tier || self.is_computed()
+    }
+
     /// The sitting and the judge whose ratings these are. An amendment replaces the verdict that
     /// it corrects, regardless of its author: it is not a separate rating.
     pub fn rater(&self) -> (&str, &Judge<T>) {
@@ -80,6 +91,16 @@ impl<S, T: AsRef<str>> VerdictFile<S, T> {
 pub struct Amends<T = String> {
     pub sitting: T,
     pub judge: Judge<T>,
+    /// The earlier amendment that this one replaces, if it does not replace the first verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<T>,
+}
+
+impl<T> Amends<T> {
+    /// The sitting of the file that is replaced.
+    fn replaced(&self) -> &T {
+        self.replaces.as_ref().unwrap_or(&self.sitting)
+    }
 }
 
 /// Tokens and cost of asking a model.
@@ -122,24 +143,35 @@ pub struct Verdict<S = BTreeMap<String, Value>> {
 }
 
 impl Verdict {
-    /// A verdict with its composite, from a complete set of scores. A blank rationale is none.
+    /// A verdict with its composite: the scores that a judge gave, all of them, and those that were
+    /// computed. A blank rationale is none. An error where a computed score is missing.
     pub fn new(
         rubric: &Rubric,
         candidate: u32,
-        scores: BTreeMap<String, Value>,
+        mut scores: BTreeMap<String, Value>,
+        computed: &BTreeMap<String, f64>,
         rationale: Option<String>,
-    ) -> Self {
+    ) -> Result<Self, String> {
+        for criterion in rubric.computed.iter() {
+            let Some(score) = computed.get(&criterion.name) else {
+                return Err(format!(
+                    "'{}' could not be computed for this candidate: run assize judge recompute",
+                    criterion.name
+                ));
+            };
+            scores.insert(criterion.name.clone(), score_json(*score));
+        }
         let numbers = scores
             .iter()
             .filter_map(|(name, value)| Some((name.clone(), as_number(value)?)))
             .collect();
-        Self {
+        Ok(Self {
             candidate,
             // Complete scores always have a composite: its names were checked with the rubric.
             composite: rubric.composite.evaluate(&numbers).unwrap_or(f64::NAN),
             scores,
             rationale: rationale.filter(|text| !text.trim().is_empty()),
-        }
+        })
     }
 }
 
@@ -159,7 +191,7 @@ pub struct Summary {
 }
 
 /// The verdicts that count in a tier: for each candidate the latest, under this rubric only.
-pub fn effective<'a, S, T: AsRef<str> + Ord>(
+pub fn effective<'a, S, T: AsRef<str>>(
     files: &'a [VerdictFile<S, T>],
     tier: Tier,
     rubric_sha256: &str,
@@ -172,17 +204,54 @@ pub fn effective<'a, S, T: AsRef<str> + Ord>(
 }
 
 /// The files of a tier under this rubric, the earliest first; the latest counts.
-pub fn in_order<'a, S, T: AsRef<str> + Ord>(
+pub fn in_order<'a, S, T: AsRef<str>>(
     files: &'a [VerdictFile<S, T>],
     tier: Tier,
     rubric_sha256: &str,
 ) -> Vec<&'a VerdictFile<S, T>> {
-    let mut counted: Vec<&VerdictFile<S, T>> = files
+    let counted = files
         .iter()
-        .filter(|file| file.tier == tier && file.rubric.sha256.as_ref() == rubric_sha256)
+        .filter(|file| file.counts_in(tier) && file.rubric.sha256.as_ref() == rubric_sha256);
+    by_precedence(counted)
+}
+
+/// Verdict files of a run, the earliest first; the latest takes precedence. An amendment follows the
+/// file that it replaces even if it was written by a clock that is behind.
+pub fn by_precedence<'a, S, T: AsRef<str>>(
+    files: impl Iterator<Item = &'a VerdictFile<S, T>>,
+) -> Vec<&'a VerdictFile<S, T>> {
+    let files: Vec<&VerdictFile<S, T>> = files.collect();
+    let mut placed: Vec<_> = files
+        .iter()
+        .map(|file| (place(file, &files), *file))
         .collect();
-    counted.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
-    counted
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, file)| file).collect()
+}
+
+/// What files are sorted by: the time, which is at least that of every file that this one replaces,
+/// the number of those files, and the sitting.
+fn place<'a, S, T: AsRef<str>>(
+    file: &'a VerdictFile<S, T>,
+    files: &[&'a VerdictFile<S, T>],
+) -> (&'a str, usize, &'a str) {
+    let mut at = file.judged_at.as_ref();
+    let mut depth = 0;
+    let mut current = file;
+    // Files come from other machines too: the number of steps is limited in case they form a circle.
+    while depth < files.len() {
+        let Some(amends) = &current.amends else {
+            break;
+        };
+        let replaced = amends.replaced().as_ref();
+        let Some(earlier) = files.iter().find(|it| it.sitting.as_ref() == replaced) else {
+            break;
+        };
+        at = at.max(earlier.judged_at.as_ref());
+        depth += 1;
+        current = earlier;
+    }
+    (at, depth, file.sitting.as_ref())
 }
 
 /// The metrics and tags that a run carries, given all its verdict files.
@@ -227,7 +296,7 @@ fn cost_usd(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Option<f6
     let mut usage = Usage::default();
     files
         .iter()
-        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
+        .filter(|file| file.counts_in(tier) && file.rubric.sha256 == rubric_sha256)
         .filter_map(|file| file.usage.as_ref())
         .for_each(|it| usage.add(it));
     usage.cost_usd
@@ -253,11 +322,7 @@ fn means(verdicts: &BTreeMap<u32, &Verdict>, rubric: &Rubric) -> Vec<(String, f6
 
 /// The judge that completed the tier, and when.
 fn signature(files: &[VerdictFile], tier: Tier, rubric_sha256: &str) -> Vec<(String, String)> {
-    let last = files
-        .iter()
-        .filter(|file| file.tier == tier && file.rubric.sha256 == rubric_sha256)
-        .max_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
-    let Some(last) = last else {
+    let Some(last) = in_order(files, tier, rubric_sha256).pop() else {
         return Vec::new();
     };
     let (by, at) = match tier {

@@ -220,7 +220,9 @@ fn generate(provider: &EmbeddedProvider, prompt: &Prompt, seeds: &[u32]) -> u64 
             max_tokens: MAX_TOKENS,
             num_ctx: NUM_CTX,
             json_schema: None,
+            ..Sampling::default()
         },
+        ..Request::default()
     };
     let outcomes = provider.generate(MODEL, &request);
     outcomes

@@ -97,6 +97,7 @@ fn sampling(temperature: f64) -> Sampling {
         max_tokens: 24,
         num_ctx: NUM_CTX,
         json_schema: None,
+        ..Sampling::default()
     }
 }
 
@@ -112,6 +113,7 @@ fn request(candidates: Vec<(&str, u32)>, sampling: Sampling) -> Request {
             })
             .collect(),
         sampling,
+        ..Request::default()
     }
 }
 

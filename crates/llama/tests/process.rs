@@ -48,7 +48,9 @@ fn generate(provider: &EmbeddedProvider) -> String {
             max_tokens: 16,
             num_ctx: 2048,
             json_schema: None,
+            ..Sampling::default()
         },
+        ..Request::default()
     };
     let mut outcomes = provider.generate(MODEL, &request);
     outcomes.remove(0).unwrap().text

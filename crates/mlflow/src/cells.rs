@@ -8,12 +8,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use assize_domain::run::{CellRecord, RunStatus, tag};
+use assize_domain::hash::sha256_hex;
+use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use assize_store::{Cells, KnownCell, Recorded, Result, StoreError};
 use serde_json::{Value, json};
 
 use crate::limits::{self, Overflow, Pairs};
 use crate::runs::{pairs, quoted};
+use crate::verdicts::param_of;
 use crate::wire::{RunAnswer, Tracked, number_json};
 use crate::{MlflowStore, lock, parallel};
 
@@ -302,6 +304,7 @@ impl MlflowStore {
 
     pub(crate) fn run_fill(&self, run: &Tracked, cell: &CellRecord) -> Result<()> {
         let mut params: Pairs = owned(&cell.params);
+        params.extend(verdict_params(cell));
         let mut tags = tags_of(cell);
         let more = Overflow::split(&mut params, &mut tags);
         let mut files: Vec<(&str, Vec<u8>)> = cell
@@ -313,7 +316,7 @@ impl MlflowStore {
         if !more.is_empty() {
             let text = serde_json::to_vec(&more)
                 .map_err(|error| crate::artifacts::corrupt(run, limits::FILE, &error))?;
-            let hash = assize_domain::hash::sha256_hex(&text);
+            let hash = sha256_hex(&text);
             late_tags.push((limits::TAG.to_owned(), hash));
             files.push((limits::FILE, text));
         }
@@ -388,6 +391,15 @@ fn owned<T: AsRef<str>>(entries: &[(T, T)]) -> Pairs {
     entries
         .iter()
         .map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned()))
+        .collect()
+}
+
+/// The params that name the verdict files of a cell that was judged as it was collected.
+fn verdict_params(cell: &CellRecord) -> Pairs {
+    let files = cell.artifacts.iter();
+    let files = files.filter(|(path, _)| path.starts_with(artifact::VERDICTS));
+    files
+        .map(|(path, content)| (param_of(path), sha256_hex(content.as_bytes())))
         .collect()
 }
 

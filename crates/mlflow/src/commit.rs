@@ -19,7 +19,7 @@ use assize_store::{Committed, FileSource, Result, StoreError};
 
 use crate::artifacts::corrupt;
 use crate::runs::Entries;
-use crate::verdicts::{COMMIT, Marks, counting, is_named, param_of, set_aside};
+use crate::verdicts::{COMMIT, Marks, counting, is_named, param_of, set_aside, verdict_tag};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
 
@@ -27,12 +27,22 @@ use crate::{MlflowStore, lock, parallel};
 const BATCH: usize = 32;
 
 /// A run during a commit.
-struct Judged {
+pub(crate) struct Judged {
     run_id: String,
-    written: bool,
+    pub written: bool,
     /// The params that named verdict files when the summary was made.
     params: Vec<String>,
     summary: Summary,
+}
+
+/// A verdict file that was stored.
+struct Stored {
+    /// The param that makes it count.
+    name: String,
+    /// The param's value, if that has not been written yet.
+    hash: Option<String>,
+    /// The tag that repeats its content.
+    tag: Option<(String, String)>,
 }
 
 /// Writes verdict files, one per run, all or none.
@@ -70,8 +80,7 @@ pub(crate) fn sitting_commit_each(
 }
 
 impl MlflowStore {
-    /// Stores a verdict file with a run. Returns the param that makes it count, with its value if
-    /// that has not been written yet.
+    /// Stores a verdict file with a run.
     ///
     /// With a commit the param is written first: no reader opens the file before the commit mark is
     /// set, and two processes that apply one sitting at once get different file names.
@@ -80,7 +89,7 @@ impl MlflowStore {
         run: &Tracked,
         part: &VerdictFile,
         commit: Option<&str>,
-    ) -> Result<(String, Option<String>)> {
+    ) -> Result<Stored> {
         let mut taken: Vec<String> = Vec::new();
         loop {
             let is_taken = |path: &str| is_named(run, path) || taken.iter().any(|it| it == path);
@@ -96,7 +105,16 @@ impl MlflowStore {
                 }
             }
             self.file_put(run, &path, text.as_bytes())?;
-            return Ok((name, commit.is_none().then_some(hash)));
+            return Ok(Stored {
+                name,
+                hash: commit.is_none().then_some(hash),
+                // `assize serve` shows all tags, and reads verdict files quickly.
+                tag: if self.is_assize()? {
+                    None
+                } else {
+                    verdict_tag(&path, text)
+                },
+            });
         }
     }
 
@@ -115,9 +133,10 @@ impl MlflowStore {
         if part.verdicts.is_empty() {
             return Ok(());
         }
-        let (name, hash) = self.file_write(&run, &part, commit)?;
+        let stored = self.file_write(&run, &part, commit)?;
+        let param = stored.hash.map(|hash| (stored.name, hash));
         let entries = Entries {
-            params: hash.map(|hash| (name, hash)).into_iter().collect(),
+            params: param.into_iter().collect(),
             ..Entries::default()
         };
         self.write(&run, entries)
@@ -125,7 +144,7 @@ impl MlflowStore {
 
     /// Writes the new verdicts of a file and returns the run's new summary. Without a commit the
     /// verdicts count at once.
-    fn run_judge(
+    pub(crate) fn run_judge(
         &self,
         run: &Tracked,
         file: &VerdictFile,
@@ -145,10 +164,11 @@ impl MlflowStore {
         let mut params = verdict_params(run);
         let mut entries = Entries::default();
         if written {
-            let (name, hash) = self.file_write(run, &part, commit)?;
+            let Stored { name, hash, tag } = self.file_write(run, &part, commit)?;
             params.push(name.clone());
             params.sort();
             entries.params.extend(hash.map(|hash| (name, hash)));
+            entries.tags.extend(tag);
             files.push(part);
         }
         files.retain(|file| !aside.contains(&file.sitting));
@@ -156,7 +176,9 @@ impl MlflowStore {
         if commit.is_none() {
             put_summary(&mut entries, run, &summary);
         }
-        self.write(run, entries)?;
+        if commit.is_none() || !entries.tags.is_empty() {
+            self.write(run, entries)?;
+        }
         Ok(Judged {
             run_id: run.run_id.clone(),
             written,
@@ -243,6 +265,7 @@ impl WholeCommit<'_> {
             let run = store.sitting_run_need(sitting)?;
             let mark = format!("{COMMIT}{}", self.commit);
             store.param_claim(&run.run_id, &mark, "done")?;
+            store.touch(&run.run_id)?;
         }
         let marks = Marks::new(store);
         parallel::each(&self.judged, |judged| {

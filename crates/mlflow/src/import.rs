@@ -44,6 +44,7 @@ pub(crate) fn sitting_import(store: &MlflowStore, theirs: &SittingRecord) -> Res
             // The sitting exists once its run is finished, so everything else is written first.
             store.closing_write(id, &run, closing)?;
             store.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
+            store.touch(&run.run_id)?;
         }
         Some(closing) => store.sitting_close(id, closing)?,
         None => {}

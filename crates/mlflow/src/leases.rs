@@ -29,10 +29,10 @@ const RELEASED: &str = "-";
 
 /// The latest owner of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Lease {
-    slot: u32,
-    epoch: u32,
-    sitting: String,
+pub(crate) struct Lease {
+    pub slot: u32,
+    pub epoch: u32,
+    pub sitting: String,
 }
 
 fn param_of(tier: Tier, slot: u32, epoch: u32) -> String {
@@ -40,7 +40,7 @@ fn param_of(tier: Tier, slot: u32, epoch: u32) -> String {
 }
 
 /// The slots of a run, each with its latest owner.
-fn leases(run: &Tracked, tier: Tier) -> Vec<Lease> {
+pub(crate) fn leases(run: &Tracked, tier: Tier) -> Vec<Lease> {
     let start = format!("lease.{tier}.");
     let mut latest: BTreeMap<u32, Lease> = BTreeMap::new();
     for (name, sitting) in &run.params {
@@ -75,15 +75,17 @@ impl Leases for MlflowStore {
         let run = self.open_sitting(&request.sitting)?;
         let sitting = self.sitting_read(&request.sitting, &run)?;
         self.leases_renew(&run, request.until_ms)?;
-        let mut live = HashSet::new();
+        let (mut live, mut ended) = (HashSet::new(), HashSet::new());
         for other in self.sitting_runs(&sitting.experiment)? {
             let id = other.tag(key::SITTING).unwrap_or_default().to_owned();
             let is_open = state_of(&id, &other)? == SittingState::Open;
             if is_open && lives_until(&other) > request.now_ms && id != sitting.id {
                 live.insert(id);
+            } else {
+                ended.insert(id);
             }
         }
-        LeaseHandler::new(self, &sitting, request, live).handle()
+        LeaseHandler::new(self, &sitting, request, (live, ended)).handle()
     }
 
     fn lease_list(&self, sitting: &str) -> Result<Vec<HeldRun>> {

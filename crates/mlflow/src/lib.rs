@@ -13,6 +13,8 @@
 //! - A lease is a write-once param with an epoch: if two judges write it, one is rejected.
 //! - An entry of the ledger is a tag of its experiment, with a key of its own.
 //! - Sittings and promotion histories are runs of a separate experiment ([`SITTINGS`]).
+//! - Every change marks its run with a metric that holds the time, so that other machines can
+//!   search for changes ([`following`]).
 //!
 //! This crate deliberately uses no SQL and no API of MLflow other than REST.
 
@@ -22,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use assize_domain::sitting::Sitting;
+use assize_store::embedded::EmbeddedStore;
 use assize_store::{Result, Tracking};
 
 mod address;
@@ -31,6 +34,7 @@ mod cells;
 mod commit;
 mod copying;
 mod experiments;
+mod following;
 mod import;
 mod leases;
 mod ledger;
@@ -68,6 +72,8 @@ pub struct MlflowStore {
     /// A cache of runs whose files were read recently.
     recent: Mutex<VecDeque<(Instant, Arc<wire::Tracked>)>>,
     is_assize: OnceLock<bool>,
+    /// A copy of this server's runs on this machine, to find pending runs in.
+    copy: OnceLock<Arc<EmbeddedStore>>,
 }
 
 impl fmt::Debug for MlflowStore {
@@ -93,6 +99,7 @@ impl MlflowStore {
             waiting: Mutex::default(),
             recent: Mutex::default(),
             is_assize: OnceLock::new(),
+            copy: OnceLock::new(),
         })
     }
 

@@ -26,6 +26,8 @@ use crate::{MlflowStore, SITTINGS, parallel};
 
 /// The tag of a registered prompt that holds the id of its history's run.
 const HISTORY: &str = "assize.history";
+/// The tag of a history's run that holds the name of the task.
+pub(crate) const PROMOTIONS: &str = "promotions";
 const PARAM: &str = "promotion.";
 const SHA256: &str = "assize.prompt_sha256";
 
@@ -132,6 +134,7 @@ impl Promotions for MlflowStore {
         if !self.param_claim(&run.run_id, &name, &format!("{hash} {number}"))? {
             return Err(superseded(promotion, self.champion_get(task)?.as_ref()));
         }
+        self.touch(&run.run_id)?;
         self.version_describe(promotion, &version)?;
         self.alias_set(task, ALIAS, number)?;
         Ok(number)
@@ -268,14 +271,14 @@ impl MlflowStore {
     fn history_run(&self, task: &str) -> Result<Tracked> {
         let experiment_id = self.experiment_make(SITTINGS)?;
         let now_ms = self.now_ms();
-        let tags = [("promotions".to_owned(), task.to_owned())];
+        let tags = [(PROMOTIONS.to_owned(), task.to_owned())];
         let body = json!({
             "experiment_id": experiment_id,
             "run_name": format!("promotions of {task}"),
             "start_time": now_ms,
             "tags": pairs(&tags),
         });
-        let run = self.run_create(&experiment_id, &body, ("promotions", task))?;
+        let run = self.run_create(&experiment_id, &body, (PROMOTIONS, task))?;
         self.run_update(&run.run_id, RunStatus::Finished, Some(now_ms))?;
         Ok(run)
     }

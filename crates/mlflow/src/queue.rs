@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use assize_domain::judge::Tier;
+use assize_domain::rubric::Rubric;
 use assize_domain::run::{RunStatus, artifact, metric, param, tag};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, VerdictFile, effective};
-use assize_store::queue::{Reopening, RubricUse, TrackedPair};
-use assize_store::rules::pair_number;
+use assize_store::queue::{RecomputedRun, Reopening, RubricUse, TrackedPair};
+use assize_store::rules::{Changed, pair_number};
 use assize_store::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
 
 use crate::runs::Entries;
@@ -178,9 +179,41 @@ impl Queue for MlflowStore {
         lock(&self.waiting).clear();
         Ok(reopened.into_iter().map(u64::from).sum())
     }
+
+    fn runs_recompute(&self, runs: &[RecomputedRun], rubric: &Rubric) -> Result<u64> {
+        let marks = Marks::new(self);
+        let changed = parallel::each(runs, |it| self.run_recompute(it, rubric, &marks))?;
+        lock(&self.waiting).clear();
+        Ok(changed.into_iter().map(u64::from).sum())
+    }
 }
 
 impl MlflowStore {
+    fn run_recompute(
+        &self,
+        it: &RecomputedRun,
+        rubric: &Rubric,
+        marks: &Marks<'_>,
+    ) -> Result<bool> {
+        let run = self.run_load(&it.run_id)?;
+        let reopening = Reopening {
+            run_ids: Vec::new(),
+            rubric: Some(rubric.clone()),
+            tiers: Vec::new(),
+        };
+        let mut is_changed = self.run_reopen(&run, &reopening, marks)?;
+        if let Some(content) = &it.candidates {
+            self.candidates_replace(&run, content)?;
+            is_changed = true;
+        }
+        if let Some(file) = &it.verdicts {
+            let run = self.run_load(&it.run_id)?;
+            let judged = self.run_judge(&run, file, rubric, Changed::Revise, None, marks)?;
+            is_changed |= judged.written;
+        }
+        Ok(is_changed)
+    }
+
     fn run_reopen(&self, run: &Tracked, reopening: &Reopening, marks: &Marks<'_>) -> Result<bool> {
         let mut aside = set_aside(run);
         let mut entries = Entries::default();

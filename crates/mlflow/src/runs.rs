@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use assize_domain::run::{RunStatus, artifact, param, tag};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::VerdictFile;
+use assize_store::rules::{AMBIGUOUS_SHOWN, ambiguous_hint};
 use assize_store::{
     ExperimentSummary, Result, Run, RunPage, RunQuery, Runs, StoreError, is_bookkeeping,
 };
 use serde_json::json;
 
 use crate::address::encoded;
-use crate::verdicts::Marks;
+use crate::verdicts::{Marks, TAG as VERDICT_TAG};
 use crate::wire::{Nothing, RunAnswer, RunsAnswer, Tracked};
 use crate::{MlflowStore, SITTINGS, limits, lock, parallel};
 
@@ -148,22 +149,19 @@ impl MlflowStore {
         if wanted.len() >= 32 || !is_hex {
             return self.run_load(wanted);
         }
-        if wanted.len() < 4 {
+        if wanted.is_empty() {
             return Err(no_run(wanted, ": see `assize runs list`"));
         }
         let all = self.experiments_all()?;
         let ids: Vec<String> = all.into_iter().map(|it| it.id).collect();
         let filter = format!("attributes.run_id LIKE '{}%'", wanted.to_lowercase());
-        let page = self.search(&ids, &filter, 3, None)?;
+        let page = self.search(&ids, &filter, AMBIGUOUS_SHOWN + 1, None)?;
         match &page.runs[..] {
             [] => Err(no_run(wanted, ": see `assize runs list`")),
             [one] => self.run_load(&one.run_id),
-            [one, other, ..] => {
-                let hint = format!(
-                    ": it is a prefix of {}, of {} and possibly of more ids, so give more characters",
-                    one.run_id, other.run_id
-                );
-                Err(no_run(wanted, &hint))
+            several => {
+                let ids = several.iter().map(|it| it.run_id.as_str());
+                Err(no_run(wanted, &ambiguous_hint(ids)))
             }
         }
     }
@@ -248,7 +246,7 @@ impl MlflowStore {
             let last = page.runs.last().map(|run| run.start_time_ms);
             let mut fresh = page.runs;
             fresh.retain(|run| !seen.contains(&run.run_id));
-            parallel_restore(self, &mut fresh)?;
+            self.restore_all(&mut fresh)?;
             let next_token = page.next_page_token.filter(|token| !token.is_empty());
             let (Some(last), Some(next_token)) = (last, next_token) else {
                 visit(fresh)?;
@@ -327,7 +325,7 @@ impl MlflowStore {
                     is_over && cells.insert(key.to_owned())
                 }
             });
-            parallel_restore(self, &mut runs)?;
+            self.restore_all(&mut runs)?;
             token = page.next_page_token.filter(|token| !token.is_empty());
             if !visit(runs)? || token.is_none() {
                 return Ok(());
@@ -341,7 +339,9 @@ impl MlflowStore {
             run.tag(tag::CELL_KEY).is_some() || run.tag(tag::JUDGE_PENDING).is_some();
         let ours = |key: &str| is_for_judges && is_bookkeeping(key);
         let params = run.params.into_iter().filter(|(key, _)| !ours(key));
-        let hidden = |key: &str| key.starts_with("artifact:") || key == limits::TAG;
+        let hidden = |key: &str| {
+            key.starts_with("artifact:") || key.starts_with(VERDICT_TAG) || key == limits::TAG
+        };
         let tags = run.tags.into_iter().filter(|(key, _)| !hidden(key));
         Ok(Run {
             experiment: self.experiment_name(&run.experiment_id)?,
@@ -362,6 +362,7 @@ impl MlflowStore {
     }
 
     pub(crate) fn run_remove(&self, run_id: &str) -> Result<()> {
+        self.touch(run_id)?;
         let body = json!({ "run_id": run_id });
         let gone = self
             .rest
@@ -375,6 +376,18 @@ impl MlflowStore {
         }
     }
 
+    /// Restores the values of several runs that exceeded the server's limits.
+    pub(crate) fn restore_all(&self, runs: &mut [Tracked]) -> Result<()> {
+        let more: Vec<usize> = (0..runs.len())
+            .filter(|place| runs[*place].tag(limits::TAG).is_some())
+            .collect();
+        let read = parallel::each(&more, |place| self.overflow_read(&runs[*place]))?;
+        for (place, more) in more.into_iter().zip(read) {
+            more.restore(&mut runs[place]);
+        }
+        Ok(())
+    }
+
     /// Restores the values that exceeded the server's limits.
     pub(crate) fn restore(&self, run: &mut Tracked) -> Result<()> {
         if run.tag(limits::TAG).is_some() {
@@ -382,17 +395,6 @@ impl MlflowStore {
         }
         Ok(())
     }
-}
-
-fn parallel_restore(store: &MlflowStore, runs: &mut [Tracked]) -> Result<()> {
-    let more: Vec<usize> = (0..runs.len())
-        .filter(|place| runs[*place].tag(limits::TAG).is_some())
-        .collect();
-    let read = parallel::each(&more, |place| store.overflow_read(&runs[*place]))?;
-    for (place, more) in more.into_iter().zip(read) {
-        more.restore(&mut runs[place]);
-    }
-    Ok(())
 }
 
 /// A quoted string for a filter; `None` if the text contains both kinds of quotes.

@@ -71,7 +71,8 @@ impl Sittings for MlflowStore {
             )));
         }
         let run = self.sitting_begin(sitting)?;
-        self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))
+        self.run_update(&run.run_id, RunStatus::Finished, Some(run.start_time_ms))?;
+        self.touch(&run.run_id)
     }
 
     fn sitting_get(&self, id: &str) -> Result<Option<Sitting>> {

@@ -5,6 +5,8 @@
 //! the sitting's run has the mark of that commit. An interrupted attempt therefore leaves files
 //! that do not count, and the next attempt writes new ones.
 //!
+//! A tag repeats the content of a short file, because searches return tags and not files.
+//!
 //! Runs that another tool judged, and runs of an embedded store behind `assize serve`, have files
 //! without params. Those are found by listing artifacts.
 
@@ -26,6 +28,10 @@ use crate::{MlflowStore, lock};
 /// The size of the cache of texts.
 const TEXTS: usize = 16_384;
 const PARAM: &str = "verdict.";
+/// The prefix of the tags that repeat verdict files, and their longest value: some servers have
+/// columns of 5,000 characters.
+pub(crate) const TAG: &str = "verdict:";
+const LONGEST_TAG: usize = 4_900;
 /// The prefix of a commit mark on the sitting's run.
 pub(crate) const COMMIT: &str = "commit.";
 
@@ -43,6 +49,25 @@ struct Named {
 pub(crate) fn param_of(path: &str) -> String {
     let stem = path.strip_prefix(artifact::VERDICTS).unwrap_or(path);
     format!("{PARAM}{}", stem.strip_suffix(".json").unwrap_or(stem))
+}
+
+/// The tag that repeats the content of a verdict file, unless it is too long. Searches return tags,
+/// so a board needs no request for each run; the param's hash shows whether the tag was changed.
+pub(crate) fn verdict_tag(path: &str, text: String) -> Option<(String, String)> {
+    let is_short = text.chars().count() <= LONGEST_TAG;
+    is_short.then(|| (tag_name(path), text))
+}
+
+fn tag_name(path: &str) -> String {
+    let stem = path.strip_prefix(artifact::VERDICTS).unwrap_or(path);
+    format!("{TAG}{}", stem.strip_suffix(".json").unwrap_or(stem))
+}
+
+/// The content of a verdict file as a tag of its run repeats it, if that has this hash.
+fn from_tag(run: &Tracked, file: &Named) -> Option<String> {
+    let text = run.tag(&tag_name(&file.path))?;
+    let hash = sha256_hex(text.as_bytes());
+    (file.sha256.as_ref() == Some(&hash)).then(|| text.to_owned())
 }
 
 /// Whether a param of the run names this verdict file, whether it counts or not.
@@ -147,6 +172,10 @@ impl MlflowStore {
             {
                 continue;
             }
+            if let Some(text) = from_tag(run, &file) {
+                texts.push((file.path, text));
+                continue;
+            }
             let text = self
                 .file_text(run, &file.path)?
                 .ok_or_else(|| corrupt(run, &file.path, &"the file is missing"))?;
@@ -192,7 +221,7 @@ impl MlflowStore {
 
     /// Whether the server is `assize serve` with an embedded store, which stores verdict files
     /// without params.
-    fn is_assize(&self) -> Result<bool> {
+    pub(crate) fn is_assize(&self) -> Result<bool> {
         #[derive(Deserialize)]
         struct Info {
             #[serde(default)]
@@ -215,7 +244,7 @@ impl MlflowStore {
         serde_json::from_str(&text).map_err(|error| corrupt(run, path, &error))
     }
 
-    /// The content of `candidates.json`, which does not change after a run is finished.
+    /// The content of `candidates.json`, whose texts do not change after a run is finished.
     pub(crate) fn candidates_text(&self, run: &Tracked) -> Result<Option<Arc<str>>> {
         let key = format!("candidates of {}", run.run_id);
         let known = lock(&self.texts).get(&key).map(Arc::clone);
@@ -227,6 +256,13 @@ impl MlflowStore {
             self.text_remember(key, text);
         }
         Ok(text)
+    }
+
+    /// Replaces `candidates.json`, where something was computed again.
+    pub(crate) fn candidates_replace(&self, run: &Tracked, content: &str) -> Result<()> {
+        self.file_put(run, artifact::CANDIDATES, content.as_bytes())?;
+        lock(&self.texts).remove(&format!("candidates of {}", run.run_id));
+        Ok(())
     }
 
     /// Caches a text.

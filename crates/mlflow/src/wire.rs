@@ -6,9 +6,14 @@
 use std::collections::BTreeMap;
 
 use assize_domain::run::RunStatus;
+use assize_store::Run;
 use assize_store::mlflow::DatasetInput;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+
+/// The metric that Assize writes with each of its changes to a run: the time in Unix milliseconds.
+/// It makes changes searchable, and is not part of the run's data.
+pub(crate) const CHANGED: &str = "assize.changed_ms";
 
 /// A run as the server returned it.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,6 +31,8 @@ pub(crate) struct Tracked {
     pub tags: BTreeMap<String, String>,
     pub metrics: BTreeMap<String, Point>,
     pub datasets: Vec<DatasetInput>,
+    /// When Assize changed the run last ([`CHANGED`]).
+    pub changed_ms: Option<f64>,
 }
 
 /// A value of a metric; in a run, the latest one.
@@ -141,6 +148,8 @@ impl From<RunShape> for Tracked {
             let point = it.point();
             (it.key, point)
         });
+        let mut metrics: BTreeMap<String, Point> = metrics.collect();
+        let changed = metrics.remove(CHANGED);
         Self {
             run_id: info.run_id,
             experiment_id: info.experiment_id,
@@ -153,8 +162,38 @@ impl From<RunShape> for Tracked {
             is_active: info.lifecycle_stage != "deleted",
             params: pairs(data.params),
             tags: pairs(data.tags),
-            metrics: metrics.collect(),
+            metrics,
             datasets: inputs.dataset_inputs,
+            changed_ms: changed.map(|it| it.value),
+        }
+    }
+}
+
+impl From<Run> for Tracked {
+    /// A run of a copy on this machine, whose files and points are not needed.
+    fn from(run: Run) -> Self {
+        let point = |(key, value)| {
+            let point = Point {
+                value,
+                timestamp_ms: 0,
+                step: 0,
+            };
+            (key, point)
+        };
+        Self {
+            run_id: run.run_id,
+            experiment_id: String::new(),
+            name: run.name,
+            status: run.status,
+            start_time_ms: run.start_time_ms,
+            end_time_ms: run.end_time_ms,
+            artifact_uri: String::new(),
+            is_active: true,
+            params: run.params.into_iter().collect(),
+            tags: run.tags.into_iter().collect(),
+            metrics: run.metrics.into_iter().map(point).collect(),
+            datasets: Vec::new(),
+            changed_ms: None,
         }
     }
 }

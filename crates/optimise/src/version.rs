@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use assize_domain::chat::is_chat;
 use assize_domain::problem::Problem;
 use assize_domain::prompt::{Prompt, content_sha256};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ impl Version {
     /// Both parts, as people read them and as versions are compared line by line.
     pub fn as_text(&self) -> String {
         match &self.system {
+            Some(system) if is_chat(&self.body) => {
+                format!("[system]\n{system}\n\n{}\n", self.body)
+            }
             Some(system) => format!("[system]\n{system}\n\n[user]\n{}\n", self.body),
             None => format!("{}\n", self.body),
         }

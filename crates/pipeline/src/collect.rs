@@ -1,13 +1,14 @@
 //! Collect: generate what is missing of a grid, and track it.
 //!
 //! The grid is ordered by model, so that each model is loaded once, and within a model by
-//! prompt, so that scenarios of one prompt version share a prefix. Cells are enumerated,
-//! generated and recorded as a stream; memory does not grow with the grid.
+//! prompt, so that scenarios of one prompt version share a prefix. Cells are rendered, generated
+//! and recorded one by one; of the missing ones only their places are kept.
 //!
-//! Hosts work side by side, a lane each: a lane takes the next model that its host has,
-//! holds that model's lock (so two collectors never do the same cells), and enters the
-//! guard only when a cell is really missing. Within a lane one thread finds missing cells,
-//! `jobs` threads generate, and one records what they made, in groups.
+//! Hosts work side by side, a lane each ([`lane`]). A scheduler ([`pool`]) says which model a host
+//! loads and when it stops, so that loads are few and the slowest host does not decide the end; the
+//! missing cells of a model are shared by all hosts that work on it ([`feed`]), under one lock for
+//! all collectors. A host enters the guard only when a cell is really missing; then `jobs` threads
+//! generate, and one records what they made, in groups ([`work`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,10 +30,22 @@ use crate::{Clock, PipelineError, Result};
 
 pub mod adaptive;
 mod cell;
+mod feed;
 pub mod grid;
+mod host;
 mod lane;
+mod pool;
+pub mod preview;
+mod request;
+pub(crate) mod variant;
+mod work;
 
+pub use host::{HostEvent, HostState, HostSummary};
+pub use pool::{Speeds, plan};
+
+use feed::Feed;
 use grid::{Grid, Subset};
+use pool::Pool;
 
 /// What to collect.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +106,8 @@ pub struct Collection<'a> {
     /// The journal, where there is one; what waits in it is delivered at the end.
     pub journal: Option<&'a Journal>,
     pub guard: &'a Guard,
+    /// What was measured by earlier parts of the same collection.
+    pub speeds: &'a Speeds,
     /// Folder for the locks on (experiment, model).
     pub locks: PathBuf,
     pub clock: Clock,
@@ -104,7 +119,7 @@ pub struct Collection<'a> {
 /// What happens while a collection runs.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A lane turns to a model with this many cells (of this shard).
+    /// A host turns to a model with this many cells (of this shard) for the first time.
     ModelStarted {
         model: &'a SizedModel,
         cells: u64,
@@ -112,13 +127,14 @@ pub enum Event<'a> {
     /// Somebody else holds what we need.
     Waiting {
         model: &'a SizedModel,
-        on: &'static str,
+        on: &'a str,
     },
     Loaded {
         model: &'a SizedModel,
         load_ms: f64,
     },
     Cell(CellEvent<'a>),
+    Host(HostEvent<'a>),
     /// All cells of the model are settled and it is unloaded.
     ModelFinished {
         model: &'a SizedModel,
@@ -135,6 +151,8 @@ pub struct CellEvent<'a> {
     /// `None` where nothing is tracked, or not yet: see [`Summary::undelivered`].
     pub run_id: Option<&'a str>,
     pub error: Option<&'a str>,
+    /// Where it was generated now.
+    pub host: Option<&'a str>,
     pub completion_tokens: u64,
 }
 
@@ -165,6 +183,9 @@ pub struct Summary {
     /// Loads in this process, for models that had work.
     pub model_loads: BTreeMap<String, u64>,
     pub seconds: f64,
+    /// What each host did, in the user's order.
+    #[serde(default)]
+    pub hosts: Vec<HostSummary>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
     /// What an adaptive collection came to.
@@ -192,6 +213,13 @@ impl Summary {
         self.undelivered = other.undelivered;
         for (model, loads) in other.model_loads {
             *self.model_loads.entry(model).or_default() += loads;
+        }
+        for later in other.hosts {
+            let mut hosts = self.hosts.iter_mut();
+            match hosts.find(|it| it.host == later.host) {
+                Some(known) => known.add(later),
+                None => self.hosts.push(later),
+            }
         }
         self.seconds += other.seconds;
         self.interrupted |= other.interrupted;
@@ -244,22 +272,31 @@ fn run_lanes(
     observer: Observer<'_>,
 ) -> Result<()> {
     let grid = Grid::new(collection.task, collection.options)?.within(collection.only.as_ref());
-    let plan = Mutex::new(collection.models.iter().collect::<Vec<_>>());
-    let hosts = lane::hosts(&collection.models);
-    // One lane's fatal error stops the others after what they have in flight.
+    for model in &collection.models {
+        grid.check(model)?;
+    }
+    let counts: Vec<u64> = collection.models.iter().map(|it| grid.count(it)).collect();
+    let pool = Pool::new(collection, &counts);
+    let feeds: Vec<Feed<'_>> = collection
+        .models
+        .iter()
+        .enumerate()
+        .map(|(number, model)| Feed::new(model, number))
+        .collect();
     let abort = AtomicBool::new(false);
     let lane = lane::Lane {
         collection,
         grid: &grid,
-        plan: &plan,
+        pool: &pool,
+        feeds: &feeds,
         summary,
         abort: &abort,
         observer,
     };
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let lanes: Vec<_> = hosts
-            .iter()
-            .map(|host| scope.spawn(|| lane.run(host)))
+        let lane = &lane;
+        let lanes: Vec<_> = (0..pool.hosts.len())
+            .map(|host| scope.spawn(move || lane.run(host)))
             .collect();
         lanes
             .into_iter()
@@ -269,10 +306,16 @@ fn run_lanes(
             })
             .collect()
     });
+    let (hosts, ended) = pool.end();
+    summary
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .hosts = hosts;
     // A lane that was told to stop only follows the one that knows why.
     let (told, reasons): (Vec<_>, Vec<_>) = results
         .into_iter()
         .filter_map(Result::err)
         .partition(|error| matches!(error, PipelineError::Interrupted));
-    reasons.into_iter().chain(told).next().map_or(Ok(()), Err)
+    let reasons = reasons.into_iter().chain(ended.err());
+    reasons.chain(told).next().map_or(Ok(()), Err)
 }

@@ -4,6 +4,7 @@
 //! rows, tests and a decision. The unit is the scenario: candidates of one cell are correlated,
 //! so every interval and test works on cell means.
 
+use assize_domain::leaderboard::answers::Answers;
 use assize_domain::leaderboard::{BoardTier, Leaderboard, Pair};
 use assize_domain::ledger::ConfirmationUse;
 use assize_domain::promotion::Promotion;
@@ -12,6 +13,8 @@ use assize_store::Tracking;
 
 use crate::{PipelineError, Result};
 
+mod answers;
+mod by_scenario;
 pub(crate) mod comparability;
 pub(crate) mod decision;
 pub(crate) mod family;
@@ -25,6 +28,8 @@ pub(crate) mod two_tier;
 mod view;
 mod warnings;
 
+pub use answers::{Wanted, candidates};
+pub use by_scenario::by_scenario;
 pub use decision::{DecisionRule, Rule};
 pub use read::CurrentScenarios;
 
@@ -67,6 +72,20 @@ pub struct Compared {
     pub cells: Cells,
 }
 
+/// [`Compared`] with the scores that it was computed from, for reading the answers behind it.
+#[derive(Debug)]
+pub struct Scored {
+    pub compared: Compared,
+    scores: read::Scores,
+}
+
+impl Scored {
+    /// Reads the wanted outputs, and what judges said of them.
+    pub fn answers(&self, store: &dyn Tracking, wanted: Wanted) -> Result<Answers> {
+        answers::read(store, &self.compared, &self.scores, wanted)
+    }
+}
+
 /// The mean composite of every pair in every scenario, by the board's tier.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cells {
@@ -93,7 +112,7 @@ pub fn compare_finding<E: From<PipelineError>>(
     mut options: CompareOptions,
     rule: DecisionRule,
     find_current: impl FnOnce() -> std::result::Result<Option<CurrentScenarios>, E>,
-) -> std::result::Result<Leaderboard, E> {
+) -> std::result::Result<Scored, E> {
     let (experiment, split) = (options.experiment.clone(), options.split);
     let (scores, current) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| read::read_versions(store, &experiment, split));
@@ -104,7 +123,8 @@ pub fn compare_finding<E: From<PipelineError>>(
     options.current = current?;
     let mut scores = scores??;
     scores.keep_current(options.current.as_ref(), split);
-    Ok(compare_scores(store, &scores, &options, rule)?.board)
+    let compared = compare_scores(store, &scores, &options, rule)?;
+    Ok(Scored { compared, scores })
 }
 
 /// [`compare`], with the cells.
@@ -169,13 +189,7 @@ pub(crate) fn named(scores: &read::Scores, role: &str, wanted: &str) -> Result<u
     })
 }
 
-/// Where the champion stands in an experiment, with exactly the contents that were promoted.
+/// Where the champion stands in an experiment, with exactly the contents and settings that were promoted.
 pub(crate) fn champion_index(scores: &read::Scores, promotion: &Promotion) -> Option<usize> {
-    let it = &promotion.champion;
-    scores.find_key(&read::PairKey {
-        model: it.model.clone(),
-        model_digest: it.model_digest.clone(),
-        prompt: it.prompt.clone(),
-        prompt_sha256: it.prompt_sha256.clone(),
-    })
+    scores.find_champion(&promotion.champion)
 }

@@ -118,6 +118,11 @@ const fn optimise_kind(error: &OptimiseError) -> ErrorKind {
     }
 }
 
+/// A number with the words that go with it: `1 cell is`, `2 cells are`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// `1 problem`, `2 problems`.
 pub fn count(number: usize, noun: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };

@@ -57,6 +57,17 @@ pub fn before(
     Some(estimate)
 }
 
+/// Seconds that a cell of the model takes with all requests in flight, from its last cell in the experiment,
+/// else from its size; `None` where there is nothing to go by.
+pub(crate) fn cell_s(
+    options: &CollectOptions,
+    model: &SizedModel,
+    store: Option<&dyn Runs>,
+) -> Option<f64> {
+    let earlier = store.and_then(|store| earlier_cell_s(store, options, model));
+    earlier.or_else(|| guessed_cell_s(options, model))
+}
+
 fn earlier_cell_s(store: &dyn Runs, options: &CollectOptions, model: &SizedModel) -> Option<f64> {
     let query = RunQuery {
         model: Some(model.id.to_string()),
@@ -78,7 +89,7 @@ fn guessed_cell_s(options: &CollectOptions, model: &SizedModel) -> Option<f64> {
 /// How long one output takes on a CPU, by the model's size; `None` where it holds no weights here.
 pub fn guessed_output_s(max_tokens: u32, model: &SizedModel) -> Option<f64> {
     let holds_weights = model.providers.iter().any(|it| it.host().is_some());
-    let bytes = model.parameter_count as f64 * BYTES_PER_PARAMETER;
+    let bytes = model.parameter_count? as f64 * BYTES_PER_PARAMETER;
     let tokens_per_s = (BYTES_PER_S / bytes).clamp(1.0, 200.0);
     holds_weights.then(|| f64::from(max_tokens) * SHARE_OF_MAX_TOKENS / tokens_per_s)
 }

@@ -4,10 +4,11 @@
 //! The commands print these types and `assize serve` reads them from its jobs, so both always
 //! agree. An event is one object on one line, and its `event` says which one it is.
 
+use assize_domain::sweep::label_json;
 use assize_optimise::Status;
 use serde::{Deserialize, Serialize};
 
-use crate::collect::{CellEvent, CellStatus, Summary};
+use crate::collect::{CellEvent, CellStatus, HostEvent, HostState, Summary};
 use crate::estimate::Estimate;
 use crate::judge::auto::AutoSummary;
 use crate::size_gate::Rejected;
@@ -22,6 +23,8 @@ pub enum JobEvent {
     Progress(JobProgress),
     /// A cell is settled.
     Cell(SettledCell),
+    /// A host begins something else; printed with `--events`.
+    Host(HostNow),
     /// A round of an adaptive collection is decided.
     Round(Box<SettledRound>),
     /// A collection is over.
@@ -48,6 +51,7 @@ impl JobEvent {
             Self::Delegated(_) => "delegated",
             Self::Progress(_) => "progress",
             Self::Cell(_) => "cell",
+            Self::Host(_) => "host",
             Self::Round(_) => "round",
             Self::Started(_) => "started",
             Self::Judging(_) => "judging",
@@ -120,6 +124,8 @@ pub struct LoopStepped {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettledCell {
     pub model: String,
+    /// The label; JSON has swept settings in the field `settings`.
+    #[serde(flatten, with = "label_json")]
     pub prompt: String,
     pub scenario: String,
     pub status: CellStatus,
@@ -127,6 +133,32 @@ pub struct SettledCell {
     pub run_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Where it was generated now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// What a host of a collection is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostNow {
+    pub host: String,
+    pub state: HostState,
+    /// The model that it loads or holds.
+    pub model: Option<String>,
+    /// Why it failed, or cannot run a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl From<&HostEvent<'_>> for HostNow {
+    fn from(event: &HostEvent<'_>) -> Self {
+        Self {
+            host: event.host.to_owned(),
+            state: event.state,
+            model: event.model.map(|it| it.id.to_string()),
+            error: event.error.map(str::to_owned),
+        }
+    }
 }
 
 impl From<&CellEvent<'_>> for SettledCell {
@@ -138,6 +170,7 @@ impl From<&CellEvent<'_>> for SettledCell {
             status: cell.status,
             run_id: cell.run_id.map(str::to_owned),
             error: cell.error.map(str::to_owned),
+            host: cell.host.map(str::to_owned),
         }
     }
 }
@@ -156,6 +189,8 @@ pub struct SettledRound {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundPair {
     pub model: String,
+    /// As in [`SettledCell`].
+    #[serde(flatten, with = "label_json")]
     pub prompt: String,
     /// Points of the composite above the incumbent.
     pub diff: Option<f64>,
@@ -177,6 +212,9 @@ pub struct DryRun {
     /// Candidates to generate.
     pub outputs: u64,
     pub loads: usize,
+    /// Which host would do what.
+    #[serde(default)]
+    pub hosts: Vec<DryRunShare>,
     pub rejected_models: Vec<Rejected>,
     /// `None` where there is nothing to go by.
     pub estimate: Option<Estimate>,
@@ -185,10 +223,22 @@ pub struct DryRun {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DryRunModel {
     pub model: String,
-    pub parameter_count: u64,
+    /// `None` for a hosted model that does not report it.
+    pub parameter_count: Option<u64>,
     pub digest: String,
     pub cells: u64,
     pub missing: u64,
+    /// The hosts that have it.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+/// Cells that a host would generate, as far as can be said before anything is measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DryRunShare {
+    pub host: String,
+    pub model: String,
+    pub cells: u64,
 }
 
 /// `models list --json`
@@ -235,6 +285,13 @@ mod tests {
                 status: CellStatus::Failed,
                 run_id: None,
                 error: Some("timeout".to_owned()),
+                host: None,
+            }),
+            JobEvent::Host(HostNow {
+                host: "http://gpu-a:11434".to_owned(),
+                state: HostState::Loading,
+                model: Some("m".to_owned()),
+                error: None,
             }),
             JobEvent::Summary(Box::new(summary)),
             JobEvent::Judged(Box::default()),
@@ -249,7 +306,7 @@ mod tests {
             let read: JobEvent = serde_json::from_str(&line).unwrap();
             assert_eq!(read, event, "{line}");
         }
-        let line = r#"{"event":"cell","model":"m","prompt":"v1","scenario":"s","status":"skipped","run_id":"r"}"#;
+        let line = r#"{"event":"cell","model":"m","prompt":"v1","settings":null,"scenario":"s","status":"skipped","run_id":"r"}"#;
         let read: JobEvent = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), line);
     }

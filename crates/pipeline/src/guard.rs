@@ -22,7 +22,7 @@ use assize_providers::ollama::same_model;
 use assize_providers::{Provider, ProviderError, Resident};
 use assize_store::state::State;
 
-use crate::lock::{self, Lock};
+use crate::lock::{self, Lock, Patience};
 use crate::{Clock, PipelineError, Result};
 
 /// The state, locks and clock that the guard works with.
@@ -33,6 +33,8 @@ pub struct Guard {
     pub locks: PathBuf,
     /// Unload other people's models instead of stopping.
     pub evict: bool,
+    /// How long to wait for another Assize process.
+    pub wait: Duration,
     pub keep_alive_ms: i64,
     pub clock: Clock,
     /// Tells which hosts share this machine's memory.
@@ -73,18 +75,18 @@ impl Guard {
         model: &str,
         digest: &str,
         place: &Place<'_>,
-        waiting: impl FnOnce(),
+        waiting: impl FnOnce(&str),
     ) -> Result<Tenancy> {
         let host = provider.host();
         let mut held = None;
         let mut heartbeat = None;
         if let Some(host) = &host {
-            held = Some(lock::acquire(
-                &self.locks,
-                &format!("memory of {}", memory_of(host, &self.machine)),
-                place.stopped,
-                waiting,
-            )?);
+            let what = format!("memory of {}", memory_of(host, &self.machine));
+            let patience = Patience {
+                stopped: place.stopped,
+                at_most: Some(self.wait),
+            };
+            held = Some(lock::acquire_within(&self.locks, &what, patience, waiting)?);
             // The previous holder may have failed to free the memory.
             if (place.stopped)() {
                 return Err(PipelineError::Interrupted);

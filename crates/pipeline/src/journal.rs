@@ -173,7 +173,7 @@ impl Journal {
 
     fn lock(&self, stopped: &dyn Fn() -> bool) -> Result<Lock> {
         let what = format!("journal of {}", self.address);
-        lock::acquire(&self.locks, &what, stopped, || {}).map_err(|error| match error {
+        lock::acquire(&self.locks, &what, stopped, |_| {}).map_err(|error| match error {
             PipelineError::Store(error) => error,
             PipelineError::File { path, reason } => StoreError::Unusable { path, reason },
             other => StoreError::Internal(other.to_string()),

@@ -18,6 +18,7 @@ pub mod held_sitting;
 mod prompt;
 pub mod queue;
 pub mod ratings;
+pub mod recompute;
 pub mod reopen;
 pub mod reveal;
 pub mod spot_check;
@@ -56,6 +57,18 @@ pub fn rubric_of(store: &dyn Runs, run_id: &str, wanted: &RubricRef) -> Result<R
             wanted.id
         )))
     }
+}
+
+/// Refuses a rubric that asks nothing of a judge.
+pub(crate) fn check_asked(rubric: &Rubric) -> Result<()> {
+    if rubric.needs_judge() {
+        return Ok(());
+    }
+    Err(PipelineError::Invalid(format!(
+        "every criterion of {} is computed, so there is nothing to judge: assize judge recompute scores the \
+         stored outputs again",
+        rubric.id
+    )))
 }
 
 /// The candidates and the context of a run, as texts.

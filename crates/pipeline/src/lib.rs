@@ -7,6 +7,7 @@
 pub mod airflow;
 pub mod collect;
 pub mod compare;
+pub mod computed;
 mod error;
 pub mod estimate;
 pub mod events;
@@ -26,9 +27,10 @@ pub mod simulation;
 pub mod size_gate;
 pub mod sync;
 pub mod task_files;
+pub mod team;
 pub mod whole_file;
 
-pub use error::{PipelineError, count};
+pub use error::{PipelineError, count, counted};
 
 /// Shorthand for what the pipeline answers.
 pub type Result<T> = std::result::Result<T, PipelineError>;
@@ -43,4 +45,15 @@ pub struct Now {
     pub ms: i64,
     /// The same as RFC 3339 in UTC.
     pub rfc3339: String,
+}
+
+impl Now {
+    /// The moment of these Unix milliseconds.
+    pub fn at(ms: i64) -> Self {
+        let text = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+        Self {
+            ms,
+            rfc3339: format!("{text:.3}"),
+        }
+    }
 }

@@ -11,12 +11,13 @@
 use std::collections::BTreeMap;
 
 use assize_domain::leaderboard::Pair;
-use assize_domain::options::{Identity, OPTIONS};
 use assize_domain::promotion::{Action, Champion, GateReport, Promotion, before};
+use assize_domain::sweep::{SYSTEM, settings_of};
 use assize_domain::task::Task;
 use assize_store::{Promotions, Tracking};
 use serde_json::Value;
 
+use crate::collect::variant::with_system;
 use crate::compare::read::PairKey;
 use crate::ledger::Author;
 use crate::{PipelineError, Result};
@@ -83,7 +84,13 @@ pub struct Assessment {
 pub fn assess(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Assessment> {
     let proposal = evidence::gather(store, options)?;
     let champion = Champion {
-        settings: settings(&proposal.params),
+        settings: settings(&proposal),
+        swept: proposal
+            .candidate
+            .settings
+            .keys()
+            .map(str::to_owned)
+            .collect(),
         ..content(&proposal.candidate, &proposal.candidate_pair, options.task)?
     };
     let ruling = gate::gate(&proposal.evidence, options.thresholds);
@@ -175,10 +182,10 @@ pub fn rollback(store: &dyn Promotions, task: &str, signature: Signature) -> Res
 
 /// The candidate with its template, which must be in the task as it was judged.
 fn content(key: &PairKey, pair: &Pair, task: &Task) -> Result<Champion> {
-    let prompt = task
-        .prompts
-        .iter()
-        .find(|it| it.name == key.prompt && it.sha256 == key.prompt_sha256);
+    let system = key.settings.get(SYSTEM);
+    let named = task.prompt(&key.prompt);
+    let prompt = named.and_then(|it| with_system(task, it, system).ok());
+    let prompt = prompt.filter(|it| it.sha256 == key.prompt_sha256);
     let Some(prompt) = prompt else {
         return Err(PipelineError::Invalid(format!(
             "the prompt of {pair} is not in the task '{}' as it was judged: restore that version of \
@@ -191,22 +198,16 @@ fn content(key: &PairKey, pair: &Pair, task: &Task) -> Result<Champion> {
         model_digest: key.model_digest.clone(),
         prompt: key.prompt.clone(),
         prompt_sha256: key.prompt_sha256.clone(),
-        system: prompt.system.clone(),
-        body: prompt.body.clone(),
+        system: prompt.system,
+        body: prompt.body,
         settings: BTreeMap::new(),
+        swept: Vec::new(),
     })
 }
 
-/// The options among a run's params that change what is generated.
-fn settings(params: &[(String, String)]) -> BTreeMap<String, Value> {
-    let changes_output = |key: &str| {
-        let mut options = OPTIONS.iter().filter(|it| it.key == key);
-        options.any(|it| matches!(it.identity, Identity::Always | Identity::WhereChanged))
-    };
-    let own = params.iter().filter(|(key, _)| changes_output(key));
-    own.map(|(key, text)| {
-        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()));
-        (key.clone(), value)
-    })
-    .collect()
+/// The options that the candidate was collected with, as far as they change what is generated.
+fn settings(proposal: &evidence::Proposal) -> BTreeMap<String, Value> {
+    let mut settings = settings_of(&proposal.params[0]);
+    settings.extend(proposal.candidate.settings.to_json());
+    settings
 }

@@ -1,11 +1,18 @@
 //! Tasks on disk: reading a folder, writing an editable copy.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use assize_domain::builtin;
+use assize_domain::image::{self, Image};
 use assize_domain::problem::Problem;
 use assize_domain::task::{Task, TaskFiles, TaskScenarios};
+use assize_domain::{builtin, templates};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::{PipelineError, Result};
 
@@ -33,7 +40,44 @@ pub fn source_of(name_or_folder: &str) -> String {
 
 /// Loads the task that the user named: a built-in name or a folder.
 pub fn load(name_or_folder: &str) -> Result<Task> {
-    parsed(name_or_folder, Task::parse)
+    let mut task = parsed(name_or_folder, Task::parse)?;
+    if let Some(field) = task.images_field.clone() {
+        task.images = images(Path::new(name_or_folder), &task, &field)?;
+    }
+    Ok(task)
+}
+
+/// The images that the scenarios name, read from the task's folder.
+fn images(folder: &Path, task: &Task, field: &str) -> Result<BTreeMap<String, Arc<Image>>> {
+    let named = image::all_named(&task.scenarios, field).map_err(PipelineError::Invalid)?;
+    let mut images = BTreeMap::new();
+    for name in named {
+        let path = folder.join(&name);
+        let failed = |reason: String| PipelineError::File {
+            path: path.display().to_string(),
+            reason,
+        };
+        // A link must not lead out of the folder.
+        let inside = folder.canonicalize().ok().zip(path.canonicalize().ok());
+        if inside.is_some_and(|(folder, path)| !path.starts_with(folder)) {
+            return Err(failed("is not in the task's folder".to_owned()));
+        }
+        let size = fs::metadata(&path)
+            .map_err(|error| failed(error.to_string()))?
+            .len();
+        let most = image::MOST_BYTES as u64;
+        if size > most {
+            return Err(failed(format!(
+                "has {} MB: an image may have {} MB at most",
+                size >> 20,
+                most >> 20
+            )));
+        }
+        let bytes = fs::read(&path).map_err(|error| failed(error.to_string()))?;
+        let image = Image::new(&bytes, |bytes| BASE64.encode(bytes)).map_err(failed)?;
+        images.insert(name, Arc::new(image));
+    }
+    Ok(images)
 }
 
 /// Loads only the scenarios of a task.
@@ -92,7 +136,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut TaskFiles) -> Result<()>
             }
             continue;
         }
-        let is_ours = ["toml", "md", "jsonl", "csv"]
+        let is_ours = ["toml", "md", "jsonl", "csv", "json"]
             .iter()
             .any(|it| path.extension().is_some_and(|e| e == *it));
         if !is_ours {
@@ -140,22 +184,86 @@ pub fn init(task: &str, folder: &Path) -> Result<Vec<String>> {
             builtin::DEFAULT
         )));
     };
-    let failed = |reason: std::io::Error| PipelineError::File {
-        path: folder.display().to_string(),
-        reason: reason.to_string(),
-    };
-    if folder.exists() && fs::read_dir(folder).map_err(failed)?.next().is_some() {
+    write_new(&files, folder)?;
+    Ok(files.into_keys().collect())
+}
+
+/// Writes a template as a task that is named after its folder.
+pub fn init_template(template: &str, folder: &Path) -> Result<Vec<String>> {
+    let name = folder.file_name().map(|it| it.to_string_lossy());
+    let name: String = name
+        .unwrap_or_default()
+        .to_lowercase()
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let name = name.trim_matches('-');
+    let name = if name.is_empty() { template } else { name };
+    let Some(files) = templates::files(template, name) else {
+        let known: Vec<&str> = templates::names().collect();
         return Err(PipelineError::Invalid(format!(
-            "{} is not empty: name a new folder, nothing was written",
-            folder.display()
+            "there is no template '{template}': use {}",
+            known.join(", ")
         )));
+    };
+    write_new(&files, folder)?;
+    Ok(files.into_keys().collect())
+}
+
+/// Writes a task as a new folder, which appears whole or not at all. A folder that holds anything is
+/// left alone.
+pub fn write_new(files: &TaskFiles, folder: &Path) -> Result<()> {
+    check_new(folder)?;
+    let failed = |source: std::io::Error| PipelineError::NotWritten {
+        path: folder.display().to_string(),
+        source,
+    };
+    let whole = std::path::absolute(folder).map_err(failed)?;
+    let name = whole
+        .file_name()
+        .map(|it| it.to_string_lossy().into_owned());
+    let partial = format!(
+        ".{}.{}.partial",
+        name.unwrap_or_default(),
+        std::process::id()
+    );
+    let partial = whole.with_file_name(partial);
+    let written = fill(files, &partial).and_then(|()| fs::rename(&partial, &whole));
+    if written.is_err() {
+        let _ = fs::remove_dir_all(&partial);
     }
-    for (path, text) in &files {
+    written.map_err(failed)
+}
+
+/// Refuses a folder that holds anything, and a file.
+pub fn check_new(folder: &Path) -> Result<()> {
+    let remedy = "name a new folder, nothing was written";
+    let refused = |what: &str| {
+        let message = format!("{} {what}: {remedy}", folder.display());
+        Err(PipelineError::Invalid(message))
+    };
+    match fs::read_dir(folder).map(|mut it| it.next().is_some()) {
+        Ok(true) => refused("is not empty"),
+        Err(_) if folder.exists() => refused("is not a folder that can be read"),
+        Ok(false) | Err(_) => Ok(()),
+    }
+}
+
+fn fill(files: &TaskFiles, folder: &Path) -> std::io::Result<()> {
+    for (path, text) in files {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(failed)?;
+            fs::create_dir_all(parent)?;
         }
-        fs::write(&path, text).map_err(failed)?;
+        let mut file = fs::File::create(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
     }
-    Ok(files.into_keys().collect())
+    Ok(())
 }

@@ -41,6 +41,7 @@ fn promote(store: &EmbeddedStore, number: u32, prompt: &str) {
             system: None,
             body: format!("Say {prompt}."),
             settings: std::collections::BTreeMap::new(),
+            swept: Vec::new(),
         },
         version: 0,
         restores: None,

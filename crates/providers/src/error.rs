@@ -55,6 +55,13 @@ pub enum ProviderError {
     },
     #[error("the embedded engine failed on '{model}': {reason}")]
     Engine { model: String, reason: String },
+    #[error("command:{name} failed: {reason}")]
+    Command {
+        name: String,
+        reason: String,
+        /// Whether it could not even be started.
+        is_gone: bool,
+    },
     #[error("script: {reason}")]
     Script { reason: String },
 }
@@ -72,9 +79,10 @@ impl ProviderError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } => ErrorKind::Unreachable,
-            Self::ModelNotFound { .. } | Self::Refused { .. } | Self::Malformed { .. } => {
-                ErrorKind::Io
-            }
+            Self::ModelNotFound { .. }
+            | Self::Refused { .. }
+            | Self::Malformed { .. }
+            | Self::Command { .. } => ErrorKind::Io,
             Self::Busy { .. } | Self::NotFreed { .. } | Self::OutOfMemory { .. } => {
                 ErrorKind::Unavailable
             }
@@ -83,8 +91,24 @@ impl ProviderError {
         }
     }
 
+    /// Whether the host does not accept the credentials, or asks for some.
+    pub const fn is_denied(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                status: 401 | 403,
+                ..
+            }
+        )
+    }
+
     /// Whether the next cell would fail in the same way.
     pub fn is_host_down(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::ModelNotFound { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::ModelNotFound { .. }
+                | Self::Command { is_gone: true, .. }
+        )
     }
 }

@@ -25,25 +25,48 @@ pub(crate) use reply::Reply;
 mod reply;
 
 /// A connection to one model host.
-#[derive(Debug)]
 pub(crate) struct HostClient {
     client: Client,
+    /// Sent with every request.
+    headers: Vec<(&'static str, String)>,
+}
+
+impl std::fmt::Debug for HostClient {
+    /// Without the headers, which may hold a key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HostClient").field(&self.client).finish()
+    }
+}
+
+/// How a provider takes its key.
+pub(crate) enum Key {
+    Bearer(Option<String>),
+    Headers(Vec<(&'static str, String)>),
 }
 
 impl HostClient {
     /// A client for `base_url`; an address without a scheme is taken as `http://`.
     pub(crate) fn new(base_url: &str, key: Option<&str>, config: &HttpConfig) -> Result<Self> {
+        Self::with_key(base_url, Key::Bearer(key.map(str::to_owned)), config)
+    }
+
+    pub(crate) fn with_key(base_url: &str, key: Key, config: &HttpConfig) -> Result<Self> {
         let address =
             Address::parse_or_http(base_url).map_err(|error| ProviderError::InvalidAddress {
                 address: error.address,
                 reason: error.reason,
             })?;
-        let key = key.map(str::trim).filter(|key| !key.is_empty());
+        let (key, headers) = match key {
+            Key::Bearer(key) => (key.map(|it| it.trim().to_owned()), Vec::new()),
+            Key::Headers(headers) => (None, headers),
+        };
+        let key = key.filter(|key| !key.is_empty());
         let options = Options {
-            authorization: key.map(|key| Authorization::Bearer(key.to_owned())),
+            authorization: key.map(Authorization::Bearer),
             ..Options::default()
         };
         Ok(Self {
+            headers,
             client: Client::new(address, options, config),
         })
     }
@@ -54,15 +77,17 @@ impl HostClient {
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Reply> {
-        self.send(&Request::get(path))
+        self.send(Request::get(path))
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Reply> {
-        self.send(&Request::new("POST", path).json(body))
+        self.send(Request::new("POST", path).json(body))
     }
 
-    fn send(&self, request: &Request<'_>) -> Result<Reply> {
-        self.client.send(request, |outcome| match outcome {
+    fn send(&self, request: Request<'_>) -> Result<Reply> {
+        let headers = self.headers.iter();
+        let request = headers.fold(request, |it, (name, value)| it.header(name, value.as_str()));
+        self.client.send(&request, |outcome| match outcome {
             Ok(response) if response.is_success() => Ok(Reply {
                 host: self.host().to_owned(),
                 response,

@@ -9,13 +9,22 @@
 //! threads; that keeps cancellation, timeouts and back-pressure visible in plain code.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
+use assize_domain::image::Image;
+use assize_domain::tool::Tool;
+
+pub mod anthropic;
+pub mod cache;
+pub mod command;
 mod digest;
 mod error;
+pub mod gemini;
 mod http;
 pub mod ollama;
 pub mod openai;
 pub mod scripted;
+mod tools;
 
 pub use assize_http::{HttpConfig, Sleep};
 pub use error::ProviderError;
@@ -86,17 +95,22 @@ pub struct Candidate {
 ///
 /// They travel together so that an engine can decode what they share once and the rest
 /// as one batch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
-    /// Which prompt version and scenario this is; only the scripted provider looks.
+    /// Which prompt version (with swept settings, as a label) and scenario this is; only the
+    /// scripted provider looks.
     pub prompt: String,
     pub scenario: String,
     pub candidates: Vec<Candidate>,
     pub sampling: Sampling,
+    /// They go with the last message of every candidate.
+    pub images: Vec<Arc<Image>>,
+    /// What the model may call instead of answering.
+    pub tools: Vec<Tool>,
 }
 
 /// What changes the output, besides the messages and the seed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sampling {
     pub temperature: f64,
     pub max_tokens: u32,
@@ -105,6 +119,8 @@ pub struct Sampling {
     pub num_ctx: u32,
     /// Constrain the output to this JSON schema.
     pub json_schema: Option<serde_json::Value>,
+    /// Options that are sent as they are, by name; a provider that cannot send them refuses them.
+    pub model_options: Vec<(String, serde_json::Value)>,
 }
 
 /// One generated output and what it cost.
@@ -113,7 +129,11 @@ pub struct Completion {
     /// Raw, as the model wrote it.
     pub text: String,
     pub prompt_tokens: u64,
+    /// All tokens that were generated, thoughts included.
     pub completion_tokens: u64,
+    /// Those of them that are thoughts. Estimated by the share of characters where only the thoughts
+    /// themselves are reported.
+    pub thinking_tokens: u64,
     /// Wall time until this candidate was complete. Candidates decoded as one batch each
     /// report the batch's time divided by their number, so that sums stay true.
     pub latency_ms: f64,
@@ -123,6 +143,71 @@ pub struct Completion {
     pub truncated: bool,
     /// What the provider says this request cost.
     pub cost_usd: Option<f64>,
+    /// Whether it was generated earlier and kept ([`cache`]).
+    pub from_cache: bool,
+}
+
+impl Completion {
+    /// Sets the raw text: the answer, and before it the thoughts that came beside it. Where JSON was
+    /// asked for only the answer answers the question, so `keeps_thoughts` is false there.
+    pub fn set_text(&mut self, answer: String, thinking: &str, keeps_thoughts: bool) {
+        if thinking.is_empty() {
+            self.text = answer;
+            return;
+        }
+        let (thoughts, all) = (thinking.chars().count(), answer.chars().count());
+        let share = thoughts as f64 / (thoughts + all) as f64;
+        if self.thinking_tokens == 0 {
+            self.thinking_tokens = share_of(self.completion_tokens, share);
+        }
+        self.text = if keeps_thoughts {
+            format!("<think>{thinking}</think>\n{answer}")
+        } else {
+            answer
+        };
+    }
+}
+
+/// A share of a number of tokens.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a number of tokens is one"
+)]
+pub fn share_of(tokens: u64, share: f64) -> u64 {
+    (tokens as f64 * share.clamp(0.0, 1.0)).round() as u64
+}
+
+/// Adds what to do about a refused key.
+fn explain_key(error: ProviderError) -> ProviderError {
+    match error {
+        ProviderError::Refused {
+            host,
+            status: status @ (401 | 403),
+            message,
+        } => ProviderError::Refused {
+            host,
+            status,
+            message: format!("{message} (check the API key)"),
+        },
+        other => other,
+    }
+}
+
+/// A missing model, reported as such.
+fn explain_model(error: ProviderError, model: &str) -> ProviderError {
+    match error {
+        ProviderError::Refused {
+            host,
+            status: 404,
+            message,
+        } => ProviderError::ModelNotFound {
+            host,
+            model: model.to_owned(),
+            remedy: format!("check its name (the server said: {message})"),
+        },
+        other => other,
+    }
 }
 
 /// One source of completions.
@@ -130,6 +215,12 @@ pub trait Provider: Send + Sync + Debug {
     /// The host whose memory holds the weights (`http://localhost:11434`, `embedded`);
     /// `None` where we load nothing (a remote API, a script).
     fn host(&self) -> Option<String>;
+
+    /// Where requests go, as runs and messages name it, without credentials; `None` where they go
+    /// nowhere.
+    fn address(&self) -> Option<String> {
+        self.host()
+    }
 
     /// The models that could be evaluated here, by name.
     fn list(&self) -> Result<Vec<String>>;
@@ -150,4 +241,14 @@ pub trait Provider: Send + Sync + Debug {
 
     /// Unloads `model` and returns only when it is seen to be gone.
     fn unload(&self, model: &str) -> Result<()>;
+
+    /// Whether the weights are on somebody else's machine, so that their size does not matter here.
+    fn is_hosted(&self) -> bool {
+        false
+    }
+
+    /// Where a user finds the credentials that requests are sent with, in words.
+    fn credentials(&self) -> &'static str {
+        "in the URL of the host"
+    }
 }

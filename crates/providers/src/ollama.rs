@@ -22,12 +22,14 @@
 
 use std::time::Duration;
 
+use assize_domain::tool::Tool;
 use serde_json::{Value, json};
 
 use crate::http::{HostClient, Reply};
+use crate::tools::{ToolCall, call_text};
 use crate::{
     Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Resident,
-    Result, Sampling, Sleep,
+    Result, Sleep,
 };
 use wire::{ChatLine, ResidentList, ShownModel, TagList, TaggedModel, Version};
 
@@ -129,30 +131,38 @@ impl OllamaProvider {
     fn complete(
         &self,
         model: &str,
+        request: &Request,
         candidate: &Candidate,
-        sampling: &Sampling,
     ) -> Result<Completion> {
-        let body = self.chat_body(model, candidate, sampling);
+        let body = self.chat_body(model, request, candidate);
         let reply = self.post("/api/chat", model, &body)?;
         let answer = joined_answer(&reply)?;
-        let schema_asked = sampling.json_schema.is_some();
-        Ok(Completion {
-            text: raw_text(answer.content, &answer.thinking, schema_asked),
+        let mut completion = Completion {
             prompt_tokens: answer.last.prompt_eval_count,
             completion_tokens: answer.last.eval_count,
             latency_ms: reply.elapsed().as_secs_f64() * 1e3,
             load_ms: answer.last.load_duration as f64 / 1e6,
             truncated: answer.last.done_reason.as_deref() == Some("length"),
-            cost_usd: None,
-        })
+            ..Completion::default()
+        };
+        // Ollama cuts the thoughts off, and they belong to the raw output.
+        let keeps_thoughts = request.sampling.json_schema.is_none();
+        let text = call_text(&answer.calls).unwrap_or(answer.content);
+        completion.set_text(text, &answer.thinking, keeps_thoughts);
+        Ok(completion)
     }
 
-    fn chat_body(&self, model: &str, candidate: &Candidate, sampling: &Sampling) -> Value {
-        let messages: Vec<Value> = candidate
+    fn chat_body(&self, model: &str, request: &Request, candidate: &Candidate) -> Value {
+        let sampling = &request.sampling;
+        let mut messages: Vec<Value> = candidate
             .messages
             .iter()
             .map(|message| json!({"role": message.role.as_str(), "content": message.content}))
             .collect();
+        if let Some(last) = messages.last_mut().filter(|_| !request.images.is_empty()) {
+            let images = request.images.iter().map(|it| it.base64.as_str());
+            last["images"] = images.collect();
+        }
         let mut body = json!({
             "model": model,
             "messages": messages,
@@ -167,6 +177,12 @@ impl OllamaProvider {
                 "num_ctx": sampling.num_ctx,
             },
         });
+        if !request.tools.is_empty() {
+            body["tools"] = request.tools.iter().map(Tool::function).collect();
+        }
+        for (key, value) in &sampling.model_options {
+            body["options"][key] = value.clone();
+        }
         if let Some(schema) = &sampling.json_schema {
             body["format"] = schema.clone();
         }
@@ -240,7 +256,7 @@ impl Provider for OllamaProvider {
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter();
         candidates
-            .map(|candidate| self.complete(model, candidate, &request.sampling))
+            .map(|candidate| self.complete(model, request, candidate))
             .collect()
     }
 
@@ -273,6 +289,7 @@ impl Provider for OllamaProvider {
 struct Answer {
     content: String,
     thinking: String,
+    calls: Vec<ToolCall>,
     /// Carries the reason for stopping and the timings.
     last: ChatLine,
 }
@@ -280,16 +297,23 @@ struct Answer {
 fn joined_answer(reply: &Reply) -> Result<Answer> {
     let mut content = String::new();
     let mut thinking = String::new();
-    for line in reply.json_values::<ChatLine>()? {
+    let mut calls = Vec::new();
+    for mut line in reply.json_values::<ChatLine>()? {
         if let Some(error) = line.error {
             return Err(reply.refused(&error));
         }
         content.push_str(&line.message.content);
         thinking.push_str(line.message.thinking.as_deref().unwrap_or_default());
+        let called = std::mem::take(&mut line.message.tool_calls).unwrap_or_default();
+        calls.extend(called.into_iter().map(|it| ToolCall {
+            name: it.function.name,
+            arguments: it.function.arguments,
+        }));
         if line.done {
             return Ok(Answer {
                 content,
                 thinking,
+                calls,
                 last: line,
             });
         }
@@ -297,20 +321,9 @@ fn joined_answer(reply: &Reply) -> Result<Answer> {
     Err(reply.malformed("the answer ends before it is done"))
 }
 
-/// The output as the model wrote it: Ollama cuts the thoughts off, and they belong to it.
-///
-/// Not where JSON was asked for, because then only the content answers the question.
-fn raw_text(content: String, thinking: &str, schema_asked: bool) -> String {
-    if thinking.is_empty() || schema_asked {
-        content
-    } else {
-        format!("<think>{thinking}</think>\n{content}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{raw_text, same_model};
+    use super::same_model;
 
     #[test]
     fn a_missing_tag_means_latest() {
@@ -335,15 +348,5 @@ mod tests {
         ] {
             assert!(!same_model(one, other), "{one} {other}");
         }
-    }
-
-    #[test]
-    fn thoughts_are_kept_except_in_json() {
-        assert_eq!(raw_text("a".to_owned(), "", false), "a");
-        assert_eq!(
-            raw_text("a".to_owned(), "hm", false),
-            "<think>hm</think>\na"
-        );
-        assert_eq!(raw_text("{}".to_owned(), "hm", true), "{}");
     }
 }

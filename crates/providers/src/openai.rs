@@ -13,17 +13,21 @@
 //! - The parameter count is known only from that `meta`; elsewhere the size gate has to be
 //!   told.
 //! - Costs come from LiteLLM's header `x-litellm-response-cost`.
-//! - Reasoning that a server reports beside the content is not part of the text: it is not
-//!   the answer, and servers disagree on where it goes.
+//! - Thoughts that a server reports beside the content are kept in the raw text as a `<think>`
+//!   block, and their tokens are counted apart.
+//! - Where the model calls a tool, the call is the answer.
 
+use assize_domain::tool::Tool;
+use assize_http::{LocalMachine, THIS_MACHINE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::digest::sha256_hex;
 use crate::http::HostClient;
+use crate::tools::{ToolCall, call_text};
 use crate::{
     Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Resident,
-    Result, Sampling,
+    Result, explain_key,
 };
 
 const COST_HEADER: &str = "x-litellm-response-cost";
@@ -72,6 +76,29 @@ struct Choice {
 #[derive(Debug, Deserialize)]
 struct ChatMessage {
     content: Option<String>,
+    /// Thoughts: `reasoning_content` at most servers, `reasoning` at some.
+    #[serde(alias = "reasoning")]
+    reasoning_content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<CalledTool>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledTool {
+    function: CalledFunction,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledFunction {
+    name: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct TokenDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +107,7 @@ struct Usage {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    completion_tokens_details: Option<TokenDetails>,
 }
 
 impl OpenAiProvider {
@@ -100,10 +128,10 @@ impl OpenAiProvider {
     fn complete(
         &self,
         model: &str,
+        request: &Request,
         candidate: &Candidate,
-        sampling: &Sampling,
     ) -> Result<Completion> {
-        let body = chat_body(model, candidate, sampling);
+        let body = chat_body(model, request, candidate);
         let reply = self
             .client
             .post("/chat/completions", &body)
@@ -112,27 +140,46 @@ impl OpenAiProvider {
         let usage = answer.usage.unwrap_or_default();
         let choice = answer.choices.into_iter().next();
         let choice = choice.ok_or_else(|| reply.malformed("there are no choices"))?;
-        Ok(Completion {
-            text: choice.message.content.unwrap_or_default(),
+        let calls = choice.message.tool_calls.unwrap_or_default().into_iter();
+        let calls: Vec<ToolCall> = calls
+            .map(|it| ToolCall::with_text(it.function.name, &it.function.arguments))
+            .collect();
+        let details = usage.completion_tokens_details.unwrap_or_default();
+        let mut completion = Completion {
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
+            thinking_tokens: details.reasoning_tokens.unwrap_or(0),
             latency_ms: reply.elapsed().as_secs_f64() * 1e3,
-            load_ms: 0.0,
             truncated: choice.finish_reason.as_deref() == Some("length"),
             cost_usd: reply
                 .header(COST_HEADER)
                 .and_then(|cost| cost.parse().ok())
                 .filter(|cost: &f64| cost.is_finite() && *cost >= 0.0),
-        })
+            ..Completion::default()
+        };
+        let answer = call_text(&calls).or(choice.message.content);
+        let thinking = choice.message.reasoning_content.unwrap_or_default();
+        let is_structured = request.sampling.json_schema.is_some();
+        completion.set_text(answer.unwrap_or_default(), &thinking, !is_structured);
+        Ok(completion)
     }
 }
 
-fn chat_body(model: &str, candidate: &Candidate, sampling: &Sampling) -> Value {
-    let messages: Vec<Value> = candidate
+fn chat_body(model: &str, request: &Request, candidate: &Candidate) -> Value {
+    let sampling = &request.sampling;
+    let mut messages: Vec<Value> = candidate
         .messages
         .iter()
         .map(|message| json!({"role": message.role.as_str(), "content": message.content}))
         .collect();
+    if let Some(last) = messages.last_mut().filter(|_| !request.images.is_empty()) {
+        let images = request.images.iter().map(|it| {
+            let url = format!("data:{};base64,{}", it.media_type, it.base64);
+            json!({"type": "image_url", "image_url": {"url": url}})
+        });
+        let text = json!({"type": "text", "text": last["content"]});
+        last["content"] = [text].into_iter().chain(images).collect();
+    }
     let mut body = json!({
         "model": model,
         "messages": messages,
@@ -141,6 +188,12 @@ fn chat_body(model: &str, candidate: &Candidate, sampling: &Sampling) -> Value {
         "max_tokens": sampling.max_tokens,
         "seed": candidate.seed,
     });
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(Tool::function).collect();
+    }
+    for (key, value) in &sampling.model_options {
+        body[key] = value.clone();
+    }
     if let Some(schema) = &sampling.json_schema {
         body["response_format"] = json!({
             "type": "json_schema",
@@ -148,21 +201,6 @@ fn chat_body(model: &str, candidate: &Candidate, sampling: &Sampling) -> Value {
         });
     }
     body
-}
-
-fn explain_key(error: ProviderError) -> ProviderError {
-    match error {
-        ProviderError::Refused {
-            host,
-            status: status @ (401 | 403),
-            message,
-        } => ProviderError::Refused {
-            host,
-            status,
-            message: format!("{message} (check the API key)"),
-        },
-        other => other,
-    }
 }
 
 fn explain_model(error: ProviderError, model: &str) -> ProviderError {
@@ -205,6 +243,19 @@ fn digest(model: &str, meta: &Meta) -> String {
 impl Provider for OpenAiProvider {
     fn host(&self) -> Option<String> {
         None
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.client.host().to_owned())
+    }
+
+    /// A server on this machine, such as llama-server, holds its weights here.
+    fn is_hosted(&self) -> bool {
+        LocalMachine::system().memory_of(self.client.host()) != THIS_MACHINE
+    }
+
+    fn credentials(&self) -> &'static str {
+        "in the environment variable OPENAI_API_KEY"
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -256,7 +307,7 @@ impl Provider for OpenAiProvider {
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter();
         candidates
-            .map(|candidate| self.complete(model, candidate, &request.sampling))
+            .map(|candidate| self.complete(model, request, candidate))
             .collect()
     }
 
@@ -279,7 +330,10 @@ fn some_of(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{lists, some_of};
+    use assize_http::HttpConfig;
+
+    use super::{OpenAiProvider, lists, some_of};
+    use crate::Provider as _;
 
     #[test]
     fn a_listed_star_stands_for_its_prefix() {
@@ -287,6 +341,18 @@ mod tests {
         assert!(!lists("gpt-x", "gpt-xl"));
         assert!(lists("openai/*", "openai/gpt-x"));
         assert!(!lists("openai/*", "other/gpt-x"));
+    }
+
+    #[test]
+    fn an_endpoint_on_this_machine_is_not_hosted() {
+        let provider = |url: &str| OpenAiProvider::new(url, None, &HttpConfig::default());
+        for (url, is_hosted) in [
+            ("http://127.0.0.1:8080/v1", false),
+            ("http://localhost:8080/v1", false),
+            ("https://203.0.113.1/v1", true),
+        ] {
+            assert_eq!(provider(url).expect(url).is_hosted(), is_hosted, "{url}");
+        }
     }
 
     #[test]

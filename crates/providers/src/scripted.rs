@@ -30,6 +30,8 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use assize_domain::sweep::split_label;
+
 use crate::digest::sha256_hex;
 use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result};
 use condition::Condition;
@@ -250,8 +252,11 @@ fn named<'a, T>(
     prompt: &'a str,
     scenario: &'a str,
 ) -> impl Iterator<Item = &'a T> {
-    [prompt, ANY]
-        .into_iter()
+    // `v1+temperature=0.2`, else `v1`, which stands for all settings.
+    let (name, _) = split_label(prompt);
+    let own = (name != prompt).then_some(prompt);
+    own.into_iter()
+        .chain([name, ANY])
         .filter_map(|prompt| positions.get(prompt))
         .flat_map(move |scenarios| [scenarios.get(scenario), scenarios.get(ANY)])
         .flatten()

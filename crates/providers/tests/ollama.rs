@@ -67,7 +67,9 @@ fn request(candidates: u32) -> Request {
             max_tokens: 128,
             num_ctx: 2048,
             json_schema: None,
+            ..Sampling::default()
         },
+        ..Request::default()
     }
 }
 

@@ -15,6 +15,8 @@ use recorder::{Answer, Recorder};
 #[path = "openai/recorder.rs"]
 mod recorder;
 
+/// The raw text of an answer with thoughts beside it.
+const THOUGHT_AND_TIP: &str = "<think>thinking aloud</think>\na tip";
 const MODEL: &str = "gpt-x";
 
 fn json_answer(status: u16, body: &Value) -> Answer {
@@ -63,7 +65,9 @@ fn request(candidates: u32) -> Request {
             max_tokens: 64,
             num_ctx: 2048,
             json_schema: None,
+            ..Sampling::default()
         },
+        ..Request::default()
     }
 }
 
@@ -78,7 +82,7 @@ fn a_completion_carries_text_usage_and_cost() {
     let recorder = Recorder::start(vec![(status, headers, body)]);
     let (provider, _) = recorder.provider(Some("sk-test\n"));
     let completion = one(&provider).unwrap();
-    assert_eq!(completion.text, "a tip");
+    assert_eq!(completion.text, THOUGHT_AND_TIP);
     assert_eq!(
         (completion.prompt_tokens, completion.completion_tokens),
         (11, 7)
@@ -131,7 +135,11 @@ fn no_content_is_an_empty_text_and_length_is_truncation() {
     ]);
     let (provider, _) = recorder.provider(None);
     let first = one(&provider).unwrap();
-    assert_eq!((first.text.as_str(), first.truncated), ("", true));
+    let only_thoughts = "<think>thinking aloud</think>\n";
+    assert_eq!(
+        (first.text.as_str(), first.truncated),
+        (only_thoughts, true)
+    );
     let second = one(&provider).unwrap();
     assert_eq!(
         (second.text.as_str(), second.prompt_tokens, second.truncated),
@@ -145,7 +153,7 @@ fn a_rate_limit_is_waited_out_as_the_upstream_asks() {
     headers.push(("llm_provider-retry-after", "9"));
     let recorder = Recorder::start(vec![(status, headers, body), fine()]);
     let (provider, waits) = recorder.provider(None);
-    assert_eq!(one(&provider).unwrap().text, "a tip");
+    assert_eq!(one(&provider).unwrap().text, THOUGHT_AND_TIP);
     assert_eq!(*waits.lock().unwrap(), [Duration::from_secs(9)]);
 }
 
@@ -187,7 +195,7 @@ fn gateways_without_their_backend_are_asked_again() {
     for status in [502, 503, 504] {
         let recorder = Recorder::start(vec![(status, vec![], String::new()), fine()]);
         let (provider, _) = recorder.provider(None);
-        assert_eq!(one(&provider).unwrap().text, "a tip", "{status}");
+        assert_eq!(one(&provider).unwrap().text, THOUGHT_AND_TIP, "{status}");
         assert_eq!(recorder.count(), 2);
     }
 }

@@ -34,7 +34,9 @@ fn request(prompt: &str, scenario: &str, candidates: usize) -> Request {
             max_tokens: 1,
             num_ctx: 2048,
             json_schema: None,
+            ..Sampling::default()
         },
+        ..Request::default()
     }
 }
 

@@ -40,9 +40,7 @@ pub fn deciding(board: &Leaderboard) -> Vec<Column<'_>> {
         Column::new("p adj", |row| {
             figure::p_value(row.vs_incumbent.as_ref().and_then(|it| it.p_adjusted))
         }),
-        Column::new("p best", |row| {
-            figure::optional(row.p_best, figure::percent)
-        }),
+        Column::new("p best", |row| figure::optional(row.p_best, figure::chance)),
     ];
     filled(board, columns)
 }

@@ -16,6 +16,9 @@ use assize_domain::leaderboard::{Leaderboard, Row, Scores};
 use crate::sentences;
 use crate::text::clean;
 
+pub mod by_scenario;
+pub mod cells;
+
 const BEFORE: [&str; 12] = [
     "experiment",
     "split",
@@ -133,13 +136,7 @@ pub(crate) fn number(value: Option<f64>) -> String {
 }
 
 pub(crate) fn text(text: &str) -> String {
-    let mut text = clean(text).into_owned();
-    if text
-        .trim_start()
-        .starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
-    {
-        text.insert(0, '\'');
-    }
+    let text = cells::neutral(&clean(text)).into_owned();
     if text.contains([',', '"', ';', ' ', '\'']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

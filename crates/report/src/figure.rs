@@ -59,6 +59,15 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A probability that was estimated: `41 %`, `> 99 %`, `< 1 %`. It is never shown as certain.
+pub fn chance(probability: f64) -> String {
+    match percent(probability).as_str() {
+        "100 %" => "> 99 %".to_owned(),
+        "0 %" => "< 1 %".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
 /// `412 ms`, `1.24 s`, `38.1 s`
 pub fn latency(latency_ms: f64) -> String {
     if !latency_ms.is_finite() {
@@ -124,6 +133,11 @@ mod tests {
         assert_eq!(p_value(Some(0.00049)), "<.001");
         assert_eq!(p_value(Some(1.0)), "1.000");
         assert_eq!(percent(0.054), "5 %");
+        assert_eq!(chance(0.41), "41 %");
+        assert_eq!(chance(0.997), "> 99 %");
+        assert_eq!(chance(1.0), "> 99 %");
+        assert_eq!(chance(0.994), "99 %");
+        assert_eq!(chance(0.0), "< 1 %");
         assert_eq!(latency(412.4), "412 ms");
         assert_eq!(latency(999.9), "1.00 s");
         assert_eq!(latency(38_120.0), "38.1 s");

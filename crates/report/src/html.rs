@@ -7,6 +7,7 @@
 //! The page is written with [`Markup`] and not with a template engine, for the reason given in
 //! `markup`.
 
+use assize_domain::leaderboard::answers::Answers;
 use assize_domain::leaderboard::{Leaderboard, Row};
 
 use crate::axis::{interval, is_measured};
@@ -15,6 +16,8 @@ use crate::markup::Markup;
 use crate::sentences::Next;
 use crate::svg::{self, forest};
 use crate::{figure, sentences};
+
+mod answers;
 
 pub(crate) const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
@@ -25,8 +28,13 @@ pub(crate) const HEAD: &str = "<!doctype html>
 <meta name=\"color-scheme\" content=\"light dark\">
 ";
 
-/// The whole page. `generated_at` is shown as it is given.
+/// The whole page without the answers behind it. `generated_at` is shown as it is given.
 pub fn render(board: &Leaderboard, generated_at: &str) -> String {
+    render_with(board, &Answers::default(), generated_at)
+}
+
+/// The whole page, with sections for the answers that are given.
+pub fn render_with(board: &Leaderboard, answers: &Answers, generated_at: &str) -> String {
     let mut page = Markup::default();
     page.raw(HEAD)
         .leaf("title", &[], &format!("{} · leaderboard", board.experiment))
@@ -35,6 +43,7 @@ pub fn render(board: &Leaderboard, generated_at: &str) -> String {
         .raw(svg::CSS)
         .raw("\n</style>\n</head>\n<body>\n<main>\n");
     header(&mut page, board);
+    answers::contents(&mut page, answers);
     if !board.rows.is_empty() {
         let deciding = columns::deciding(board);
         table(&mut page, board, "Leaderboard", &deciding, true);
@@ -48,7 +57,16 @@ pub fn render(board: &Leaderboard, generated_at: &str) -> String {
             false,
         );
         page.raw("</section>\n");
+        if let Some(by) = &answers.by_scenario {
+            answers::by_scenario(&mut page, board, by);
+        }
+        if let Some(examples) = &answers.examples {
+            answers::examples(&mut page, examples);
+        }
         reading(&mut page, board);
+    }
+    if let Some(outputs) = &answers.outputs {
+        answers::outputs(&mut page, outputs);
     }
     page.raw("<footer>Assize leaderboard, made ")
         .text(generated_at);

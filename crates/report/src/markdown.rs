@@ -9,6 +9,8 @@ use crate::sentences::Next;
 use crate::text::clean;
 use crate::{axis, figure, sentences};
 
+pub mod answers;
+
 /// A heading, the decision, the table, and coverage, rubric and split.
 pub fn render(board: &Leaderboard) -> String {
     let mut blocks = vec![format!("### {}", escape(&board.experiment))];
@@ -127,7 +129,7 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
                 .replace('<', "&lt;")
         }),
         column("p best", &|row| {
-            figure::optional(row.p_best, figure::percent)
+            figure::optional(row.p_best, figure::chance)
         }),
     ];
     let scores = |of: fn(&Row) -> &Scores, write: fn(f64) -> String| {

@@ -53,6 +53,17 @@ impl Markup {
         self
     }
 
+    /// Untrusted text of several lines, escaped; a tab is four spaces.
+    pub fn lines(&mut self, text: &str) -> &mut Self {
+        for (position, line) in text.lines().enumerate() {
+            if position > 0 {
+                self.raw("\n");
+            }
+            self.text(&line.replace('\t', "    "));
+        }
+        self
+    }
+
     /// `<name a="…">`
     pub fn open(
         &mut self,

@@ -6,8 +6,7 @@ use crate::figure;
 use crate::shell::shell_word;
 use crate::text::clean;
 
-/// The split that `collect` uses without `--split`.
-const DEFAULT_SPLIT: &str = "selection";
+pub mod answers;
 
 /// One source of differences between scores.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -127,21 +126,13 @@ pub fn next(board: &Leaderboard) -> Next {
         parts.extend(rest.iter().map(|part| (*part).to_owned()));
         Next::Command(parts)
     };
-    let with_split = |verb: &str, rest: &[&str]| {
-        let split = format!("--split {}", shell_word(&board.split));
-        let mut rest = rest.to_vec();
-        if board.split != DEFAULT_SPLIT {
-            rest.insert(0, &split);
-        }
-        command(verb, &rest)
-    };
     let it = board.coverage;
     let winner = board
         .decision
         .as_ref()
         .is_some_and(|it| it.winner.is_some());
     if it.cells == 0 {
-        with_split("assize collect", &[])
+        Next::Advice("run the same assize collect with this --split, then judge what it made.")
     } else if it.pending > 0 || (board.tier == BoardTier::Auto && it.judged > 0) {
         command("assize judge export", &["--out judge.json"])
     } else if winner {

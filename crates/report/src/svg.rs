@@ -8,6 +8,7 @@
 //! A function returns `None` where the board holds nothing to draw.
 
 pub mod curves;
+pub(crate) mod difference;
 pub mod drift;
 pub(crate) mod forest;
 pub(crate) mod heat_map;

@@ -8,7 +8,9 @@
 //! all look alike. Its ends are printed below the rows, and the header names the rubric's maximum.
 
 mod bar;
+pub mod by_scenario;
 mod columns;
+pub mod examples;
 mod paint;
 mod pareto;
 
@@ -201,8 +203,8 @@ impl Page {
                 "         "
             };
             let tail = if position == last { "" } else { " \\" };
-            let room = self.style.width - width(lead) - width(tail);
-            let line = painted(&shorten(line, room), Paint::Command, self.style.color);
+            // A command that is cut could not be run.
+            let line = painted(line, Paint::Command, self.style.color);
             self.lines.push(format!("{lead}{line}{tail}"));
         }
     }

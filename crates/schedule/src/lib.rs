@@ -15,6 +15,7 @@
 //! - A host that failed is left out and probed at growing intervals; its cells are free again at
 //!   once. A host that answers a probe is planned with again.
 
+pub mod best;
 mod plan;
 pub mod simulation;
 mod speeds;
@@ -49,6 +50,16 @@ pub struct ModelSetup {
     pub load_s: f64,
     /// Seconds that a cell takes, before anything is measured.
     pub cell_s: f64,
+}
+
+/// Cells of a model that a host is planned to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Planned {
+    pub host: usize,
+    pub model: usize,
+    pub cells: u64,
+    /// With the load, where one is needed.
+    pub seconds: f64,
 }
 
 /// What a host without a model is to do.
@@ -148,6 +159,24 @@ impl Scheduler {
         ))
     }
 
+    /// The plan for all cells that nobody works on, as it is now.
+    pub fn plan(&self, now: f64) -> Vec<Planned> {
+        let problem = self.problem(now);
+        let seconds = |host: usize, model: usize, cells: u64| {
+            let cost = problem.hosts[host].costs[model];
+            cost.map_or(0.0, |it| it.load + it.cell * cells as f64)
+        };
+        let shares = problem.solve().into_iter();
+        shares
+            .map(|it| Planned {
+                host: it.host,
+                model: it.model,
+                cells: it.cells,
+                seconds: seconds(it.host, it.model, it.cells),
+            })
+            .collect()
+    }
+
     /// What a host without a model is to do. After [`Next::Load`] it counts as loading that model.
     pub fn next(&mut self, host: usize, now: f64) -> Next {
         if self.is_done() {
@@ -237,7 +266,13 @@ impl Scheduler {
         }
     }
 
-    /// A cell that was taken at `started` has been generated, or has failed for its own reasons.
+    /// A cell that was taken at `started` has failed for its own reasons. How long that took says
+    /// nothing about the host's speed.
+    pub fn dropped(&mut self, host: usize, started: f64) {
+        self.land(host, started);
+    }
+
+    /// A cell that was taken at `started` has been generated.
     pub fn finished(&mut self, host: usize, started: f64, now: f64) {
         if let Phase::Working { model, .. } = self.hosts[host].phase {
             self.cells.observe(host, model, now - started);
@@ -321,6 +356,15 @@ impl Scheduler {
     /// Whether any host can run the model, now or later.
     pub fn has_host(&self, model: usize) -> bool {
         self.models[model].is_on.contains(&true)
+    }
+
+    /// Whether a host other than this one answers and can run the model.
+    pub fn has_other_host(&self, host: usize, model: usize) -> bool {
+        let mut others = self.hosts.iter().enumerate();
+        others.any(|(other, it)| {
+            let is_up = !matches!(it.phase, Phase::Down { .. });
+            other != host && is_up && self.models[model].is_on[other]
+        })
     }
 
     /// Whether every cell is settled.

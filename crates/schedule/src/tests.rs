@@ -183,3 +183,29 @@ fn a_refused_model_goes_to_other_hosts_while_there_are_any() {
     scheduler.refused(1, 0);
     assert!(!scheduler.has_host(0));
 }
+
+#[test]
+fn a_cell_that_failed_by_itself_does_not_make_its_host_fast() {
+    let mut scheduler = Scheduler::new(&hosts(2), &[model(9, &[0, 1])], 1);
+    load(&mut scheduler, 0, 0.0);
+    assert!(scheduler.take(0, 0.0));
+    scheduler.dropped(0, 0.0);
+    assert_eq!(scheduler.measured(0, 0), None);
+    assert!(scheduler.has_other_host(0, 0));
+    scheduler.failed(1, 0.0);
+    assert!(!scheduler.has_other_host(0, 0), "it is down");
+}
+
+#[test]
+fn the_plan_can_be_looked_at() {
+    let scheduler = Scheduler::new(&hosts(2), &[model(10, &[0, 1]), model(10, &[1])], 1);
+    let plan = scheduler.plan(0.0);
+    let cells: u64 = plan.iter().map(|it| it.cells).sum();
+    assert_eq!(cells, 20, "{plan:?}");
+    let end = |host| {
+        let own = plan.iter().filter(|it| it.host == host);
+        own.map(|it| it.seconds).sum::<f64>()
+    };
+    assert!((end(0) - 11.0).abs() < 1.5, "{plan:?}");
+    assert!((end(1) - 11.0).abs() < 1.5, "{plan:?}");
+}

@@ -1,6 +1,7 @@
 //! The scheduler in simulated pools: every cell is generated once, a memory holds at most one model,
 //! loads are few, and the end is near the best that any schedule could reach with the same times.
 
+use assize_schedule::best::earliest_end;
 use assize_schedule::simulation::{Outcome, SimulatedHost, World, run};
 use assize_schedule::{HostSetup, ModelSetup};
 use proptest::prelude::*;
@@ -36,85 +37,6 @@ fn world(slowness: &[f64], models: &[(u64, f64, f64)]) -> World {
     }
 }
 
-/// The end of the best schedule that could be made by somebody who knows all times and outages in
-/// advance, or somewhat before it: cells may be divided at will, and a model that was lost in an
-/// outage need not be loaded again.
-///
-/// Every way to load models on hosts is tried (the pools are small). For given loads an end T is
-/// possible if and only if for every set of models the hosts that load any of them have enough time
-/// (Hall's theorem; the work of a model is measured in seconds of a host of slowness 1).
-fn best_end(world: &World, slowness: &[f64]) -> f64 {
-    let hosts = slowness.len();
-    let subsets = (1_usize << hosts) - 1;
-    let ways = subsets.pow(u32::try_from(world.models.len()).expect("few"));
-    let mut best = f64::MAX;
-    for way in 0..ways {
-        let mut rest = way;
-        let loaded: Vec<usize> = world
-            .models
-            .iter()
-            .map(|_| {
-                let subset = rest % subsets + 1;
-                rest /= subsets;
-                subset
-            })
-            .collect();
-        let is_possible = |end: f64| fits(world, slowness, &loaded, end);
-        if !is_possible(best.min(1e9)) {
-            continue;
-        }
-        let (mut low, mut high) = (0.0, best.min(1e9));
-        while high - low > 1e-4 * high {
-            let middle = f64::midpoint(low, high);
-            if is_possible(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        best = high;
-    }
-    best
-}
-
-fn fits(world: &World, slowness: &[f64], loaded: &[usize], end: f64) -> bool {
-    let capacity: Vec<f64> = world
-        .hosts
-        .iter()
-        .enumerate()
-        .map(|(host, it)| {
-            let loads: f64 = (0..loaded.len())
-                .filter(|model| loaded[*model] & (1 << host) != 0)
-                .map(|model| it.load_s[model])
-                .sum();
-            let out: f64 = it
-                .outages
-                .iter()
-                .map(|(from, to)| (to.min(end) - from).max(0.0))
-                .sum();
-            (end - out - loads) / slowness[host]
-        })
-        .collect();
-    if capacity.iter().any(|it| *it < 0.0) {
-        // A host without time for its loads can load less, which is another way.
-        return false;
-    }
-    (1..1_usize << loaded.len()).all(|set| {
-        let models = (0..loaded.len()).filter(|model| set & (1 << model) != 0);
-        let (mut work, mut reach) = (0.0, 0);
-        for model in models {
-            let setup = &world.models[model];
-            work += setup.cells as f64 * setup.cell_s;
-            reach |= loaded[model];
-        }
-        let time: f64 = (0..capacity.len())
-            .filter(|host| reach & (1 << host) != 0)
-            .map(|host| capacity[host])
-            .sum();
-        work <= time + 1e-9
-    })
-}
-
 fn check(world: &World, outcome: &Outcome) {
     let cells: Vec<u64> = world.models.iter().map(|it| it.cells).collect();
     assert_eq!(outcome.settled, cells, "every cell once: {outcome:?}");
@@ -137,7 +59,7 @@ fn one_slow_host_and_one_outage_end_within_15_percent_of_the_best() {
     world.hosts[2].outages.push((70.0, 130.0));
     let outcome = run(&world);
     check(&world, &outcome);
-    let best = best_end(&world, &slowness);
+    let best = earliest_end(&world, &slowness);
     println!(
         "ends at {:.1} s, best {best:.1} s, loads {:?}",
         outcome.end_s, outcome.loads
@@ -161,12 +83,12 @@ proptest! {
     ) {
         let mut world = world(&slowness, &models);
         if let Some((from, length)) = outage {
-            let whole = best_end(&world, &slowness);
+            let whole = earliest_end(&world, &slowness);
             world.hosts[0].outages.push((from * whole, (from + length) * whole));
         }
         let outcome = run(&world);
         check(&world, &outcome);
-        let best = best_end(&world, &slowness);
+        let best = earliest_end(&world, &slowness);
         // Nobody knows the speeds before the first cells, cells are not divisible, and a model that
         // was lost in an outage is loaded again.
         let longest_cell = world.hosts.iter().flat_map(|it| &it.cell_s).copied().fold(0.0, f64::max);

@@ -46,14 +46,16 @@ function followJob(live) {
   const seen = new Set();
   const failed = new Set();
   let started = false;
+  const hosts = hostTable(live);
   // The stream starts with the job's first event, so all squares are reset.
   const restart = () => {
     if (started) return;
     started = true;
     for (const square of all("[data-row] .sq", live)) square.className = "sq hollow";
   };
+  const keyOf = (cell) => JSON.stringify([cell.model, cell.prompt, cell.scenario]);
   const fill = (cell) => {
-    const key = JSON.stringify([cell.model, cell.prompt, cell.scenario]);
+    const key = keyOf(cell);
     if (seen.has(key)) return;
     seen.add(key);
     const status = ["failed", "skipped"].includes(cell.status) ? cell.status : "collected";
@@ -120,10 +122,15 @@ function followJob(live) {
   });
   source.addEventListener("cell", (event) => {
     restart();
-    fill(JSON.parse(event.data));
+    const cell = JSON.parse(event.data);
+    if (cell.host && !seen.has(keyOf(cell))) hosts.cell(cell.host);
+    fill(cell);
     count({ done: seen.size, total });
     failures(failed.size);
     pace(seen.size, total);
+  });
+  source.addEventListener("host", (event) => {
+    hosts.state(JSON.parse(event.data));
   });
   source.addEventListener("progress", (event) => {
     const now = JSON.parse(event.data);
@@ -154,6 +161,43 @@ function followJob(live) {
     source.close();
     setTimeout(() => location.reload(), 2000);
   });
+}
+
+// The table of a collection's hosts. The stream starts with the job's first event, so it counts anew.
+function hostTable(live) {
+  const section = live.querySelector("[data-hosts]");
+  const body = section?.querySelector("tbody");
+  body?.replaceChildren();
+  const rows = new Map();
+  const row = (host) => {
+    if (!body) return null;
+    if (!rows.has(host)) {
+      const line = body.insertRow();
+      line.dataset.host = host;
+      const head = Object.assign(document.createElement("th"), { scope: "row", className: "name" });
+      head.append(Object.assign(document.createElement("bdi"), { textContent: host }));
+      line.append(head);
+      for (const kind of ["text", "text", "", "", "", "text"]) line.insertCell().className = kind;
+      for (const place of [3, 4, 5]) line.cells[place].textContent = "0";
+      line.cells[1].textContent = "waiting";
+      rows.set(host, line);
+      section.hidden = false;
+    }
+    return rows.get(host);
+  };
+  const add = (cell) => { cell.textContent = String(Number(cell.textContent) + 1); };
+  return {
+    cell: (host) => { const line = row(host); if (line) add(line.cells[3]); },
+    state: (now) => {
+      const line = row(now.host);
+      if (!line) return;
+      line.cells[1].textContent = now.state;
+      line.cells[2].textContent = now.model ?? "";
+      line.cells[6].textContent = now.error ?? "";
+      if (now.state === "working") add(line.cells[4]);
+      if (now.state === "failed") add(line.cells[5]);
+    },
+  };
 }
 
 // Updates the preview of a new run on every change.

@@ -12,7 +12,7 @@ use assize_domain::leaderboard::Leaderboard;
 use assize_pipeline::compare::{Cells, CompareOptions, Compared, CurrentScenarios, compare_cells};
 use assize_pipeline::judge::status::{Status, status};
 use assize_pipeline::{PipelineError, seal};
-use assize_store::{ExperimentSummary, Runs as _};
+use assize_store::ExperimentSummary;
 use axum::body::Bytes;
 
 use crate::App;
@@ -68,7 +68,7 @@ impl Boards {
         options: &CompareOptions,
     ) -> Result<Arc<CachedBoard>, PipelineError> {
         let compute = || {
-            let (store, mut options) = (Arc::clone(&app.store), options.clone());
+            let (store, mut options) = (Arc::clone(&app.tracking), options.clone());
             let rule = app.config.thresholds.decision_rule();
             // An edited task shows on the board after the next change in the store.
             let task = app.config.task_of(store.as_ref(), &options.experiment)?;
@@ -128,7 +128,7 @@ impl Boards {
             app.boards.experiments.get(
                 &(),
                 || Ok(app.store.changes()?),
-                || Ok(app.store.experiment_list()?),
+                || Ok(app.tracking.experiment_list()?),
             )
         })
         .await
@@ -139,7 +139,7 @@ impl Boards {
         let experiment = experiment.to_owned();
         run_blocking(app, move |app| {
             let compute = || {
-                let (store, experiment) = (Arc::clone(&app.store), experiment.clone());
+                let (store, experiment) = (Arc::clone(&app.tracking), experiment.clone());
                 let work = move || {
                     let splits = seal::visible_splits(store.as_ref(), &experiment)?;
                     status(store.as_ref(), &experiment, &splits, None)

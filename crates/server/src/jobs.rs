@@ -301,8 +301,13 @@ impl Jobs {
                 .open(folder.join(name))
         };
         let mut command = std::process::Command::new(&self.config.program);
+        // The credentials belong to this tracking server and to no other.
+        let own = format!("--tracking-uri={}", self.config.tracking_uri);
+        let credentials = self.config.job_credentials.0.iter();
+        let is_own = job.words.contains(&own);
         command
             .args(&job.words)
+            .envs(credentials.filter(|_| is_own).cloned())
             .stdin(lock)
             .stdout(append(EVENTS)?)
             .stderr(append(LOG)?);

@@ -20,10 +20,9 @@ use assize_domain::verdict::Verdict;
 use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::{Accepted, Finished, LEASE_MS, Progress, SitOptions};
 use assize_pipeline::{Now, PipelineError, Result};
-use assize_store::embedded::EmbeddedStore;
-use assize_store::{Sittings as _, Tracking};
+use assize_store::Sittings as _;
 
-use crate::Config;
+use crate::{Config, Stores};
 
 /// The kind of all judges who use the server.
 const JUDGE_KIND: &str = "human";
@@ -95,7 +94,7 @@ type SessionMap = HashMap<(SessionJudge, String), Arc<Mutex<JudgingSession>>>;
 /// All judging sessions of this server.
 #[derive(Debug)]
 pub(crate) struct JudgingSessions {
-    store: Arc<EmbeddedStore>,
+    stores: Stores,
     config: Arc<Config>,
     sessions: Mutex<SessionMap>,
 }
@@ -118,16 +117,12 @@ const PAUSE_MS: i64 = 3 * 60 * 1000;
 const MIN_CASES_FOR_PACE: u32 = 3;
 
 impl JudgingSessions {
-    pub fn new(store: Arc<EmbeddedStore>, config: Arc<Config>) -> Self {
+    pub fn new(stores: Stores, config: Arc<Config>) -> Self {
         Self {
-            store,
+            stores,
             config,
             sessions: Mutex::default(),
         }
-    }
-
-    fn store(&self) -> Arc<dyn Tracking> {
-        Arc::<EmbeddedStore>::clone(&self.store)
     }
 
     fn now(&self) -> Now {
@@ -138,7 +133,7 @@ impl JudgingSessions {
         if self.config.no_anchors {
             return Ok(Anchors::default());
         }
-        let task = self.config.task_of(self.store.as_ref(), experiment)?;
+        let task = self.config.task_of(self.stores.file.as_ref(), experiment)?;
         task.anchors()
     }
 
@@ -175,8 +170,12 @@ impl JudgingSessions {
                 lease_ms: LEASE_MS,
                 entropy: self.config.entropy,
             };
-            let sitting =
-                held_sitting::resume_or_open(&self.store(), options, &self.config.locks, &now)?;
+            let sitting = held_sitting::resume_or_open(
+                &self.stores.tracking(),
+                options,
+                &self.config.locks,
+                &now,
+            )?;
             *session = JudgingSession {
                 sitting,
                 last_ms: now.ms,
@@ -251,6 +250,10 @@ impl JudgingSessions {
 
     /// Ends the sitting, including one that was opened in an earlier session.
     pub fn finish(&self, judge: &SessionJudge, experiment: &str) -> Result<Finished> {
+        // The session stays open if the team's tracking server is unreachable.
+        if let Some(team) = &self.stores.team {
+            team.check_reachable()?;
+        }
         if self.progress(judge, experiment).is_none() {
             if !self.is_open(judge, experiment)? {
                 return Err(no_open_sitting(experiment));
@@ -268,13 +271,13 @@ impl JudgingSessions {
 
     /// Whether this judge has an open sitting in any experiment, opened by any client.
     pub fn has_open_sitting(&self, judge: &SessionJudge) -> Result<bool> {
-        Ok(self.store.judge_has_open_sitting(&judge.name)?)
+        Ok(self.stores.file.judge_has_open_sitting(&judge.name)?)
     }
 
     /// Whether this judge has an open sitting in an experiment.
     pub fn is_open(&self, judge: &SessionJudge, experiment: &str) -> Result<bool> {
         let judge = judge.judge();
-        let records = self.store.sitting_list(experiment)?;
+        let records = self.stores.file.sitting_list(experiment)?;
         let is_own = |it: &assize_store::queue::SittingRecord| {
             it.state == SittingState::Open && it.judge.as_ref() == Some(&judge)
         };

@@ -1,6 +1,7 @@
 //! The HTTP server behind `assize serve`.
 //!
-//! One axum server over the embedded store. [`router`] assembles all routes, [`access`] does
+//! One axum server over the embedded store, or over a team's tracking server and its copy on this
+//! machine. [`router`] assembles all routes, [`access`] does
 //! authentication and authorization, and handlers are thin: they parse the request, call the
 //! store on a blocking thread, and write the response. It serves MLflow's REST API ([`mlflow`]),
 //! the bench API ([`api`]), the online policies ([`policies`]) and the pages for browsers
@@ -21,11 +22,12 @@ use assize_domain::role::Role;
 use assize_pipeline::experiment_task::{ExperimentTask, Lookup, find};
 use assize_pipeline::judge::Entropy;
 use assize_pipeline::promote::Thresholds;
+use assize_pipeline::team::Team;
 use assize_pipeline::{Now, PipelineError, lock};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State;
 use assize_store::state::tokens::Token;
-use assize_store::{Runs, StoreError};
+use assize_store::{Runs, StoreError, Tracking};
 use axum::extract::FromRef;
 use tokio::net::TcpListener;
 
@@ -96,6 +98,19 @@ impl ServerError {
     }
 }
 
+/// Environment variables with credentials, which jobs get.
+#[derive(Clone, Default)]
+pub struct JobCredentials(pub Vec<(&'static str, String)>);
+
+impl std::fmt::Debug for JobCredentials {
+    /// Omits the values.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|it| it.0))
+            .finish()
+    }
+}
+
 /// The server's configuration, which the binary provides.
 #[derive(Debug)]
 pub struct Config {
@@ -106,6 +121,8 @@ pub struct Config {
     /// The directory of this machine's lock files.
     pub locks: PathBuf,
     pub tracking_uri: String,
+    /// What jobs need to use the tracking server, if its address names a user.
+    pub job_credentials: JobCredentials,
     /// The default task, used if a request names none.
     pub task: String,
     /// Task folders that runs may name. Others are not read, because runs can be written over
@@ -171,7 +188,11 @@ pub fn experiment_task(
 #[derive(Debug, Clone)]
 struct App {
     access: Arc<Access>,
+    /// The roles of the store: the file itself, or the team's tracking server behind its copy.
+    tracking: Arc<dyn Tracking>,
+    /// The file: the store itself, or the copy of the team's tracking server.
     store: Arc<EmbeddedStore>,
+    team: Option<Arc<Team>>,
     boards: Arc<boards::Boards>,
     judging: Arc<JudgingSessions>,
     state: Arc<State>,
@@ -220,32 +241,53 @@ pub fn token_create(
     Ok((token, secret))
 }
 
+/// Where runs are tracked.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    /// The store itself, or the copy of the team's tracking server.
+    pub file: Arc<EmbeddedStore>,
+    pub team: Option<Arc<Team>>,
+}
+
+impl Stores {
+    /// The roles of the store.
+    pub fn tracking(&self) -> Arc<dyn Tracking> {
+        match &self.team {
+            Some(team) => Arc::<Team>::clone(team),
+            None => Arc::<EmbeddedStore>::clone(&self.file),
+        }
+    }
+}
+
 /// Serves until Ctrl-C or SIGTERM. `announce` is called with the actual address, which differs
 /// from the given one for port 0.
 pub fn run(
-    store: Arc<EmbeddedStore>,
+    stores: Stores,
     state: Arc<State>,
     config: Config,
     (host, port): (IpAddr, u16),
     announce: impl FnOnce(SocketAddr) -> Result<(), ServerError>,
 ) -> Result<(), ServerError> {
     // Two servers in one folder would both start the queued jobs.
-    let lock = lock::acquire(&config.locks, "assize serve", &|| true, || {});
+    let lock = lock::acquire(&config.locks, "assize serve", &|| true, |_| {});
     let _lock = lock.map_err(|_| ServerError::AlreadyServing)?;
+    let _followers = stores.team.as_ref().map(Team::follow).transpose()?;
     serve_on(SocketAddr::new(host, port), async |listener, stop| {
         let config = Arc::new(config);
         let policies = Engine::start(config.policies.clone())?;
         let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
-        let judging = JudgingSessions::new(Arc::clone(&store), Arc::clone(&config));
+        let judging = JudgingSessions::new(stores.clone(), Arc::clone(&config));
         let access = Access {
             config: config.access.clone(),
             clock: config.clock,
             state: Arc::clone(&state),
-            results: Some(Arc::clone(&store)),
+            results: Some(Arc::clone(&stores.file)),
         };
         let app = App {
             access: Arc::new(access),
-            store,
+            tracking: stores.tracking(),
+            store: stores.file,
+            team: stores.team,
             boards: Arc::new(boards::Boards::start()?),
             judging: Arc::new(judging),
             state,

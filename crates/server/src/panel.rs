@@ -25,6 +25,7 @@ mod experiment;
 mod experiments;
 mod fields;
 mod gate_checks;
+mod job_hosts;
 mod jobs;
 pub(crate) mod models;
 mod new_run;
@@ -37,6 +38,7 @@ mod relative_time;
 mod run;
 mod run_diff;
 pub(crate) mod sign_in;
+mod team_notice;
 mod tokens;
 
 /// All pages and forms, with the right that each requires.

@@ -19,12 +19,14 @@ use crate::{App, api, health, log, metrics, panel, policies};
 
 pub(crate) fn router(app: App) -> Router {
     let mut all = Router::new();
-    for group in groups() {
+    for group in groups(app.team.is_some()) {
         let mut routes = Router::new();
         for route in group.routes {
             routes = routes.route(route.path, route.authorized(&app.access));
         }
-        if group.owns_prefix {
+        if group.owns_prefix && app.team.is_some() {
+            routes = routes.fallback(missing::on_the_team_s_server);
+        } else if group.owns_prefix {
             routes = routes.fallback(missing::not_implemented);
         }
         all = if group.prefix.is_empty() {
@@ -45,8 +47,9 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Every route of this server.
-fn groups() -> Vec<Group> {
+/// Every route of this server. MLflow's API is served over this server's own file only: a team's
+/// tracking server has its own.
+fn groups(is_team: bool) -> Vec<Group> {
     let at_root = |routes| Group {
         prefix: "",
         routes,
@@ -58,7 +61,10 @@ fn groups() -> Vec<Group> {
         at_root(policies::unknown_routes()),
         at_root(panel::routes()),
     ];
-    groups.extend(mlflow::routes::groups());
+    groups.extend(mlflow::routes::groups().into_iter().map(|group| Group {
+        routes: if is_team { Vec::new() } else { group.routes },
+        ..group
+    }));
     groups
 }
 

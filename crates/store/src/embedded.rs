@@ -22,7 +22,7 @@ pub(crate) use self::cells::is_shareable;
 pub(crate) use self::write_session::WriteSession;
 use self::write_session::{Clock, RunIds};
 use crate::readers::Readers;
-use crate::sqlite::{self, Attempt};
+use crate::sqlite::{self, Access, Attempt};
 use crate::writer::{Target, Writer};
 use crate::{Result, Tracking};
 
@@ -34,6 +34,7 @@ mod experiments;
 mod import;
 mod leases;
 mod ledger;
+mod mirror;
 pub mod mlflow;
 mod promotions;
 mod queue;
@@ -77,17 +78,17 @@ pub fn random_run_id() -> std::io::Result<[u8; 16]> {
 impl EmbeddedStore {
     /// Opens the database, creates it (and its folder) if it does not exist, and migrates it to the
     /// current layout. `now_ms` is the wall clock in Unix milliseconds; `run_ids` generates ids for
-    /// runs, usually [`random_run_id`].
+    /// runs, usually [`random_run_id`]. A file that is read-only can be read; writing fails.
     pub fn open(
         path: &Path,
         now_ms: impl Fn() -> i64 + Send + 'static,
         run_ids: impl Fn() -> std::io::Result<[u8; 16]> + Send + 'static,
     ) -> Result<Self> {
-        let writer = start_writer(path, Box::new(now_ms), Box::new(run_ids))?;
+        let (writer, access) = start_writer(path, Box::new(now_ms), Box::new(run_ids))?;
         Ok(Self {
             path: path.to_owned(),
             uri: format!("sqlite:{}", path.display()),
-            readers: Readers::new(path),
+            readers: Readers::with_access(path, access),
             watcher: Mutex::new(None),
             writer,
         })
@@ -132,13 +133,13 @@ impl EmbeddedStore {
     }
 }
 
-/// Opens the file and starts the thread that writes to it.
+/// Opens the file and starts the thread that writes to it, if that is possible.
 pub(crate) fn start_writer(
     path: &Path,
     now_ms: Clock,
     run_ids: RunIds,
-) -> Result<Writer<WriteSession>> {
-    let conn = sqlite::open(path, &schema::LAYOUT)?;
+) -> Result<(Writer<WriteSession>, Access)> {
+    let (conn, access) = sqlite::open_or_read(path, &schema::LAYOUT)?;
     tune_writer(&conn).map_err(|error| sqlite::explain(path, error))?;
     let target = Target {
         path: path.to_owned(),
@@ -147,10 +148,11 @@ pub(crate) fn start_writer(
         spacing: Duration::ZERO,
         thread: "assize-store",
     };
-    Writer::start(
+    let writer = Writer::start(
         target,
         WriteSession::new(path.to_owned(), conn, now_ms, run_ids),
-    )
+    )?;
+    Ok((writer, access))
 }
 
 fn tune_writer(conn: &Connection) -> rusqlite::Result<()> {

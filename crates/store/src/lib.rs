@@ -2,8 +2,8 @@
 //!
 //! Other crates use a store through roles, a small trait for each kind of caller: [`Cells`]
 //! (collect), [`Runs`] (lists and pages), [`Queue`] and [`Leases`] (judging), [`Sittings`]
-//! (verdicts), [`Boards`] (compare), [`Promotions`], [`Ledger`] (looks at the confirmation split)
-//! and [`Copying`] (sync). [`Judging`] combines the roles that judging needs, and [`Tracking`] all
+//! (verdicts), [`Boards`] (compare), [`Promotions`], [`Ledger`] (looks at the confirmation split),
+//! [`Copying`] (sync) and [`Following`] (a copy of a server that stays current). [`Judging`] combines the roles that judging needs, and [`Tracking`] all
 //! roles but [`Cells`]. A function takes the
 //! smallest role that is sufficient. The embedded SQLite store ([`embedded`]) and the one on an
 //! MLflow server (`crates/mlflow`) implement each role in a separate module; decisions that they
@@ -17,6 +17,7 @@ mod cells;
 mod copying;
 pub mod embedded;
 mod error;
+pub mod following;
 pub mod import;
 mod ledger;
 pub mod mlflow;
@@ -35,6 +36,7 @@ pub use board::{BoardRun, Boards};
 pub use cells::{Cells, KnownCell, Recorded};
 pub use copying::Copying;
 pub use error::StoreError;
+pub use following::Following;
 pub use import::{
     Additions, Change, Imported, ImportedRun, WholeRun, is_bookkeeping, is_core, is_for_judges,
     is_storage_tag,

@@ -84,6 +84,16 @@ pub struct Reopening {
     pub tiers: Vec<Tier>,
 }
 
+/// What was computed again about a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecomputedRun {
+    pub run_id: String,
+    /// The new content of `candidates.json`, with the same texts; `None` where nothing of it changed.
+    pub candidates: Option<String>,
+    /// Verdicts of rules; `None` where a judge is asked, or where something could not be computed.
+    pub verdicts: Option<VerdictFile>,
+}
+
 /// A sitting with its current state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SittingRecord {
@@ -189,6 +199,11 @@ pub trait Queue: Send + Sync + Debug {
     /// Makes runs pending again; returns how many. Verdicts are kept, candidates are not changed,
     /// and leases on these runs end. If one of the runs does not exist, none is reopened.
     fn runs_reopen(&self, reopening: &Reopening) -> Result<u64>;
+
+    /// Puts runs under this rubric and stores what was computed about them again; returns how many
+    /// changed. Each run is changed completely or not at all; where that is not possible, repeating
+    /// the call completes it. Repeating a complete call changes nothing.
+    fn runs_recompute(&self, runs: &[RecomputedRun], rubric: &Rubric) -> Result<u64>;
 }
 
 /// Leases on runs, so that no two judges work on the same case.

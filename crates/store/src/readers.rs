@@ -6,21 +6,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use crate::Result;
-use crate::sqlite::{self, Attempt};
+use crate::sqlite::{self, Access, Attempt};
 
 /// The maximum number of idle connections.
 const IDLE: usize = 4;
 
 pub(crate) struct Readers {
     path: PathBuf,
+    access: Access,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     /// For a file that [`sqlite::open`] has prepared.
     pub fn new(path: &Path) -> Self {
+        Self::with_access(path, Access::ReadWrite)
+    }
+
+    /// For a file that [`sqlite::open_or_read`] has opened.
+    pub fn with_access(path: &Path, access: Access) -> Self {
         Self {
             path: path.to_owned(),
+            access,
             idle: Mutex::new(Vec::new()),
         }
     }
@@ -61,7 +68,7 @@ impl Readers {
 
     /// Opens another connection for reading.
     pub fn connect(&self) -> Attempt<Connection> {
-        let conn = sqlite::connect(&self.path)?;
+        let conn = sqlite::connect_as(&self.path, self.access)?;
         conn.pragma_update(None, "query_only", "ON")?;
         conn.pragma_update(None, "cache_size", -2_048)?;
         Ok(conn)

@@ -213,7 +213,7 @@ pub fn pending_for(
     let mut own = BTreeSet::new();
     let of_tier = files
         .iter()
-        .filter(|file| file.tier == sitting.tier && file.rubric == sitting.rubric);
+        .filter(|file| file.counts_in(sitting.tier) && file.rubric == sitting.rubric);
     for file in of_tier {
         let (of_sitting, judge) = file.rater();
         let is_own = of_sitting == sitting.id
@@ -321,6 +321,23 @@ pub fn no_experiment(name: &str, mut known: Vec<String>) -> StoreError {
         name: name.to_owned(),
         remedy,
     }
+}
+
+/// How many runs are named where the start of an id fits several.
+pub const AMBIGUOUS_SHOWN: usize = 8;
+
+/// What to say where the start of an id fits several runs.
+pub fn ambiguous_hint<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = if ids.len() > AMBIGUOUS_SHOWN {
+        " and more"
+    } else {
+        ""
+    };
+    let shown: Vec<&str> = ids.take(AMBIGUOUS_SHOWN).collect();
+    format!(
+        ": several ids start so, give more characters of one: {}{more}",
+        shown.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -40,6 +40,14 @@ pub struct Run {
     pub artifacts: Vec<String>,
 }
 
+impl Run {
+    /// The value of a tag.
+    pub fn tag(&self, name: &str) -> Option<&str> {
+        let found = self.tags.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
 /// A filter for runs; `None` matches all.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunQuery {

@@ -114,12 +114,85 @@ pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Connection, StoreErro
     Ok(conn)
 }
 
+/// How a file can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    ReadWrite,
+    ReadOnly,
+    /// Read-only, in a folder where not even the files for locks can be made; nobody changes it.
+    Immutable,
+}
+
+/// Opens the file like [`open`]. One that must not be written to is opened for reading, if its layout
+/// is the current one.
+pub(crate) fn open_or_read(
+    path: &Path,
+    layout: &Layout,
+) -> Result<(Connection, Access), StoreError> {
+    let error = match open(path, layout) {
+        Ok(conn) => return Ok((conn, Access::ReadWrite)),
+        Err(error) => error,
+    };
+    if !path.is_file() || is_writable(path) {
+        return Err(error);
+    }
+    // A log that was not merged into the file would be ignored.
+    let log = std::fs::metadata(format!("{}-wal", path.display()));
+    let has_log = log.is_ok_and(|it| it.len() > 0);
+    for access in [Access::ReadOnly, Access::Immutable] {
+        if access == Access::Immutable && has_log {
+            continue;
+        }
+        let opened = connect_as(path, access).and_then(|conn| {
+            let (_, _, application_id) = owner(&conn)?;
+            Ok((version_of(&conn)?, application_id, conn))
+        });
+        let Ok((version, application_id, conn)) = opened else {
+            continue;
+        };
+        if version == layout.migrations.len() && application_id == layout.application_id {
+            return Ok((conn, access));
+        }
+    }
+    Err(error)
+}
+
+/// Whether this process may write to the file and make others next to it.
+fn is_writable(path: &Path) -> bool {
+    let file = std::fs::OpenOptions::new().append(true).open(path);
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let probe = folder.join(format!(".assize-{}.tmp", std::process::id()));
+    let made = std::fs::File::create(&probe).is_ok();
+    if made {
+        let _ = std::fs::remove_file(&probe);
+    }
+    file.is_ok() && made
+}
+
 /// Opens another connection to a file that [`open`] has prepared.
 pub(crate) fn connect(path: &Path) -> Attempt<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
+    connect_as(path, Access::ReadWrite)
+}
+
+/// The same, for a file that may be read-only.
+pub(crate) fn connect_as(path: &Path, access: Access) -> Attempt<Connection> {
+    let no_mutex = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = match access {
+        Access::ReadWrite => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+            Connection::open_with_flags(path, flags | no_mutex)?
+        }
+        Access::ReadOnly => {
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | no_mutex)?
+        }
+        Access::Immutable => {
+            let path = path.display().to_string().replace('%', "%25");
+            let path = path.replace('?', "%3f").replace('#', "%23");
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(format!("file:{path}?immutable=1"), flags | no_mutex)?
+        }
+    };
     conn.busy_timeout(BUSY)?;
     conn.pragma_update(None, "synchronous", "NORMAL")?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;

@@ -2,7 +2,8 @@
 //!
 //! It holds which models Assize loaded into which host (so that a restart after a crash recognises
 //! them), the [`journal`] of cells that a tracking server has not acknowledged yet, and the
-//! [`tokens`] and [`jobs`] of `assize serve`, and the events of prompt loops ([`optimise`]). Each
+//! [`tokens`] and [`jobs`] of `assize serve`, what it keeps about the team's server ([`team`]), and
+//! the events of prompt loops ([`optimise`]). Each
 //! has separate tables, created by a migration.
 //! Nothing here is shared between machines, and the only run data is what still has to be
 //! delivered.
@@ -19,12 +20,20 @@ use crate::sqlite::{self, Layout};
 pub mod jobs;
 pub mod journal;
 pub mod optimise;
+pub mod team;
 pub mod tokens;
 
 const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a73,
     what: "the local state of Assize",
-    migrations: &[V1, V2, tokens::TABLES, jobs::TABLES, optimise::TABLES],
+    migrations: &[
+        V1,
+        V2,
+        tokens::TABLES,
+        jobs::TABLES,
+        optimise::TABLES,
+        team::TABLES,
+    ],
 };
 
 const V1: &str = "

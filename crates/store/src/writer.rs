@@ -328,7 +328,9 @@ mod tests {
     use crate::embedded::{WriteSession, random_run_id, start_writer};
 
     fn writer(path: &Path) -> Writer<WriteSession> {
-        start_writer(path, Box::new(|| 0), Box::new(random_run_id)).unwrap()
+        start_writer(path, Box::new(|| 0), Box::new(random_run_id))
+            .unwrap()
+            .0
     }
 
     fn texts(writer: &Writer<WriteSession>) -> Vec<String> {

@@ -30,6 +30,7 @@ pub mod litellm;
 pub mod mcp;
 #[cfg(unix)]
 pub mod mlflow;
+pub mod network;
 pub mod ollama_stand_in;
 pub mod openai_stand_in;
 pub mod promotion_task;

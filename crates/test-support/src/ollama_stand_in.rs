@@ -5,7 +5,8 @@
 //! that was ever in memory together. As on the real host, memory is freed some time after
 //! an unload was asked for, another model's request loads that model beside the first one, a
 //! changed `num_ctx` reloads, `keep_alive` runs out, and timings that are zero are left out.
-//! It can be told to fail in each way that the real one is known to.
+//! It can be told to fail in each way that the real one is known to, to take its time, and to be
+//! unreachable for a while.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeSet;
@@ -19,9 +20,12 @@ use serde_json::Value;
 
 pub use memory::{REAL_LOAD_NS, RESIDENT_LOAD_NS};
 
+pub use pace::{Pace, Spell};
+
 use memory::{DEFAULT_KEEP_ALIVE, State};
 
 mod memory;
+mod pace;
 mod wire;
 
 /// How long a test waits for something that must happen, and how often it looks.
@@ -41,6 +45,8 @@ pub struct StandInModel {
     pub texts: Vec<String>,
     /// What a thinking model reports beside its answer.
     pub thinking: Option<String>,
+    /// Distinguishes weights that have the same name.
+    pub build: String,
 }
 
 impl StandInModel {
@@ -51,13 +57,17 @@ impl StandInModel {
             parameter_size: format!("{:.1}B", parameter_count as f64 / 1e9),
             texts: texts.iter().map(|&text| text.to_owned()).collect(),
             thinking: None,
+            build: String::new(),
         }
     }
 
     pub fn digest(&self) -> String {
-        format!("digest-of-{}", self.name)
+        format!("digest-of-{}{}", self.name, self.build)
     }
 }
+
+/// As a path: every call that asks for text.
+pub const COMPLETIONS: &str = "completions";
 
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,7 +140,40 @@ impl OllamaStandIn {
         format!("http://{}", self.address)
     }
 
-    /// Fails the next `times` calls to `path`.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How long a model takes from now on.
+    pub fn set_pace(&self, model: &str, pace: Pace) {
+        let mut state = self.state.lock().unwrap();
+        state.times.paces.insert(model.to_owned(), pace);
+    }
+
+    /// The host is gone as a machine without power: what is in flight gets no answer, nobody can
+    /// connect, and its memory is empty.
+    pub fn go_down(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.held.clear();
+        state.times.outages.push((Instant::now(), None));
+    }
+
+    pub fn come_back(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.times.outages.last_mut().unwrap().1 = Some(Instant::now());
+    }
+
+    /// When the host was unreachable.
+    pub fn outages(&self) -> Vec<(Instant, Option<Instant>)> {
+        self.state.lock().unwrap().times.outages.clone()
+    }
+
+    /// Every load and completion that was answered, where the model takes its time.
+    pub fn spells(&self) -> Vec<Spell> {
+        self.state.lock().unwrap().times.spells.clone()
+    }
+
+    /// Fails the next `times` calls to `path`, or all [`COMPLETIONS`].
     pub fn fail(&self, path: &str, times: usize, fault: Fault) {
         let mut state = self.state.lock().unwrap();
         state.faults.push((path.to_owned(), times, fault));

@@ -65,6 +65,11 @@ impl Running {
         }
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends the signal of Ctrl-C.
     pub fn interrupt(&self) {
         let sent = Command::new("kill")

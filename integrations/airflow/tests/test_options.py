@@ -29,7 +29,7 @@ def test_keys_and_types_are_the_binary_s(tracking: Tracking, path: str, options:
 
 
 def test_defaults_are_the_binary_s(tmp_path) -> None:
-    shown = subprocess.run([BINARY, "config"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run([BINARY, "config", "--defaults"], cwd=tmp_path, capture_output=True, text=True, check=True)
     settings = tomllib.loads(shown.stdout)
     # The binary computes these: the models by what answers, the prompts from the task.
     computed = {"models", "prompts", "task", "mlflow_url"}
@@ -43,7 +43,7 @@ def test_defaults_are_the_binary_s(tmp_path) -> None:
 
 
 def test_defaults_of_models_and_prompts_are_documented_ones(tmp_path) -> None:
-    shown = subprocess.run([BINARY, "config"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run([BINARY, "config", "--defaults"], cwd=tmp_path, capture_output=True, text=True, check=True)
     table = {it.key: it for it in COLLECT}
     for model in table["models"].default.split(","):
         assert model in shown.stdout

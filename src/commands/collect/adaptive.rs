@@ -5,13 +5,14 @@ use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
-use assize_pipeline::collect::Collection;
 use assize_pipeline::collect::adaptive::{Adaptive, Ended, Outcome, Round, Standing};
+use assize_pipeline::collect::{Collection, Speeds};
 use assize_pipeline::events::{JobEvent, RoundPair, SettledRound};
 use assize_pipeline::{PipelineError, count};
+use assize_report::shell::command_lines;
 use serde_json::{Value, json};
 
-use super::{Plan, closing_line, collection, emit_summary, exit_of, observed};
+use super::{Plan, closing_line, collection, emit_summary, exit_of, observed, say_hosts};
 use crate::Exit;
 use crate::cli::{AutoFlags, Collect, JudgeFlags};
 use crate::commands::compare::decision_rule;
@@ -33,9 +34,10 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     let given = args.options.0.of(JobKind::Judge);
     judge::auto::check_judge(session, judge, &given)?;
     let stop = session::stop_flag()?;
-    let guard = session.guard(plan.options.values.evict)?;
+    let guard = session.guard(&plan.options.values)?;
     let opened = session.open_store(false)?;
-    let collection = collection(plan, &opened, &guard, &stop);
+    let speeds = Speeds::default();
+    let collection = collection(plan, &opened, &guard, &speeds, &stop);
     let rule = decision_rule(session)?;
     let adaptive = Adaptive::plan(&collection, args.incumbent.as_deref(), rule)?;
     if args.dry_run {
@@ -67,7 +69,7 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
         Ok(())
     };
     let mut unread = None;
-    let mut ended = observed(session, plan, &stop, |observer| {
+    let mut ended = observed(session, plan, &stop, false, |observer| {
         let decided = |round: &Round| {
             let told = tell_round(session, &adaptive, round);
             unread = unread.take().or(told.err());
@@ -79,11 +81,12 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     }
     let error = ended.error.take();
     ended.summary.adaptive = Some(outcome(&adaptive, &ended));
-    finish(session, &collection, &adaptive, &ended, error)
+    finish(session, args, &collection, &adaptive, &ended, error)
 }
 
 fn finish(
     session: &Session,
+    args: &Collect,
     collection: &Collection<'_>,
     adaptive: &Adaptive,
     ended: &Ended<anyhow::Error>,
@@ -95,6 +98,7 @@ fn finish(
         &ended.summary,
         &collection.options.values.experiment,
     ));
+    say_hosts(output, &ended.summary);
     let event = webhook::Event::Collected {
         experiment: &collection.options.values.experiment,
         summary: &ended.summary,
@@ -108,9 +112,10 @@ fn finish(
         let (saved, full) = saved_cells(adaptive, &ended.rounds);
         let share = percent(saved, full);
         output.say(&format!(
-            "Saved {saved} of {full} cells ({share:.0} %) by halving."
+            "Saved {saved} of {} ({share:.0} %) by halving.",
+            count(full, "cell")
         ));
-        output.say(&advice(collection, adaptive, nominated));
+        output.say(&advice(session, args, collection, adaptive, nominated));
     }
     Ok(exit)
 }
@@ -127,7 +132,13 @@ fn percent(part: usize, of: usize) -> f64 {
 }
 
 /// Halving only nominates; this is how its winner is confirmed.
-fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing) -> String {
+fn advice(
+    session: &Session,
+    args: &Collect,
+    collection: &Collection<'_>,
+    adaptive: &Adaptive,
+    nominated: &Standing,
+) -> String {
     let winner = &adaptive.pairs[nominated.pair];
     let incumbent = &adaptive.pairs[adaptive.incumbent];
     if winner == incumbent {
@@ -153,24 +164,36 @@ fn advice(collection: &Collection<'_>, adaptive: &Adaptive, nominated: &Standing
         );
     }
     let experiment = &collection.options.values.experiment;
-    let collects: Vec<String> = confirmations(winner, incumbent)
+    let rest = args
+        .options
+        .0
+        .flags(&["experiment", "split", "models", "prompts"]);
+    let line = |verb: &str, flags: &[(&str, &str)]| {
+        command_lines(verb, &session.flags(flags), session.output.width)
+    };
+    let mut commands: Vec<String> = confirmations(winner, incumbent)
         .into_iter()
         .map(|(models, prompts)| {
-            format!(
-                "assize collect --experiment {experiment} --split confirmation --models {} --prompts {}\n  ",
-                safe(&models),
-                safe(&prompts)
-            )
+            let mut flags = vec![
+                ("--experiment", experiment.as_str()),
+                ("--split", Split::Confirmation.as_str()),
+                ("--models", &models),
+                ("--prompts", &prompts),
+            ];
+            flags.extend(rest.iter().map(|(name, value)| (&**name, &**value)));
+            line("collect", &flags)
         })
         .collect();
+    let (candidate, incumbent) = (winner.id(), incumbent.id());
+    let pairs = [
+        ("--experiment", experiment.as_str()),
+        ("--candidate", &candidate),
+        ("--incumbent", &incumbent),
+    ];
+    commands.push(line("promote", &pairs));
     format!(
-        "{lead}\nConfirm it on scenarios that it has not seen, with the other options of this collect, and\n\
-         judge them:\n  {}assize promote --experiment {experiment} --candidate {}/{} --incumbent {}/{}",
-        collects.concat(),
-        safe(&winner.model),
-        safe(&winner.prompt),
-        safe(&incumbent.model),
-        safe(&incumbent.prompt),
+        "{lead}\nConfirm it on scenarios that it has not seen, judge them, and promote it:\n{}",
+        commands.join("\n")
     )
 }
 

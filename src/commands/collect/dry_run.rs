@@ -1,10 +1,14 @@
 //! `assize collect --dry-run`: the grid, the models, the loads and an estimate.
 
-use assize_pipeline::collect::grid::Grid;
-use assize_pipeline::count;
+use std::collections::BTreeSet;
+
+use assize_http::LocalMachine;
+use assize_pipeline::collect::{self, grid::Grid};
 use assize_pipeline::estimate::{self, Basis, Estimate};
-use assize_pipeline::events::{DryRun, DryRunModel};
+use assize_pipeline::events::{DryRun, DryRunModel, DryRunShare};
+use assize_pipeline::guard::memory_of;
 use assize_pipeline::size_gate::SizedModel;
+use assize_pipeline::{count, counted};
 use assize_store::{Cells, Runs};
 
 use super::Plan;
@@ -45,42 +49,81 @@ fn dry_run(session: &Session, plan: &Plan) -> anyhow::Result<DryRun> {
         digest: model.info.digest.clone(),
         cells: *cells,
         missing: *missing,
+        hosts: model
+            .providers
+            .iter()
+            .filter_map(|it| it.address())
+            .collect(),
     });
+    let store = opened.as_ref().map(|it| &*it.store as &dyn Runs);
+    let (shares, planned_s) = shares(plan, &work, store);
+    let mut estimate = estimate::before(&plan.options, &work, store);
+    if let Some(estimate) = estimate.as_mut().filter(|_| shares.len() > 1) {
+        // Hosts work side by side.
+        estimate.seconds = estimate.seconds.min(planned_s);
+    }
     Ok(DryRun {
         experiment: plan.options.values.experiment.clone(),
         models: models.collect(),
-        prompts: grid.prompts().map(|it| it.name.clone()).collect(),
+        prompts: grid.variants().map(|it| it.label.clone()).collect(),
         scenarios: grid.scenarios().iter().map(|it| it.id.clone()).collect(),
         cells: counted.iter().map(|(_, cells, _)| cells).sum(),
         missing,
         outputs: missing * u64::from(plan.options.values.n_tips),
-        loads: work.iter().filter(|(_, missing)| *missing > 0).count(),
+        loads: shares.len(),
+        hosts: shares,
         rejected_models: plan.rejected.clone(),
-        estimate: estimate::before(
-            &plan.options,
-            &work,
-            opened.as_ref().map(|it| &*it.store as &dyn Runs),
-        ),
+        estimate,
     })
+}
+
+/// Which host would do what, and how long that would take.
+fn shares(
+    plan: &Plan,
+    work: &[(&SizedModel, u64)],
+    store: Option<&dyn Runs>,
+) -> (Vec<DryRunShare>, f64) {
+    let missing: Vec<u64> = work.iter().map(|(_, missing)| *missing).collect();
+    let machine = LocalMachine::system();
+    let memory = |host: &str| memory_of(host, &machine);
+    let (shares, seconds) = collect::plan(&plan.admitted, &missing, &plan.options, store, memory);
+    let shares = shares
+        .into_iter()
+        .map(|(host, model, cells)| DryRunShare { host, model, cells });
+    (shares.collect(), seconds)
 }
 
 fn as_text(plan: &Plan, dry_run: &DryRun) -> String {
     let n_tips = u64::from(plan.options.values.n_tips);
     let mut text = format!(
-        "{} × {} × {} × {n_tips} = {} outputs, {} of them missing · {}\n\n",
+        "{} × {} × {} × {n_tips} = {}, {} of them missing · {}\n\n",
         count(dry_run.models.len(), "model"),
         count(dry_run.prompts.len(), "prompt"),
         count(dry_run.scenarios.len(), "scenario"),
-        dry_run.cells * n_tips,
+        counted(dry_run.cells * n_tips, "output", "outputs"),
         dry_run.outputs,
         count(dry_run.loads, "load"),
     );
     for it in &dry_run.models {
-        let size = billions(it.parameter_count);
+        let size = it
+            .parameter_count
+            .map_or_else(|| "hosted".to_owned(), billions);
         text.push_str(&format!(
-            "  {:<28} {size:>6}  {} of {} cells to generate\n",
-            it.model, it.missing, it.cells
+            "  {:<28} {size:>6}  {} of {} to generate\n",
+            it.model,
+            it.missing,
+            counted(it.cells, "cell", "cells")
         ));
+    }
+    let hosts: BTreeSet<&str> = dry_run.hosts.iter().map(|it| it.host.as_str()).collect();
+    if hosts.len() > 1 {
+        text.push_str("\n  Hosts, as far as can be said before their speed is known:\n");
+        for it in &dry_run.hosts {
+            text.push_str(&format!(
+                "  {:<28} {}, {} cells\n",
+                it.host, it.model, it.cells
+            ));
+        }
     }
     text.push_str(&format!("\n  prompts    {}\n", dry_run.prompts.join(", ")));
     let shown = dry_run.scenarios.iter().take(12);

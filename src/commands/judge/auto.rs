@@ -158,7 +158,7 @@ pub fn judge_automatically(
     check_spending(&id, given.number("max_cost"), &settings)?;
     let mut providers = session.providers(&settings);
     let model = describe_helper(&mut providers, "judge", &id, &settings)?;
-    let guard = session.guard(settings.options.evict)?;
+    let guard = session.guard(&settings.options)?;
     let judge = AutoJudge {
         store,
         experiment,

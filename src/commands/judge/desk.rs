@@ -105,8 +105,8 @@ fn leave(session: &Session, held: HeldSitting, ended: Ended) -> anyhow::Result<E
 struct AtQueue<'a>(&'a mut Queue);
 
 impl Source for AtQueue<'_> {
-    fn next(&mut self) -> Result<Vec<Case>, String> {
-        let cases = self.0.next(AHEAD, &environment::now());
+    fn next(&mut self, skipped: usize) -> Result<Vec<Case>, String> {
+        let cases = self.0.next(AHEAD + skipped, &environment::now());
         cases.map_err(|error| error.to_string())
     }
 

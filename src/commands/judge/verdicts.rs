@@ -3,15 +3,18 @@
 use assize_domain::judge::Tier;
 use assize_pipeline::count;
 use assize_pipeline::judge::amend::{self, Amendment};
+use assize_pipeline::judge::recompute::{RecomputeOptions, recompute};
 use assize_pipeline::judge::reopen::{self, ReopenOptions};
 use assize_pipeline::seal::RunSeal;
+use assize_pipeline::task_files;
 use assize_report::figure;
+use assize_report::text::clean;
 use serde_json::Value;
 
 use crate::Exit;
-use crate::cli::verdicts::{Amend, Reopen};
+use crate::cli::verdicts::{Amend, Recompute, Reopen};
 use crate::environment;
-use crate::session::Session;
+use crate::session::{Session, stop_flag};
 
 pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
@@ -123,13 +126,69 @@ pub fn reopen_runs(session: &Session, args: &Reopen) -> anyhow::Result<Exit> {
         let experiment = ("--experiment", args.experiment.as_str());
         let next = match args.tier {
             Tier::Auto if !args.rubric => {
-                session.next("judge auto", &[experiment, ("--judge", "MODEL")])
+                "Next: run the same assize judge auto again, or with another --judge.".to_owned()
             }
             _ => session.next("judge export", &[experiment, ("--out", "judge.json")]),
         };
         session.output.say(&next);
     }
     Ok(Exit::Done)
+}
+
+pub fn recompute_runs(session: &Session, args: &Recompute) -> anyhow::Result<Exit> {
+    let store = session.store(true)?;
+    let found = session.task_of(store.as_ref(), &args.experiment)?.need()?;
+    session.check_commands(&found.task)?;
+    let stop = stop_flag()?;
+    let source = task_files::source_of(&found.place);
+    let options = RecomputeOptions {
+        experiment: &args.experiment,
+        task: &found.task,
+        task_source: &source,
+        dry_run: args.dry_run,
+        stop: &stop,
+    };
+    let done = recompute(store.as_ref(), &options, &environment::now())?;
+    if session.output.json {
+        let mut report = serde_json::to_value(&done)?;
+        report["experiment"] = Value::from(args.experiment.as_str());
+        report["rubric"] = Value::from(found.task.rubric.id.as_str());
+        report["dry_run"] = Value::from(args.dry_run);
+        session.output.json_line(&report)?;
+    }
+    let say = |text: &str| session.output.say(text);
+    let candidates = usize::try_from(done.candidates).unwrap_or(usize::MAX);
+    say(&format!(
+        "{} of {} scored by the rules of {}: {} {}.",
+        count(candidates, "candidate"),
+        runs_of(done.runs),
+        found.task.rubric.id,
+        runs_of(done.changed),
+        if args.dry_run {
+            "would change"
+        } else {
+            "changed"
+        },
+    ));
+    if done.under_new_rubric > 0 && found.task.rubric.needs_judge() && !args.dry_run {
+        say(&format!(
+            "{} now under {} and pending again; earlier verdicts stay in the history.",
+            runs_of(done.under_new_rubric),
+            found.task.rubric.id
+        ));
+        let experiment = ("--experiment", args.experiment.as_str());
+        say(&session.next("judge export", &[experiment, ("--out", "judge.json")]));
+    }
+    if done.incomplete == 0 {
+        return Ok(Exit::Done);
+    }
+    let incomplete = usize::try_from(done.incomplete).unwrap_or(usize::MAX);
+    say(&format!(
+        "{} could not be scored completely and stay as they are: {}",
+        count(incomplete, "candidate"),
+        clean(done.problem.as_deref().unwrap_or_default())
+    ));
+    Ok(Exit::CellsFailed)
 }
 
 fn runs_of(number: u64) -> String {

@@ -32,7 +32,7 @@ pub fn run(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exit> {
     layers.given(&args.options.0);
     layers.flag("experiment", Some(args.experiment.clone()));
     let settings = layers.finish()?;
-    let opened = if session.store_exists() {
+    let opened = if session.store_exists()? {
         Some(session.open_store(true)?)
     } else {
         None

@@ -99,11 +99,12 @@ fn with_context<T>(
     let (setup, loop_settings) = setup_of(&log)?;
     let place = session.task_given.as_deref().unwrap_or(&setup.task);
     let mut task = task_files::load(place)?;
+    session.check_commands(&task)?;
     setup.check(&task)?;
     let settings = settings(session, &task, &setup.options, given)?;
     let session = &session.tracking_at(&setup.tracking_uri)?;
     let opened = session.open_store(false)?;
-    let guard = session.guard(settings.options.evict)?;
+    let guard = session.guard(&settings.options)?;
     let models = Models::new(session, &settings);
     let source = task_files::source_of(place);
     let progress = StepProgress::new(&session.output, events);

@@ -4,6 +4,7 @@ use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
 use assize_domain::run::{artifact, tag};
 use assize_domain::verdict::{Verdict, VerdictFile, in_order};
+use assize_pipeline::compare::candidates;
 use assize_pipeline::ledger::Author;
 use assize_pipeline::seal::RunSeal;
 use assize_report::figure;
@@ -11,7 +12,7 @@ use assize_report::text::{width, wrap};
 use assize_store::{Run, Tracking};
 use serde_json::{Value, json};
 
-use super::{SEAL_NOTE, candidates, run_json, value};
+use super::{SEAL_NOTE, run_json, value};
 use crate::Exit;
 use crate::output::safe;
 use crate::session::Session;
@@ -23,8 +24,11 @@ pub fn run(
     unseal: Option<&Author>,
 ) -> anyhow::Result<Exit> {
     let mut run = store.run_get(id)?;
-    let candidates = candidates(store, &run.run_id)?;
     let sealed = RunSeal::new(store, unseal).apply(&mut run)?;
+    let mut candidates = candidates(store, &run.run_id)?;
+    if sealed {
+        candidates.iter_mut().for_each(Candidate::hide_computed);
+    }
     let files = if sealed {
         Vec::new()
     } else {
@@ -131,6 +135,9 @@ impl Page {
         let text = candidate.text.as_deref().or(candidate.error.as_deref());
         self.line(&format!("candidate {}", candidate.index));
         self.quote(text.unwrap_or_default());
+        for fault in candidate.faults() {
+            self.put("  ", &format!("✗ {fault}"));
+        }
         for tier in Tier::ALL {
             let latest_first = in_order(files, tier, rubric).into_iter().rev();
             let mut spoken = latest_first.filter_map(|file| {
@@ -140,6 +147,10 @@ impl Page {
             let Some((file, verdict)) = spoken.next() else {
                 continue;
             };
+            if file.is_computed() {
+                self.put("  ", &format!("computed: {}", scores(verdict)));
+                break;
+            }
             self.put("  ", &format!("{tier}: {}", scores(verdict)));
             self.put("    ", verdict.rationale.as_deref().unwrap_or_default());
             let mut earlier = spoken.filter(|(it, _)| it.rater() == file.rater());

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use assize_domain::job::JobKind;
 use assize_domain::model::{ModelId, ProviderKind};
 use assize_domain::options::{OptionSpec, Place, request_keys};
+use assize_domain::sweep;
 use assize_domain::task::Task;
 use assize_http::{LocalMachine, THIS_MACHINE};
+use assize_pipeline::computed::refuse_commands;
 use assize_pipeline::experiment_task::ExperimentTask;
 use assize_pipeline::guard::memory_of;
 use assize_pipeline::task_files;
 use assize_policy::PolicyKind;
 use assize_server::{FieldProblem, Plan, Planner, experiment_task};
-use assize_store::embedded::EmbeddedStore;
+use assize_store::Tracking;
 use assize_store::state::State;
 use serde_json::{Map, Value};
 
@@ -37,7 +39,7 @@ pub fn planner(
     session: &Session,
     settings: &Settings,
     allowed: Vec<String>,
-    (store, state, no_anchors): (Arc<EmbeddedStore>, Arc<State>, bool),
+    (store, state, no_anchors): (Arc<dyn Tracking>, Arc<State>, bool),
 ) -> Planner {
     let checker = Checker {
         session: session.clone(),
@@ -72,7 +74,7 @@ struct Checker {
     settings: Settings,
     allowed: Vec<String>,
     task_folders: Vec<PathBuf>,
-    store: Arc<EmbeddedStore>,
+    store: Arc<dyn Tracking>,
     state: Arc<State>,
     no_anchors: bool,
 }
@@ -236,6 +238,9 @@ impl Checker {
         let uri = text("mlflow_url").unwrap_or_else(|| self.session.tracking_uri());
         words.push("--json".to_owned());
         words.push(format!("--tracking-uri={uri}"));
+        if !self.settings.serve_allow_commands {
+            words.push("--no-commands".to_owned());
+        }
         words.extend(task.map(|it| format!("--task={it}")));
         if let Some(file) = self.session.config_file() {
             words.push(format!("--config={}", file.display()));
@@ -285,7 +290,12 @@ impl Checker {
             problems.push(problem("task", not_allowed(named)));
             return None;
         }
-        let task = task_files::load(named);
+        let task = task_files::load(named).and_then(|task| {
+            if !self.settings.serve_allow_commands {
+                refuse_commands(&task)?;
+            }
+            Ok(task)
+        });
         task.map_err(|error| problems.push(problem("task", format!("cannot be used: {error}"))))
             .ok()
     }
@@ -305,9 +315,12 @@ impl Checker {
         let tracking = ("mlflow_url", tracking.join(","));
         let known = options.map(|(spec, text)| (spec.key, text));
         for (field, known) in known.chain([tracking]) {
-            let also = openai.filter(|_| field == "base_url");
+            let also = openai.filter(|_| field == "base_url").unwrap_or_default();
             for place in fields.get(field).map(places).unwrap_or_default() {
-                let is_known = known.split(',').chain(also).any(|it| it == place);
+                let is_known = known
+                    .split(',')
+                    .chain(also.split(','))
+                    .any(|it| it.trim() == place);
                 if !is_known && !self.allows(place) {
                     problems.push(problem(field, not_allowed(place)));
                 }
@@ -315,7 +328,8 @@ impl Checker {
         }
     }
 
-    /// The embedded engine also takes files of weights: only those that are allowed.
+    /// The embedded engine also takes files of weights, and programs are models too: only those that
+    /// are allowed.
     fn check_weights<'a>(
         &self,
         field: &str,
@@ -324,10 +338,13 @@ impl Checker {
     ) {
         for model in models {
             let is_file = model.contains(['/', '\\']) || model.to_lowercase().contains(".gguf");
-            let is_embedded = model
-                .parse::<ModelId>()
-                .is_ok_and(|it| it.provider == ProviderKind::Embedded);
-            if is_embedded && is_file && !self.allows(model) {
+            let kind = model.parse::<ModelId>().map(|it| it.provider);
+            let is_restricted = match kind {
+                Ok(ProviderKind::Embedded) => is_file,
+                Ok(ProviderKind::Command) => true,
+                _ => false,
+            };
+            if is_restricted && !self.allows(model) {
                 problems.push(problem(field, not_allowed(model)));
             }
         }
@@ -476,5 +493,7 @@ fn cells(task: &Task, settings: &Settings) -> u32 {
         0 => task.prompts.len(),
         named => named,
     };
-    u32::try_from(settings.options.models.len() * prompts * scenarios).unwrap_or(u32::MAX)
+    let variants = sweep::variants(&settings.options.sweep).map_or(1, |it| it.len());
+    let pairs = settings.options.models.len() * prompts * variants;
+    u32::try_from(pairs * scenarios).unwrap_or(u32::MAX)
 }

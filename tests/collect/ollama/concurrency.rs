@@ -1,12 +1,9 @@
 //! Concurrent requests, hosts and processes; and the default models where none is named.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
-use super::{
-    ALPHA, BETA, CELLS, GAMMA, TIPS, collect, counts, host, models_in_order, scratch, tracked_cells,
-};
+use super::{ALPHA, BETA, CELLS, GAMMA, TIPS, collect, counts, host, scratch, tracked_cells};
+use assize_test_support::Outcome;
 use assize_test_support::ollama_stand_in::{OllamaStandIn, StandInModel};
 use assize_test_support::running::Running;
 
@@ -34,10 +31,10 @@ fn requests_in_flight_are_as_many_as_asked_for() {
     }
 }
 
-/// Both stand-ins are on this machine, so they share its memory: they are both used, and yet
-/// there is never a model in one beside a model in the other.
+/// Both stand-ins are on this machine, so they share its memory: there is never a model in one
+/// beside a model in the other, and each model is loaded once.
 #[test]
-fn two_hosts_share_the_models_and_a_models_cells_stay_together() {
+fn two_hosts_of_one_memory_take_turns() {
     let scratch = scratch();
     let hosts = [host(), host()];
     let urls = format!("{},{}", hosts[0].url(), hosts[1].url());
@@ -45,10 +42,11 @@ fn two_hosts_share_the_models_and_a_models_cells_stay_together() {
         host.pause_after(0);
     }
     let models = "alpha:0.5b,beta:1b,gamma:3b";
-    let mut running = Running::start(&scratch, "collect", &collect(&urls, models, &[]));
-    running.wait_for_stderr(|said| said.contains("waits for"));
+    let running = Running::start(&scratch, "collect", &collect(&urls, models, &[]));
+    hosts[0].wait_for_completions(1);
+    std::thread::sleep(std::time::Duration::from_secs(1));
     let loaded: Vec<String> = hosts.iter().flat_map(OllamaStandIn::loads).collect();
-    assert!(loaded.len() <= 1, "one memory, one model: {loaded:?}");
+    assert_eq!(loaded.len(), 1, "one memory, one model: {loaded:?}");
     for host in &hosts {
         host.resume();
     }
@@ -57,25 +55,10 @@ fn two_hosts_share_the_models_and_a_models_cells_stay_together() {
     let summary = outcome.summary();
     assert_eq!(counts(&summary), [18, 18, 0, 0]);
     assert_eq!(summary["model_loads"], json!({ALPHA: 1, BETA: 1, GAMMA: 1}));
-    let used = hosts
-        .each_ref()
-        .map(|host| models_in_order(&host.completions()));
-    assert!(used.iter().all(|models| !models.is_empty()), "{used:?}");
-    let once: BTreeSet<&String> = used.iter().flatten().collect();
-    assert_eq!(
-        (once.len(), used.iter().flatten().count()),
-        (3, 3),
-        "{used:?}"
-    );
-    assert_eq!(
-        hosts
-            .iter()
-            .map(|host| host.completions().len())
-            .sum::<usize>(),
-        3 * CELLS * TIPS
-    );
+    let completions = hosts.iter().map(|host| host.completions().len());
+    assert_eq!(completions.sum::<usize>(), 3 * CELLS * TIPS);
     for host in &hosts {
-        assert_eq!(host.most_held_at_once(), 1);
+        assert!(host.most_held_at_once() <= 1);
         assert_eq!(host.held_now(), Vec::<String>::new());
     }
 }
@@ -105,7 +88,7 @@ fn two_collectors_make_exactly_the_grid() {
     let first = Running::start(&scratch, "first", &args);
     host.wait_for_completions(2);
     let mut second = Running::start(&scratch, "second", &args);
-    second.wait_for_stderr(|said| said.contains("waits for another collect"));
+    second.wait_for_stderr(|said| said.contains("which works on the same cells"));
     host.resume();
     let outcomes = [first.finish(), second.finish()];
     let mut collected = 0;
@@ -139,6 +122,21 @@ fn collectors_of_different_folders_take_turns_in_a_hosts_memory() {
     command.env("ASSIZE_CACHE_DIR", here.file("cache"));
     let mut second = Running::spawn(&there, "second", command);
     second.wait_for_stderr(|said| said.contains("waits for another Assize process"));
+    second.wait_for_stderr(|said| {
+        let folder = here.path().canonicalize().expect("a path");
+        let who = format!("process {} (`assize collect --task ./task", first.id());
+        let place = format!("in {}, since 20", folder.display());
+        let said = said.replace('\n', " ");
+        said.contains(&who) && said.contains(&place)
+    });
+    // Who does not want to wait is told so, too.
+    let mut command = there.command(&collect(&url, GAMMA, &["--wait", "0"]));
+    command.env("ASSIZE_CACHE_DIR", here.file("cache"));
+    let impatient = Outcome::of(&command.output().expect("the binary runs"));
+    assert_eq!(impatient.code, 1, "{impatient}");
+    let words = format!("process {}", first.id());
+    assert!(impatient.stderr.contains(&words), "{impatient}");
+    assert!(impatient.stderr.contains("--wait"), "{impatient}");
     assert_eq!(host.loads(), [ALPHA]);
     host.resume();
     let (first, second) = (first.finish(), second.finish());

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{ALPHA, BETA, CELLS, collect, counts, host, scratch, tracked_cells};
 use assize_test_support::Scratch;
-use assize_test_support::ollama_stand_in::OllamaStandIn;
+use assize_test_support::ollama_stand_in::{Fault, OllamaStandIn};
 use assize_test_support::running::Running;
 
 /// Collects until two cells are made and the third is in flight, then kills the process.
@@ -90,6 +90,24 @@ fn ctrl_c_finishes_what_is_in_flight_and_unloads() {
     assert_eq!(counts(&again), [12, 9, 3, 0]);
 }
 
+/// `timeout` sends its signal twice, to the process and to its group.
+#[test]
+fn two_signals_at_once_are_one_and_the_model_is_unloaded() {
+    let (host, scratch) = (host(), scratch());
+    host.pause_after(4);
+    let mut running = Running::start(&scratch, "stopped", &collect(&host.url(), ALPHA, &[]));
+    host.wait_for_completions(5);
+    running.interrupt();
+    running.interrupt();
+    running.wait_for_stderr(|said| said.contains("Stopping"));
+    running.interrupt();
+    host.resume();
+    let outcome = running.finish();
+    assert_eq!(outcome.code, 130, "{outcome}");
+    assert_eq!(outcome.summary()["interrupted"], true, "{outcome}");
+    assert_eq!(host.held_now(), Vec::<String>::new(), "{outcome}");
+}
+
 #[test]
 fn a_second_ctrl_c_ends_at_once_and_leaves_a_known_orphan() {
     let (host, scratch) = (host(), scratch());
@@ -98,6 +116,7 @@ fn a_second_ctrl_c_ends_at_once_and_leaves_a_known_orphan() {
     host.wait_for_completions(5);
     running.interrupt();
     running.wait_for_stderr(|said| said.contains("Stopping"));
+    std::thread::sleep(Duration::from_millis(1500));
     running.interrupt();
     let outcome = running.finish();
     assert_eq!(outcome.code, 130, "{outcome}");
@@ -125,7 +144,8 @@ fn when_the_host_goes_away_the_work_is_kept_and_can_go_on_elsewhere() {
     let summary = outcome.summary();
     assert_eq!(
         (&summary["collected"], &summary["failed"]),
-        (&json!(2), &json!(3))
+        (&json!(2), &json!(0)),
+        "the cells did not fail, their host did"
     );
 
     let again = scratch.ok(&collect(&second.url(), ALPHA, &[])).summary();
@@ -134,14 +154,21 @@ fn when_the_host_goes_away_the_work_is_kept_and_can_go_on_elsewhere() {
 }
 
 #[test]
+fn a_host_that_fails_once_is_tried_again() {
+    let (host, scratch) = (host(), scratch());
+    host.fail("/api/generate", 1, Fault::CutMidBody);
+    let outcome = scratch.ok(&collect(&host.url(), ALPHA, &["--retries", "0"]));
+    assert_eq!(counts(&outcome.summary()), [6, 6, 0, 0]);
+    assert_eq!(outcome.summary()["hosts"][0]["failures"], 1);
+    assert!(outcome.stderr.contains("answers again"), "{outcome}");
+}
+
+#[test]
 fn a_host_lost_before_loading_does_not_fail_the_cells() {
     let (host, scratch) = (host(), scratch());
     host.preload("theirs:7b");
-    host.fail(
-        "/api/generate",
-        1,
-        assize_test_support::ollama_stand_in::Fault::CutMidBody,
-    );
+    // As often as a host is tried that answers and cannot load.
+    host.fail("/api/generate", 4, Fault::CutMidBody);
     let more = ["--retries", "0", "--evict"];
     let outcome = scratch.fails(1, &collect(&host.url(), "alpha:0.5b,beta:1b", &more));
     assert!(outcome.stderr.contains("cannot be reached"), "{outcome}");

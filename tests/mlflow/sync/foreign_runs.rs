@@ -230,6 +230,6 @@ fn what_differs_is_told(scratch: &Scratch, first: &EmbeddedStore, child: &str, m
     let line = format!("sync --from {FIRST} --to {middle} --experiment any");
     let outcome = scratch.ok(&line);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
-    assert!(said.contains("1 logged models are not copied"), "{said}");
-    assert!(said.contains("1 runs have a name, params, tags"), "{said}");
+    assert!(said.contains("1 logged model is not copied"), "{said}");
+    assert!(said.contains("1 run has a name, params, tags"), "{said}");
 }

@@ -121,7 +121,7 @@ fn settings_of_the_policies_are_checked() {
         let outcome = scratch.fails(2, "serve --only policies --port 0");
         assert!(outcome.stderr.contains(named), "{settings}: {outcome}");
     }
-    let shown = scratch.ok("config");
+    let shown = scratch.ok("config --defaults");
     assert!(
         shown.stdout.contains("[policy.shadows.egreedy-v2-shadow]"),
         "{shown}"

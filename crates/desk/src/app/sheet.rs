@@ -14,13 +14,14 @@ pub struct Sheet {
     pub rationale: String,
     before: Vec<(Map<String, Value>, String)>,
     kept: bool,
+    skipped: bool,
 }
 
 impl Sheet {
     pub fn new(case: Case, rubric: &Rubric) -> Self {
         let mut scores = case.scores.clone();
         // Every name of the rubric must be present, also if the case lacks it.
-        for name in rubric.score_names() {
+        for name in rubric.asked_names() {
             scores.entry(name).or_insert(Value::Null);
         }
         Self {
@@ -29,6 +30,7 @@ impl Sheet {
             scores,
             before: Vec::new(),
             kept: false,
+            skipped: false,
         }
     }
 
@@ -50,8 +52,18 @@ impl Sheet {
         self.kept
     }
 
+    /// Whether the judge has put this case off.
+    pub fn is_skipped(&self) -> bool {
+        self.skipped
+    }
+
+    pub(super) fn skip(&mut self) {
+        self.skipped = true;
+    }
+
     pub(super) fn keep(&mut self) {
         self.kept = true;
+        self.skipped = false;
         self.before.clear();
     }
 
@@ -92,7 +104,7 @@ impl Sheet {
     pub fn verdict(&self, rubric: &Rubric) -> Result<Verdict, Vec<String>> {
         let open = |name: &&str| self.scores.get(*name).is_none_or(Value::is_null);
         let missing: Vec<String> = rubric
-            .score_names()
+            .asked_names()
             .filter(open)
             .map(str::to_owned)
             .collect();

@@ -169,3 +169,54 @@ fn every_flag_has_a_key_of_its_own() {
         .collect();
     assert_eq!(keys, [("ok", 'o'), ("overlong", 'l')]);
 }
+
+#[test]
+fn skipped_cases_come_after_those_that_are_fetched_later() {
+    let shown = |app: &App| {
+        app.sheet()
+            .map(|it| it.case.case.clone())
+            .unwrap_or_default()
+    };
+    let mut app = desk(&["a", "b"]);
+    assert_eq!(type_in(&mut app, "s"), Effect::None);
+    assert_eq!((shown(&app).as_str(), app.skipped()), ("b", 1));
+    submitted(type_in(&mut app, "11\n"));
+    // Only the skipped case is held now: others are asked for first.
+    assert_eq!(app.kept(), Effect::Fetch);
+    app.take(vec![case("a"), case("c"), case("d")]);
+    assert_eq!(shown(&app), "c");
+    assert_eq!(type_in(&mut app, "s"), Effect::None);
+    assert_eq!(shown(&app), "d");
+    submitted(type_in(&mut app, "11\n"));
+    assert_eq!(app.kept(), Effect::Fetch);
+    app.take(vec![case("a"), case("c")]);
+    assert_eq!(shown(&app), "a", "in the order in which they were skipped");
+    submitted(type_in(&mut app, "11\n"));
+    app.kept();
+    assert_eq!(type_in(&mut app, "s"), Effect::Fetch);
+    app.take(vec![case("c")]);
+    assert_eq!(shown(&app), "c");
+    assert!(app.message.starts_with("There is no other case"));
+    app.take(vec![case("c"), case("e")]);
+    assert_eq!(shown(&app), "e");
+    assert!(app.message.starts_with("Skipped"), "{}", app.message);
+}
+
+#[test]
+fn finishing_the_sitting_is_confirmed() {
+    let mut app = desk(&["a"]);
+    app.progress.left = 1;
+    assert_eq!(type_in(&mut app, "Q"), Effect::None);
+    assert_eq!(app.mode, Mode::Finishing);
+    assert_eq!(
+        app.message,
+        "Finish the sitting? 1 unscored case stays pending."
+    );
+    assert_eq!(
+        type_in(&mut app, "q"),
+        Effect::None,
+        "any other key goes back"
+    );
+    assert_eq!(app.mode, Mode::Score);
+    assert_eq!(type_in(&mut app, "Qy"), Effect::Finish);
+}

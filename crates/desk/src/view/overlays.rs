@@ -64,7 +64,10 @@ fn page(frame: &mut Frame<'_>, text: Vec<Line<'_>>, first: u16, area: Rect) {
     if first < last {
         let room = usize::from(area.height).saturating_sub(1);
         shown.truncate(room);
-        let more = format!("… {} more lines", all - first - room);
+        let more = match all - first - room {
+            1 => "… 1 more line".to_owned(),
+            lines => format!("… {lines} more lines"),
+        };
         shown.push(Line::styled(more, faint()));
     }
     frame.render_widget(Clear, area);
@@ -103,7 +106,7 @@ pub(super) fn help(frame: &mut Frame<'_>, app: &App, theme: Theme, area: Rect) {
             "q Ctrl-C",
             "quit; a complete case is submitted, the sitting stays open",
         ),
-        ("Q", "finish the sitting; unscored cases stay pending"),
+        ("Q y", "finish the sitting; unscored cases stay pending"),
     ];
     let text: Vec<Line<'_>> = rows
         .iter()

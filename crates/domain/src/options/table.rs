@@ -156,7 +156,7 @@ macro_rules! options {
 }
 
 options! {
-    /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, scripted:NAME
+    /// Models to evaluate: Ollama tags, embedded:NAME, openai:NAME, anthropic:NAME, gemini:NAME, command:NAME
     models: Vec<String> = Vec::new(), COLLECT {
         value_name: "MODEL,…",
         comment: "Models to evaluate. Empty: qwen2.5:0.5b, qwen2.5:1.5b, gemma3:1b and llama3.2:3b where an\nOllama server answers, else the embedded model.",
@@ -221,6 +221,14 @@ options! {
         identity: Identity::Axis,
         collect_form: Custom("Scenarios"),
     }
+    /// Values of a setting to compare, each as pairs of their own: temperature=0.2,0.7
+    sweep: Vec<String> = Vec::new(), COLLECT_ONLY {
+        value_name: "NAME=A,B",
+        comment: "Settings that become part of the pairs: [\"temperature=0.2,0.7\"]. Several form the product. Names:\ntemperature, max_tokens, system (of the task's systems/), or an option of the model such as top_k.",
+        identity: Identity::Axis,
+        repeats: true,
+        collect_form: More("settings to compare, such as temperature=0.2,0.7"),
+    }
     /// Experiment name
     experiment: String = "tip-bench-auto".to_owned(), COLLECT_ONLY {
         value_name: "NAME",
@@ -240,17 +248,17 @@ options! {
         range: Some(range(f64::MIN_POSITIVE, 1e6, "billions of parameters above 0")),
         collect_form: More("largest model, in billions of parameters"),
     }
-    /// One or several Ollama hosts
+    /// One or several Ollama hosts; they share the work
     ollama_url: Vec<String> = vec!["http://localhost:11434".to_owned()], MODEL {
         value_name: "URL,…",
         field_help: "Ollama hosts, from the server's allow-list",
         place: Place::Url,
     }
-    /// Endpoint of openai: models
+    /// One or several endpoints of openai: models
     base_url: String = String::new(), MODEL {
-        value_name: "URL",
-        field_help: "Endpoint of openai: models, from the server's allow-list",
-        comment: "Endpoint of openai: models. Empty: OPENAI_BASE_URL. The key comes from OPENAI_API_KEY.",
+        value_name: "URL,…",
+        field_help: "Endpoints of openai: models, separated by commas, from the server's allow-list",
+        comment: "Endpoints of openai: models, separated by commas. Empty: OPENAI_BASE_URL. The key comes from OPENAI_API_KEY.",
         default_note: "$OPENAI_BASE_URL; key from $OPENAI_API_KEY",
         place: Place::Url,
     }
@@ -293,6 +301,12 @@ options! {
     }
     /// Unload other people's models from the host instead of stopping
     evict: bool = false, MACHINE {}
+    /// Seconds to wait for another Assize process that uses the same memory or the same cells
+    wait: u64 = 604_800, MACHINE {
+        value_name: "S",
+        comment: "Seconds to wait for another Assize process that uses the same memory or the same cells; 0: do not\nwait.",
+        default_note: "a week",
+    }
     /// Stop before this sitting costs more, in US dollars
     max_cost: f64 = 0.0, MODEL {
         flags: &[JobKind::Judge],
@@ -302,6 +316,14 @@ options! {
         default_note: "no cap",
         range: Some(range(0.0, f64::MAX, "US dollars from 0, which means no cap")),
         judge_form: Main("may cost at most, in US dollars"),
+    }
+    /// An option that is sent to the model as it is, by its own name
+    model_options: Vec<String> = Vec::new(), COLLECT {
+        value_name: "NAME=VALUE",
+        comment: "Options that are sent to the models as they are: [\"top_k=20\"].",
+        identity: Identity::WhereChanged,
+        is_proposable: true,
+        repeats: true,
     }
     /// What a million tokens cost, for endpoints that do not report costs
     price_per_mtok: String = String::new(), MODEL {

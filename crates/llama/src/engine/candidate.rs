@@ -100,6 +100,7 @@ impl Live {
             load_ms: 0.0,
             truncated: matches!(self.state, State::Truncated),
             cost_usd: None,
+            ..Completion::default()
         })
     }
 }

@@ -7,13 +7,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use assize_domain::run::{RunStatus, metric, param, tag};
-use assize_domain::sitting::Sitting;
+use assize_domain::sitting::{Sitting, SittingState};
 use assize_store::queue::{LeaseRequest, Leased, TrackedPair};
 use assize_store::rules::{self, PendingPlace, open_cases, pair_number};
-use assize_store::{PendingRun, Result, StoreError};
+use assize_store::{PendingRun, Result, RunQuery, Runs as _, StoreError};
 
-use super::{Lease, holds, leases, param_of};
+use super::{Lease, RELEASED, holds, leases, param_of};
 use crate::queue::{is_finished, split_of, tracked_pair, waits, whole};
+use crate::sittings::{lives_until, state_of};
 use crate::verdicts::{Marks, counting, set_aside};
 use crate::wire::Tracked;
 use crate::{MlflowStore, lock, parallel};
@@ -70,6 +71,8 @@ pub(super) struct LeaseHandler<'a> {
     request: &'a LeaseRequest,
     /// Other open sittings whose leases have not expired.
     live: HashSet<String>,
+    /// Sittings that have ended or expired, and this one.
+    ended: HashSet<String>,
     marks: Marks<'a>,
 }
 
@@ -78,13 +81,14 @@ impl<'a> LeaseHandler<'a> {
         store: &'a MlflowStore,
         sitting: &'a Sitting,
         request: &'a LeaseRequest,
-        live: HashSet<String>,
+        (live, ended): (HashSet<String>, HashSet<String>),
     ) -> Self {
         Self {
             store,
             sitting,
             request,
             live,
+            ended,
             marks: Marks::new(store),
         }
     }
@@ -110,7 +114,6 @@ impl<'a> LeaseHandler<'a> {
         {
             return Ok((seen.runs.clone(), false));
         }
-        let experiment_id = self.store.experiment_need(&self.sitting.experiment)?;
         let tier = self.sitting.tier;
         let single = self.sitting.copies <= 1;
         let may_wait = |run: &Tracked| {
@@ -121,7 +124,7 @@ impl<'a> LeaseHandler<'a> {
             }
         };
         let (mut runs, mut pairs) = (Vec::new(), BTreeSet::new());
-        self.store.cells_each(&experiment_id, &mut |page| {
+        self.cells_each(&mut |page| {
             let finished = page.iter().filter(|run| is_finished(run));
             pairs.extend(finished.map(tracked_pair));
             runs.extend(page.iter().filter(|run| may_wait(run)).map(|run| Waiting {
@@ -143,6 +146,33 @@ impl<'a> LeaseHandler<'a> {
         };
         lock(&self.store.waiting).insert(key, seen);
         Ok((runs, true))
+    }
+
+    /// Visits the cells of the experiment, in the copy on this machine if there is one. What the
+    /// copy says may be some seconds old, but runs are read again before they are leased.
+    fn cells_each(&self, visit: &mut dyn FnMut(Vec<Tracked>) -> Result<bool>) -> Result<()> {
+        let experiment = &self.sitting.experiment;
+        let Some(copy) = self.store.copy.get() else {
+            let id = self.store.experiment_need(experiment)?;
+            return self.store.cells_each(&id, visit);
+        };
+        let tier = self.sitting.tier;
+        let holders = copy.mirror_lease_holders(experiment, tier)?;
+        let finished = RunQuery {
+            status: Some(RunStatus::Finished),
+            ..RunQuery::default()
+        };
+        let runs = copy.run_list(experiment, &finished)?.runs.into_iter();
+        let runs = runs.map(|run| {
+            let mut run = Tracked::from(run);
+            let holders = holders.get(&run.run_id).into_iter().flatten();
+            for (slot, sitting) in (1..).zip(holders) {
+                run.params.insert(param_of(tier, slot, 1), sitting.clone());
+            }
+            run
+        });
+        visit(runs.collect())?;
+        Ok(())
     }
 
     fn cache_key(&self) -> String {
@@ -221,11 +251,31 @@ impl<'a> LeaseHandler<'a> {
         self.sitting.copies.max(1)
     }
 
+    /// Whether another sitting that holds a lease is live. A sitting that was opened after the list
+    /// of sittings was read is read now, because its lease must not be taken over.
+    fn is_live(&self, id: &str) -> Result<bool> {
+        if self.live.contains(id) {
+            return Ok(true);
+        }
+        if id == RELEASED || self.ended.contains(id) || id == self.sitting.id {
+            return Ok(false);
+        }
+        let Some(run) = self.store.sitting_run(id)? else {
+            return Ok(false);
+        };
+        let is_open = state_of(id, &run)? == SittingState::Open;
+        Ok(is_open && lives_until(&run) > self.request.now_ms)
+    }
+
     /// Other live sittings that hold a lease on a run.
-    fn others(&self, run: &Tracked) -> Vec<String> {
-        let holders = leases(run, self.sitting.tier).into_iter();
-        let holders = holders.map(|it| it.sitting);
-        holders.filter(|id| self.live.contains(id)).collect()
+    fn others(&self, run: &Tracked) -> Result<Vec<String>> {
+        let mut others = Vec::new();
+        for lease in leases(run, self.sitting.tier) {
+            if self.is_live(&lease.sitting)? {
+                others.push(lease.sitting);
+            }
+        }
+        Ok(others)
     }
 
     /// The runs that have new cases for this judge, read again from the server.
@@ -242,7 +292,7 @@ impl<'a> LeaseHandler<'a> {
             let files = self.store.verdicts_read(&run, &self.marks)?;
             let files = counting(files, &set_aside(&run));
             let pending = self.store.pending_read(&run, self.sitting.tier, &files)?;
-            let others = self.others(&run);
+            let others = self.others(&run)?;
             let pending =
                 pending.and_then(|it| rules::pending_for(it, self.sitting, &files, &others));
             let wanted = pending.filter(|pending| {
@@ -281,7 +331,9 @@ impl<'a> LeaseHandler<'a> {
             .collect();
         for slot in 1..=self.copies() {
             let holder = known.get(&slot);
-            if holder.is_some_and(|it| self.live.contains(&it.sitting)) {
+            if let Some(lease) = holder
+                && self.is_live(&lease.sitting)?
+            {
                 continue;
             }
             let lease = Lease {

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::MlflowStore;
 use crate::artifacts::corrupt;
 use crate::limits::{self, Overflow, Pairs};
-use crate::wire::{Nothing, Tracked, number_json};
+use crate::wire::{CHANGED, Nothing, Tracked, number_json};
 
 /// MLflow's limits for one request: a thousand entries in total, at most a hundred params and a
-/// hundred tags.
+/// hundred tags. One metric of each request is for [`CHANGED`].
 const PAIRS: usize = 100;
-const METRICS: usize = 800;
+const METRICS: usize = 799;
 
 /// The entries to write to a run.
 #[derive(Debug, Default, Clone)]
@@ -58,15 +58,35 @@ impl MlflowStore {
                        "timestamp": now_ms.max(before)})
             })
             .collect();
-        self.log(
-            &run.run_id,
-            &pairs(&entries.params),
-            &pairs(&entries.tags),
-            &metrics,
-        )
+        let (params, tags) = (pairs(&entries.params), pairs(&entries.tags));
+        if params.is_empty() && tags.is_empty() && metrics.is_empty() {
+            return self.touch(&run.run_id);
+        }
+        self.log(&run.run_id, &params, &tags, &metrics)
     }
 
-    /// Logs entries in as few requests as the server allows.
+    /// Marks a run as changed now, after a change that [`MlflowStore::log`] did not make, or before
+    /// the run is deleted. A run that is deleted already is not marked.
+    pub(crate) fn touch(&self, run_id: &str) -> Result<()> {
+        let Some(mark) = self.change_mark()? else {
+            return Ok(());
+        };
+        let body = json!({"run_id": run_id, "metrics": [mark]});
+        let _ = self
+            .rest
+            .post::<Nothing>("/api/2.0/mlflow/runs/log-batch", &body)?;
+        Ok(())
+    }
+
+    /// The point of [`CHANGED`] for a change that is made now; `None` for a server that is
+    /// `assize serve`, which shows all metrics and is not followed.
+    fn change_mark(&self) -> Result<Option<Value>> {
+        let now_ms = self.now_ms();
+        let mark = json!({"key": CHANGED, "value": now_ms, "step": 0, "timestamp": now_ms});
+        Ok((!self.is_assize()?).then_some(mark))
+    }
+
+    /// Logs entries in as few requests as the server allows; the last one marks the run as changed.
     pub(crate) fn log(
         &self,
         run_id: &str,
@@ -88,11 +108,15 @@ impl MlflowStore {
                 .collect()
         };
         for number in 0..requests {
+            let mut metrics = part(metrics, number, METRICS);
+            if number + 1 == requests {
+                metrics.extend(self.change_mark()?);
+            }
             let body = json!({
                 "run_id": run_id,
                 "params": part(params, number, PAIRS),
                 "tags": part(tags, number, PAIRS),
-                "metrics": part(metrics, number, METRICS),
+                "metrics": metrics,
             });
             let logged = self
                 .rest

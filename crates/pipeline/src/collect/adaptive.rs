@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Pair;
@@ -99,15 +100,15 @@ impl Adaptive {
             .models
             .iter()
             .flat_map(|model| {
-                grid.prompts().map(|prompt| Pair {
+                grid.variants().map(|variant| Pair {
                     model: model.id.to_string(),
-                    prompt: prompt.name.clone(),
+                    prompt: variant.label.clone(),
                 })
             })
             .collect();
         let place = match incumbent {
             Some(wanted) => pairs.iter().position(|pair| pair.id() == wanted),
-            None => Some(champion(collection, &pairs)?.unwrap_or(0)),
+            None => Some(champion(collection, &grid, &pairs)?.unwrap_or(0)),
         };
         let Some(place) = place.filter(|place| *place < pairs.len()) else {
             let known: Vec<String> = pairs.iter().map(Pair::id).collect();
@@ -129,6 +130,20 @@ impl Adaptive {
     /// Collects round by round. `judge` scores what is pending for the automatic tier; `decided`
     /// hears of every round.
     pub fn run<E: From<PipelineError>>(
+        &self,
+        collection: &Collection<'_>,
+        observer: Observer<'_>,
+        judge: impl FnMut() -> std::result::Result<(), E>,
+        decided: impl FnMut(&Round),
+    ) -> Ended<E> {
+        let started = Instant::now();
+        let mut ended = self.rounds(collection, observer, judge, decided);
+        // Judging between the rounds takes time too.
+        ended.summary.seconds = started.elapsed().as_secs_f64();
+        ended
+    }
+
+    fn rounds<E: From<PipelineError>>(
         &self,
         collection: &Collection<'_>,
         observer: Observer<'_>,
@@ -269,7 +284,7 @@ impl Adaptive {
                 let cell = cell?;
                 let pair = Pair {
                     model: model.id.to_string(),
-                    prompt: cell.prompt.name.clone(),
+                    prompt: cell.variant.label.clone(),
                 };
                 let pair = alive.iter().position(|place| self.pairs[*place] == pair);
                 if let Some(place) = pair.zip(place_of.get(cell.scenario.id.as_str()).copied()) {
@@ -288,7 +303,7 @@ impl Adaptive {
 }
 
 /// Where the champion stands, with exactly the contents that were promoted.
-fn champion(collection: &Collection<'_>, pairs: &[Pair]) -> Result<Option<usize>> {
+fn champion(collection: &Collection<'_>, grid: &Grid<'_>, pairs: &[Pair]) -> Result<Option<usize>> {
     let Some(promotion) = collection.store.champion_get(&collection.task.name)? else {
         return Ok(None);
     };
@@ -297,10 +312,18 @@ fn champion(collection: &Collection<'_>, pairs: &[Pair]) -> Result<Option<usize>
         .models
         .iter()
         .any(|model| model.id.to_string() == it.model && model.info.digest == it.model_digest);
-    let prompt = collection.task.prompt(&it.prompt);
-    let same_prompt = prompt.is_some_and(|prompt| prompt.sha256 == it.prompt_sha256);
-    let place = pairs.iter().position(|pair| *pair == it.pair());
-    Ok(place.filter(|_| same_model && same_prompt))
+    let mut variants = grid.variants();
+    let variant = variants.find(|variant| {
+        let prompt = &variant.prompt;
+        prompt.name == it.prompt
+            && prompt.sha256 == it.prompt_sha256
+            && it.has_settings(&variant.settings)
+    });
+    let Some(variant) = variant.filter(|_| same_model) else {
+        return Ok(None);
+    };
+    let is_it = |pair: &Pair| pair.model == it.model && pair.prompt == variant.label;
+    Ok(pairs.iter().position(is_it))
 }
 
 impl<E> Ended<E> {

@@ -1,30 +1,52 @@
 //! One cell: ask for its candidates, check them, and make the record that is tracked.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use assize_domain::candidate::{self, Candidate};
-use assize_domain::cell::candidate_seed;
-use assize_domain::output::Parsed;
+use assize_domain::computed::{self, Scorer};
+use assize_domain::judge::COMPUTED;
+use assize_domain::output::{OutputReader, cut_thinking};
 use assize_domain::prompt::Rendered;
 use assize_domain::run::{ADAPTIVE_SETTING, CellRecord, RunStatus, artifact, metric, param, tag};
+use assize_domain::sweep::{SYSTEM, settings_words};
 use assize_domain::task::Task;
-use assize_providers::{Completion, Message, Provider, ProviderError, Request, Role, Sampling};
+use assize_domain::verdict::{Summary, VerdictFile, summarise};
+use assize_providers::{Completion, Provider, ProviderError, Request, share_of};
+
+use serde_json::Value;
 
 use super::grid::{Cell, Grid};
+use super::request::request;
+use super::variant::Variant;
 use super::{CollectOptions, Collection};
+use crate::Now;
+use crate::computed::run_command;
 use crate::size_gate::SizedModel;
+
+/// Commands of a cell in flight end by themselves or by their time limit, also after Ctrl-C: a cell is
+/// recorded with its scores, because the next collection does not make it again.
+static RUN_TO_THE_END: AtomicBool = AtomicBool::new(false);
+
+/// Params or tags.
+type Entries = Vec<(Arc<str>, Arc<str>)>;
 
 /// Generates the cells of one model. It holds what they share: most params, tags and texts.
 #[derive(Debug)]
 pub struct CellGenerator<'a> {
     task: &'a Task,
+    task_source: &'a str,
+    output: OutputReader<'a>,
     options: &'a CollectOptions,
     grid: &'a Grid<'a>,
     model: &'a SizedModel,
     model_id: Arc<str>,
     clock: crate::Clock,
-    shared_params: Vec<(Arc<str>, Arc<str>)>,
+    /// By variant: params, and the settings in words.
+    by_variant: Vec<(Entries, Arc<str>)>,
     shared_tags: Vec<(Arc<str>, Arc<str>)>,
     rubric_text: Arc<str>,
 }
@@ -37,35 +59,80 @@ pub struct GeneratedCell {
     pub scenario: String,
     /// Why every candidate failed, where they did.
     pub error: Option<String>,
-    pub host_down: bool,
+    pub host_fault: Option<HostFault>,
+    /// The host does not accept the credentials.
+    pub denied: bool,
     pub failed_candidates: u64,
     pub completion_tokens: u64,
 }
 
+/// What a cell's failures say about its host.
+#[derive(Debug)]
+pub enum HostFault {
+    /// The host lacks the model, as it said about every candidate.
+    ModelMissing,
+    /// The host could not be reached for the last candidate.
+    Unreachable(ProviderError),
+    /// No candidate was complete in time.
+    TimedOut(ProviderError),
+}
+
+impl HostFault {
+    fn of(answers: &[assize_providers::Result<Completion>]) -> Option<Self> {
+        let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
+        let last = answers.last()?.as_ref().err()?;
+        let have_all_failed = errors().count() == answers.len();
+        let is_missing = |it: &ProviderError| matches!(it, ProviderError::ModelNotFound { .. });
+        match last {
+            ProviderError::Unreachable { .. } => Some(Self::Unreachable(last.clone())),
+            ProviderError::Timeout { .. } if have_all_failed => Some(Self::TimedOut(last.clone())),
+            _ => (have_all_failed && errors().all(is_missing)).then_some(Self::ModelMissing),
+        }
+    }
+}
+
 impl<'a> CellGenerator<'a> {
-    pub fn new(collection: &Collection<'a>, grid: &'a Grid<'a>, model: &'a SizedModel) -> Self {
+    /// `host` is where they are generated, `provenance` the engine there.
+    pub fn new(
+        collection: &Collection<'a>,
+        grid: &'a Grid<'a>,
+        model: &'a SizedModel,
+        host: Option<&str>,
+        provenance: &str,
+    ) -> Self {
         let (task, options) = (collection.task, collection.options);
+        let desk = if task.rubric.needs_judge() {
+            options.values.judge_kind.as_str()
+        } else {
+            COMPUTED
+        };
         let tags = [
-            (tag::JUDGE_KIND, options.values.judge_kind.as_str()),
+            (tag::JUDGE_KIND, desk),
             (tag::RUBRIC, &task.rubric.id),
             (tag::RUBRIC_SHA256, &task.rubric.sha256),
             (tag::TASK_SHA256, &task.sha256),
             (tag::TASK_SOURCE, collection.task_source),
             (tag::MODEL_DIGEST, &model.info.digest),
-            (tag::SETTINGS, &settings_words(options)),
             (tag::ASSIZE_VERSION, collection.version),
-            (tag::PROVENANCE, &model.info.provenance),
+            (tag::PROVENANCE, provenance),
         ];
+        let host = host.map(|it| (tag::HOST, it));
         Self {
             task,
+            task_source: collection.task_source,
+            output: OutputReader::new(&task.output),
             options,
             grid,
             model,
             model_id: model.id.to_string().into(),
             clock: collection.clock,
-            shared_params: option_params(task, options),
+            by_variant: grid
+                .variants()
+                .map(|it| (option_params(task, options, it), words(options, it).into()))
+                .collect(),
             shared_tags: tags
                 .into_iter()
+                .chain(host)
                 .map(|(key, value)| (key.into(), value.into()))
                 .collect(),
             rubric_text: task.rubric.text.as_str().into(),
@@ -75,7 +142,7 @@ impl<'a> CellGenerator<'a> {
     /// Generates a cell's candidates.
     pub fn generate(&self, provider: &dyn Provider, cell: &Cell<'_>) -> GeneratedCell {
         let start_time_ms = (self.clock)();
-        let request = self.request(cell);
+        let request = request(self.task, self.options, cell);
         let mut answers = provider.generate(&self.model.id.name, &request);
         answers.resize_with(request.candidates.len(), || {
             Err(ProviderError::Malformed {
@@ -87,26 +154,6 @@ impl<'a> CellGenerator<'a> {
         self.finish(cell, &request, &answers, start_time_ms, end_time_ms)
     }
 
-    fn request(&self, cell: &Cell<'_>) -> Request {
-        let candidates = (0..self.options.values.n_tips)
-            .map(|index| assize_providers::Candidate {
-                messages: messages(&cell.rendered[index as usize % cell.rendered.len()]),
-                seed: candidate_seed(self.options.values.seed, &cell.key, index),
-            })
-            .collect();
-        Request {
-            prompt: cell.prompt.name.clone(),
-            scenario: cell.scenario.id.clone(),
-            candidates,
-            sampling: Sampling {
-                temperature: self.options.values.temperature,
-                max_tokens: self.options.values.max_tokens,
-                num_ctx: self.options.values.num_ctx,
-                json_schema: self.task.output.schema.clone(),
-            },
-        }
-    }
-
     fn finish(
         &self,
         cell: &Cell<'_>,
@@ -115,10 +162,12 @@ impl<'a> CellGenerator<'a> {
         start_time_ms: i64,
         end_time_ms: i64,
     ) -> GeneratedCell {
+        let context = cell.scenario.judge_context();
+        let scorer = Scorer::new(&self.task.rubric, &self.task.checks, &context);
         let mut candidates = Vec::with_capacity(answers.len());
         let mut raw = String::new();
         for ((index, answer), asked) in (0_u32..).zip(answers).zip(&request.candidates) {
-            candidates.push(self.candidate(index, asked.seed, answer));
+            candidates.push(self.candidate(index, asked.seed, answer, &scorer));
             let text = answer
                 .as_ref()
                 .map_or_else(|error| format!("[failed: {error}]"), |it| it.text.clone());
@@ -136,15 +185,14 @@ impl<'a> CellGenerator<'a> {
             .next()
             .filter(|_| failed)
             .map(ToString::to_string);
-        let host_down = failed && failures.clone().all(ProviderError::is_host_down);
         let done: Vec<&Completion> = answers
             .iter()
             .filter_map(|answer| answer.as_ref().ok())
             .collect();
         let scenario = &cell.scenario.id;
-        let record = CellRecord {
+        let mut record = CellRecord {
             cell_key: cell.key.clone(),
-            name: format!("{} × {} × {scenario}", self.model_id, cell.prompt.name),
+            name: format!("{} × {} × {scenario}", self.model_id, cell.variant.label),
             status: if failed {
                 RunStatus::Failed
             } else {
@@ -153,37 +201,48 @@ impl<'a> CellGenerator<'a> {
             start_time_ms,
             end_time_ms,
             params: self.params(cell),
-            tags: self.tags(cell, error.as_deref()),
+            tags: self.tags(cell, error.as_deref(), &done),
             metrics: self
                 .metrics(&done, failed_candidates, &candidates)
                 .into_iter()
                 .map(|(name, value)| (name.into(), value))
                 .collect(),
-            artifacts: vec![
-                (artifact::PROMPT.into(), prompt_text(&cell.rendered)),
-                (
-                    artifact::CONTEXT.into(),
-                    cell.scenario.judge_context().to_string().into(),
-                ),
-                (
-                    artifact::CANDIDATES.into(),
-                    serde_json::to_string(&candidates)
-                        .unwrap_or_default()
-                        .into(),
-                ),
-                (artifact::RAW.into(), raw.into()),
-                (artifact::RUBRIC.into(), Arc::clone(&self.rubric_text)),
-            ],
+            artifacts: self.artifacts(cell, &context, &candidates, raw),
         };
+        if let Some(file) = computed::verdict_file(
+            &self.task.rubric,
+            &candidates,
+            &Now::at(end_time_ms).rfc3339,
+        ) {
+            add_verdicts(&mut record, &file, self.task);
+        }
         GeneratedCell {
             record,
-            prompt: cell.prompt.name.clone(),
+            prompt: cell.variant.label.clone(),
             scenario: scenario.clone(),
             error,
-            host_down,
+            host_fault: HostFault::of(answers),
+            denied: failed && failures.clone().all(ProviderError::is_denied),
             failed_candidates: failed_candidates as u64,
             completion_tokens: done.iter().map(|it| it.completion_tokens).sum(),
         }
+    }
+
+    fn artifacts(
+        &self,
+        cell: &Cell<'_>,
+        context: &Value,
+        candidates: &[Candidate],
+        raw: String,
+    ) -> Vec<(Cow<'static, str>, Arc<str>)> {
+        let candidates = serde_json::to_string(candidates).unwrap_or_default();
+        vec![
+            (artifact::PROMPT.into(), prompt_text(&cell.rendered)),
+            (artifact::CONTEXT.into(), context.to_string().into()),
+            (artifact::CANDIDATES.into(), candidates.into()),
+            (artifact::RAW.into(), raw.into()),
+            (artifact::RUBRIC.into(), Arc::clone(&self.rubric_text)),
+        ]
     }
 
     fn candidate(
@@ -191,6 +250,7 @@ impl<'a> CellGenerator<'a> {
         index: u32,
         seed: u32,
         answer: &assize_providers::Result<Completion>,
+        scorer: &Scorer<'_>,
     ) -> Candidate {
         let angle = self
             .options
@@ -199,17 +259,22 @@ impl<'a> CellGenerator<'a> {
             .then(|| self.grid.angle(index).to_owned());
         match answer {
             Ok(completion) => {
-                let Parsed { text, problem } = self.task.output.parse(&completion.text);
-                let mut flags = self.task.checks.flags(&text);
-                if let Some(flag) = self.task.output.flag.as_ref().filter(|_| problem.is_some()) {
-                    flags.insert(flag.clone(), false);
-                }
+                let parsed = self.output.parse(&completion.text);
+                let mut computed = scorer.score(&parsed.text, &|rule, input| {
+                    run_command(rule, input, self.task_source, &RUN_TO_THE_END)
+                });
+                let fits = parsed.problem.is_none();
+                let output = &self.task.output;
+                output.set_flags(&mut computed.flags, fits, parsed.fenced);
                 Candidate {
                     index,
                     seed,
-                    text: Some(text),
-                    flags,
-                    problem,
+                    thinking_tokens: thinking_tokens(completion),
+                    text: Some(parsed.text),
+                    flags: computed.flags,
+                    scores: computed.scores,
+                    reasons: computed.reasons,
+                    problem: parsed.problem,
                     error: None,
                     angle,
                     truncated: completion.truncated,
@@ -221,8 +286,11 @@ impl<'a> CellGenerator<'a> {
             Err(error) => Candidate {
                 index,
                 seed,
+                thinking_tokens: 0,
                 text: None,
-                flags: std::collections::BTreeMap::new(),
+                flags: BTreeMap::new(),
+                scores: BTreeMap::new(),
+                reasons: Vec::new(),
                 problem: None,
                 error: Some(error.to_string()),
                 angle,
@@ -237,10 +305,10 @@ impl<'a> CellGenerator<'a> {
     fn params(&self, cell: &Cell<'_>) -> Vec<(Arc<str>, Arc<str>)> {
         let own = [
             (param::MODEL, Arc::clone(&self.model_id)),
-            (param::PROMPT, cell.prompt.name.as_str().into()),
+            (param::PROMPT, cell.variant.prompt.name.as_str().into()),
             (param::SCENARIO, cell.scenario.id.as_str().into()),
         ];
-        let mut params = self.shared_params.clone();
+        let mut params = self.by_variant[cell.variant.place].0.clone();
         params.extend(own.into_iter().map(|(key, value)| (key.into(), value)));
         // A scenario's field never replaces a parameter of Assize.
         for (key, value) in cell.scenario.scalars() {
@@ -251,17 +319,29 @@ impl<'a> CellGenerator<'a> {
         params
     }
 
-    fn tags(&self, cell: &Cell<'_>, error: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
+    fn tags(
+        &self,
+        cell: &Cell<'_>,
+        error: Option<&str>,
+        done: &[&Completion],
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let mut tags = self.shared_tags.clone();
         let own = [
             (tag::CELL_KEY, cell.key.as_str()),
-            (tag::PROMPT_SHA256, &cell.prompt.sha256),
+            (tag::PROMPT_SHA256, &cell.variant.prompt.sha256),
             (tag::SCENARIO_SHA256, &cell.scenario.sha256),
         ];
         tags.extend(
             own.into_iter()
                 .map(|(key, value)| (key.into(), value.into())),
         );
+        let settings = Arc::clone(&self.by_variant[cell.variant.place].1);
+        tags.push((tag::SETTINGS.into(), settings));
+        let kept = done.iter().filter(|it| it.from_cache).count();
+        if kept > 0 {
+            let text = format!("{kept} of {}", done.len());
+            tags.push((tag::FROM_CACHE.into(), text.into()));
+        }
         // A failed cell has nothing to judge: it waits for the next collect, not for a judge.
         let state = match error {
             Some(error) => vec![
@@ -302,6 +382,10 @@ impl<'a> CellGenerator<'a> {
             (metric::PROMPT_TOKENS, sum(|it| it.prompt_tokens as f64)),
             (metric::COMPLETION_TOKENS, completion_tokens),
         ]);
+        let thinking_tokens = sum(|it| thinking_tokens(it) as f64);
+        if thinking_tokens > 0.0 {
+            metrics.push((metric::THINKING_TOKENS, thinking_tokens));
+        }
         if latency_ms > 0.0 {
             metrics.push((
                 metric::TOKENS_PER_S,
@@ -321,29 +405,50 @@ impl<'a> CellGenerator<'a> {
     }
 }
 
+/// Judges a run as it is recorded: its verdicts, and the metrics and tags that follow from them.
+fn add_verdicts(record: &mut CellRecord, file: &VerdictFile, task: &Task) {
+    let Ok(text) = serde_json::to_string(file) else {
+        return;
+    };
+    let path = format!("{}{}.json", artifact::VERDICTS, file.sitting);
+    record.artifacts.push((path.into(), text.into()));
+    let files = std::slice::from_ref(file);
+    let Summary { metrics, tags } = summarise(files, &task.rubric, file.verdicts.len());
+    let metrics = metrics
+        .into_iter()
+        .map(|(name, value)| (name.into(), value));
+    record.metrics.extend(metrics);
+    for (key, value) in tags {
+        record.tags.retain(|(known, _)| **known != *key);
+        record.tags.push((key.into(), value.into()));
+    }
+}
+
+/// The tokens of thoughts: as they were reported, else by their share of the raw output.
+fn thinking_tokens(completion: &Completion) -> u64 {
+    if completion.thinking_tokens > 0 {
+        return completion.thinking_tokens;
+    }
+    let all = completion.text.chars().count();
+    let kept = cut_thinking(&completion.text).chars().count();
+    if all == kept {
+        return 0;
+    }
+    share_of(
+        completion.completion_tokens,
+        (all - kept) as f64 / all as f64,
+    )
+}
+
 /// Options that change the output, as boards name them where runs differ.
-fn settings_words(options: &CollectOptions) -> String {
-    let (always, changed) = options.values.identity();
-    let words = always.into_iter().chain(changed);
-    let words: Vec<String> = words.map(|(key, text)| format!("{key} {text}")).collect();
+fn words(options: &CollectOptions, variant: &Variant) -> String {
+    let words = settings_words(&variant.values, &variant.settings);
     let adaptive = if options.adaptive {
         ADAPTIVE_SETTING
     } else {
         ""
     };
-    format!("{}{adaptive}", words.join(", "))
-}
-
-fn messages(rendered: &Rendered) -> Vec<Message> {
-    let system = rendered.system.iter().map(|content| Message {
-        role: Role::System,
-        content: content.clone(),
-    });
-    let user = Message {
-        role: Role::User,
-        content: rendered.user.clone(),
-    };
-    system.chain([user]).collect()
+    format!("{words}{adaptive}")
 }
 
 fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
@@ -359,12 +464,34 @@ fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
     }
 }
 
-fn option_params(task: &Task, options: &CollectOptions) -> Vec<(Arc<str>, Arc<str>)> {
+/// What is recorded of the options: the collection's, with what the variant changes.
+fn option_params(
+    task: &Task,
+    options: &CollectOptions,
+    variant: &Variant,
+) -> Vec<(Arc<str>, Arc<str>)> {
     let mut params: Vec<(Arc<str>, Arc<str>)> = vec![
         (param::TASK.into(), task.name.as_str().into()),
         ("adaptive".into(), options.adaptive.to_string().into()),
     ];
-    let recorded = options.params.iter();
-    params.extend(recorded.map(|(key, value)| (key.as_str().into(), value.as_str().into())));
+    let (always, changed) = &variant.identity;
+    let own: Vec<(&str, &str)> = always
+        .iter()
+        .chain(changed)
+        .map(|(key, text)| (*key, text.as_str()))
+        .collect();
+    let of_collection = options.params.iter();
+    let of_collection = of_collection.map(|(key, text)| (key.as_str(), text.as_str()));
+    for (key, text) in of_collection.clone() {
+        let changed = own.iter().find(|it| it.0 == key).map(|it| it.1);
+        params.push((key.into(), changed.unwrap_or(text).into()));
+    }
+    let added = own
+        .iter()
+        .filter(|it| !options.params.iter().any(|known| known.0 == it.0));
+    params.extend(added.map(|(key, text)| ((*key).into(), (*text).into())));
+    if let Some(system) = variant.settings.get(SYSTEM) {
+        params.push((SYSTEM.into(), system.into()));
+    }
     params
 }

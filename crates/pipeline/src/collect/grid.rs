@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use assize_domain::cell::CellIdentity;
 use assize_domain::hash::{canonical_json, sha256_hex};
-use assize_domain::options::Texts;
-use assize_domain::prompt::{Prompt, Rendered, Renderer};
+use assize_domain::image::Image;
+use assize_domain::model::ProviderKind;
+use assize_domain::prompt::Rendered;
 use assize_domain::scenario::Scenario;
 use assize_domain::task::Task;
+use assize_domain::tool::Tool;
 
 use super::CollectOptions;
+use super::variant::{Variant, variants};
 use crate::size_gate::SizedModel;
 use crate::{PipelineError, Result};
 
@@ -19,18 +22,18 @@ use crate::{PipelineError, Result};
 pub struct Grid<'a> {
     task: &'a Task,
     options: &'a CollectOptions,
-    prompts: Vec<(&'a Prompt, Renderer)>,
+    variants: Vec<Arc<Variant>>,
     scenarios: Vec<&'a Scenario>,
     schema: String,
-    /// The options in every cell's key, and those that were changed.
-    identity: (Texts, Texts),
+    /// As canonical JSON; empty without any.
+    tools: String,
     only: Option<&'a Subset>,
 }
 
 /// A part of a grid; what is not in it is neither collected nor counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subset {
-    /// (model, prompt)
+    /// (model, label of the prompt)
     pub pairs: BTreeSet<(String, String)>,
     /// Ids.
     pub scenarios: BTreeSet<String>,
@@ -39,9 +42,10 @@ pub struct Subset {
 /// One cell of a model, before anything is generated.
 #[derive(Debug)]
 pub struct Cell<'a> {
-    pub prompt: &'a Prompt,
+    pub variant: Arc<Variant>,
     pub scenario: &'a Scenario,
     pub key: String,
+    pub images: Vec<Arc<Image>>,
     /// One for all candidates, or one each with `--diversity`.
     pub rendered: Vec<Arc<Rendered>>,
 }
@@ -49,25 +53,7 @@ pub struct Cell<'a> {
 impl<'a> Grid<'a> {
     /// Finds the prompts and scenarios that the options name.
     pub fn new(task: &'a Task, options: &'a CollectOptions) -> Result<Self> {
-        let mut prompts = Vec::new();
-        for name in &options.values.prompts {
-            let Some(prompt) = task.prompt(name) else {
-                let names = task
-                    .prompts
-                    .iter()
-                    .map(|it| it.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                return Err(PipelineError::Invalid(format!(
-                    "the task {} has no prompt '{name}': use one of {names}",
-                    task.name
-                )));
-            };
-            prompts.push((
-                prompt,
-                Renderer::new(prompt).map_err(PipelineError::Invalid)?,
-            ));
-        }
+        let variants = variants(task, options)?;
         let cap = if options.values.n_scenarios == 0 {
             usize::MAX
         } else {
@@ -95,10 +81,13 @@ impl<'a> Grid<'a> {
         Ok(Self {
             task,
             options,
-            prompts,
+            variants: variants.into_iter().map(Arc::new).collect(),
             scenarios,
             schema,
-            identity: options.values.identity(),
+            tools: match &task.tools[..] {
+                [] => String::new(),
+                tools => canonical_json(&tools.iter().map(Tool::function).collect()),
+            },
             only: None,
         })
     }
@@ -109,17 +98,49 @@ impl<'a> Grid<'a> {
         Self { only, ..self }
     }
 
-    pub fn prompts(&self) -> impl Iterator<Item = &'a Prompt> {
-        self.prompts.iter().map(|(prompt, _)| *prompt)
+    /// The prompts with their swept settings.
+    pub fn variants(&self) -> impl Iterator<Item = &Variant> {
+        self.variants.iter().map(Arc::as_ref)
     }
 
     pub fn scenarios(&self) -> &[&'a Scenario] {
         &self.scenarios
     }
 
+    /// Refuses a model whose provider cannot do what the task or the options ask for: a run that
+    /// records an image or an option must have used it.
+    pub fn check(&self, model: &SizedModel) -> Result<()> {
+        let mut variants = self.variants();
+        if model.id.provider == ProviderKind::Anthropic
+            && variants.any(|it| it.values.temperature > 1.0)
+        {
+            let message = format!("{} takes a temperature of 1 at most: lower it", model.id);
+            return Err(PipelineError::Invalid(message));
+        }
+        if model.id.provider != ProviderKind::Embedded {
+            return Ok(());
+        }
+        let refused = [
+            (!self.task.tools.is_empty(), "call tools"),
+            (self.task.images_field.is_some(), "see images"),
+            (
+                self.variants()
+                    .any(|it| !it.values.model_options.is_empty()),
+                "take options of the model (--model-options, or a sweep of one)",
+            ),
+        ];
+        let wrong = refused.into_iter().find(|(asked, _)| *asked);
+        wrong.map_or(Ok(()), |(_, what)| {
+            Err(PipelineError::Invalid(format!(
+                "{} cannot {what}: use a model of Ollama or of an API, or leave that out",
+                model.id
+            )))
+        })
+    }
+
     /// Cells of one model, before sharding.
     pub fn cells_per_model(&self) -> usize {
-        self.prompts.len() * self.scenarios.len()
+        self.variants.len() * self.scenarios.len()
     }
 
     /// How many cells of a model fall into this shard.
@@ -133,7 +154,8 @@ impl<'a> Grid<'a> {
             .map(move |position| self.cell(model, position))
     }
 
-    fn positions(&self, model: &SizedModel) -> impl Iterator<Item = usize> {
+    /// Where the cells of a model that fall into this shard stand in the grid.
+    pub(super) fn positions(&self, model: &SizedModel) -> impl Iterator<Item = usize> {
         let models = self.options.models.len().max(1);
         let position = self
             .options
@@ -163,25 +185,26 @@ impl<'a> Grid<'a> {
     fn wanted(&self, model: &SizedModel) -> Option<Vec<bool>> {
         let only = self.only?;
         let model = model.id.to_string();
-        let cells = self.prompts.iter().flat_map(|(prompt, _)| {
-            let has_pair = only.pairs.contains(&(model.clone(), prompt.name.clone()));
+        let cells = self.variants.iter().flat_map(|variant| {
+            let has_pair = only.pairs.contains(&(model.clone(), variant.label.clone()));
             let scenarios = self.scenarios.iter();
             scenarios.map(move |it| has_pair && only.scenarios.contains(&it.id))
         });
         Some(cells.collect())
     }
 
-    fn cell(&self, model: &SizedModel, position: usize) -> Result<Cell<'a>> {
-        let (prompt, renderer) = &self.prompts[position / self.scenarios.len()];
+    pub(super) fn cell(&self, model: &SizedModel, position: usize) -> Result<Cell<'a>> {
+        let variant = &self.variants[position / self.scenarios.len()];
         let scenario = self.scenarios[position % self.scenarios.len()];
         let render = |angle: &str| {
-            renderer
+            variant
+                .renderer
                 .render(scenario, angle)
                 .map(Arc::new)
                 .map_err(|error| {
                     PipelineError::Invalid(format!(
                         "prompt {} × scenario {}: {error}",
-                        prompt.name, scenario.id
+                        variant.label, scenario.id
                     ))
                 })
         };
@@ -194,24 +217,34 @@ impl<'a> Grid<'a> {
         };
         let hashes: String = prompts.iter().map(|it| it.sha256()).collect();
         let model_id = model.id.to_string();
+        let images = self.task.images_of(scenario);
+        let mut changed = variant.identity.1.clone();
+        if !images.is_empty() {
+            let hashes: Vec<&str> = images.iter().map(|it| it.sha256.as_str()).collect();
+            changed.push(("images", hashes.join(" ")));
+        }
+        if !self.tools.is_empty() {
+            changed.push(("tools", self.tools.clone()));
+        }
         let key = CellIdentity {
             task: &self.task.name,
             split: self.options.values.split.as_str(),
             model: &model_id,
             model_digest: &model.info.digest,
-            prompt: &prompt.name,
+            prompt: &variant.prompt.name,
             rendered_sha256: &sha256_hex(hashes.as_bytes()),
             scenario: &scenario.id,
             scenario_sha256: &scenario.sha256,
-            options: &self.identity.0,
-            changed: &self.identity.1,
+            options: &variant.identity.0,
+            changed: &changed,
             schema: &self.schema,
         }
         .key();
         Ok(Cell {
-            prompt,
+            variant: Arc::clone(variant),
             scenario,
             key,
+            images,
             rendered: prompts,
         })
     }

@@ -212,7 +212,7 @@ fn row(
         values.collect()
     };
     let rubric = scores.full_rubric.as_ref()?;
-    let criteria: Vec<&str> = rubric.criteria.iter().map(|it| it.name.as_str()).collect();
+    let criteria: Vec<&str> = rubric.criterion_names().collect();
     let flags = rubric.flags.iter().map(|it| it.name.as_str()).collect();
     let offset = criteria.len();
     Some(Row {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use assize_domain::judge::Tier;
-use assize_domain::leaderboard::{Coverage, OlderVersion, Pair};
-use assize_domain::prompt::short_hash;
+use assize_domain::leaderboard::{Coverage, OlderVersion};
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{ADAPTIVE_SETTING, RunStatus, param};
 use assize_domain::scenario::Split;
+use assize_domain::sweep::Settings;
 use assize_domain::verdict::{RubricRef, in_order};
 use assize_stats::table::Row;
 use assize_store::{BoardRun, Boards, Runs};
@@ -15,6 +15,7 @@ use assize_store::{BoardRun, Boards, Runs};
 use crate::judge::rubric_of;
 use crate::{PipelineError, Result};
 
+mod sweeps;
 mod tier_scores;
 mod versions;
 
@@ -28,6 +29,10 @@ pub struct PairKey {
     pub model_digest: String,
     pub prompt: String,
     pub prompt_sha256: String,
+    /// What was swept.
+    pub settings: Settings,
+    /// All settings as a run records them, until all runs are read; empty then.
+    words: String,
 }
 
 /// Everything that ranking needs: the runs under one rubric.
@@ -53,6 +58,12 @@ pub struct Scores {
     runs: Vec<Vec<RunFigures>>,
     /// In how many ways the runs were collected, in words.
     settings: Vec<String>,
+    /// The settings that are part of the pairs.
+    pub swept: BTreeSet<String>,
+    /// Swept settings by the words that runs record.
+    of_words: HashMap<String, Settings>,
+    /// By pair: the id of its first run.
+    first_runs: Vec<String>,
     /// Whether any run was collected by halving.
     pub adaptive: bool,
     /// Runs that were read, of any version of a scenario.
@@ -112,7 +123,18 @@ pub fn read(
     split: Split,
     current: Option<&CurrentScenarios>,
 ) -> Result<Scores> {
-    let mut scores = read_versions(store, experiment, split)?;
+    read_alike(store, experiment, split, current, &BTreeSet::new())
+}
+
+/// [`read`], where other runs of the experiment have swept these settings.
+pub fn read_alike(
+    store: &dyn Boards,
+    experiment: &str,
+    split: Split,
+    current: Option<&CurrentScenarios>,
+    swept: &BTreeSet<String>,
+) -> Result<Scores> {
+    let mut scores = read_pairs(store, experiment, split, swept)?;
     scores.keep_current(current, split);
     Ok(scores)
 }
@@ -121,6 +143,15 @@ pub fn read(
 /// are never put side by side: the newest rubric that has verdicts is taken, and the runs under
 /// others are counted.
 pub fn read_versions(store: &dyn Boards, experiment: &str, split: Split) -> Result<Scores> {
+    read_pairs(store, experiment, split, &BTreeSet::new())
+}
+
+fn read_pairs(
+    store: &dyn Boards,
+    experiment: &str,
+    split: Split,
+    swept: &BTreeSet<String>,
+) -> Result<Scores> {
     let mut by_rubric: Vec<Scores> = Vec::new();
     let mut error: Option<PipelineError> = None;
     store.board_each(experiment, split, &mut |run| {
@@ -142,6 +173,9 @@ pub fn read_versions(store: &dyn Boards, experiment: &str, split: Split) -> Resu
     })?;
     if let Some(error) = error {
         return Err(error);
+    }
+    for scores in &mut by_rubric {
+        scores.join_pairs(swept);
     }
     let all: u32 = by_rubric.iter().map(|scores| scores.read).sum();
     let judged = by_rubric.iter().enumerate();
@@ -183,16 +217,17 @@ impl Scores {
     }
 
     fn add(&mut self, run: &BoardRun<'_>) {
-        let pair = self.pair_of(run);
+        let halved = run.settings.strip_suffix(ADAPTIVE_SETTING);
+        let words = halved.unwrap_or(run.settings);
+        let pair = self.pair_of(run, words);
         let scenario = self.scenario_of(run);
         self.last_seen[scenario] = self.read;
         self.read += 1;
         let is_failed = run.status == RunStatus::Failed;
-        let halved = run.settings.strip_suffix(ADAPTIVE_SETTING);
         self.adaptive |= halved.is_some() && !is_failed;
         let figures = RunFigures {
             scenario,
-            settings: self.settings_of(halved.unwrap_or(run.settings)),
+            settings: self.settings_of(words),
             is_failed,
             n_candidates: run.n_candidates,
             n_failed: run.n_failed,
@@ -240,8 +275,11 @@ impl Scores {
     pub fn locate(&self, run: &BoardRun<'_>) -> Option<(usize, usize)> {
         let versions = self.scenario_index.get(run.scenario)?;
         let version = versions.iter().find(|it| it.0 == run.scenario_sha256)?;
+        let words = run.settings.strip_suffix(ADAPTIVE_SETTING);
+        let settings = self.settings_in(words.unwrap_or(run.settings))?;
         let is_of = |key: &PairKey| {
             key.model == run.model
+                && key.settings == *settings
                 && key.prompt == run.prompt
                 && key.model_digest == run.model_digest
                 && key.prompt_sha256 == run.prompt_sha256
@@ -250,37 +288,41 @@ impl Scores {
         (run.status != RunStatus::Failed).then_some((pair, version.1))
     }
 
-    fn pair_of(&mut self, run: &BoardRun<'_>) -> usize {
+    fn pair_of(&mut self, run: &BoardRun<'_>, words: &str) -> usize {
         // Runs of one pair mostly follow each other.
         if let Some(last) = self.pairs.get(self.last_pair)
             && (last.model.as_str(), last.prompt.as_str()) == (run.model, run.prompt)
             && (last.model_digest.as_str(), last.prompt_sha256.as_str())
                 == (run.model_digest, run.prompt_sha256)
+            && last.words == words
         {
             return self.last_pair;
         }
-        self.last_pair = self.pair_find(run);
+        self.last_pair = self.pair_find(run, words);
         self.last_pair
     }
 
-    fn pair_find(&mut self, run: &BoardRun<'_>) -> usize {
+    fn pair_find(&mut self, run: &BoardRun<'_>, words: &str) -> usize {
         let key = PairKey {
             model: run.model.to_owned(),
             model_digest: run.model_digest.to_owned(),
             prompt: run.prompt.to_owned(),
             prompt_sha256: run.prompt_sha256.to_owned(),
+            settings: Settings::default(),
+            words: words.to_owned(),
         };
         if let Some(known) = self.pair_index.get(&key) {
             return *known;
         }
         self.pairs.push(key.clone());
         self.runs.push(Vec::new());
+        self.first_runs.push(run.run_id.to_owned());
         self.pair_index.insert(key, self.pairs.len() - 1);
         self.pairs.len() - 1
     }
 
     fn add_tier(&mut self, run: &BoardRun<'_>, tier: Tier, pair: usize, scenario: usize) {
-        if !run.files.iter().any(|file| file.tier == tier) {
+        if !run.files.iter().any(|file| file.counts_in(tier)) {
             return;
         }
         let names = &self.names;
@@ -330,25 +372,16 @@ impl Scores {
         }
     }
 
+    /// Whether the rubric asks nothing of a judge.
+    pub fn is_computed(&self) -> bool {
+        let rubric = self.full_rubric.as_ref();
+        rubric.is_some_and(|it| !it.needs_judge())
+    }
+
     /// A param of the first run; empty where it has none.
     pub fn param(&self, key: &str) -> &str {
         let found = self.params.iter().find(|(name, _)| name == key);
         found.map_or("", |(_, value)| value.as_str())
-    }
-
-    /// The first model × first prompt of the experiment, as its first collect named them.
-    fn first_of_grid(&self) -> Option<usize> {
-        let (models, prompts) = (self.param("models"), self.param("prompts"));
-        let own = (self.param(param::MODEL), self.param(param::PROMPT));
-        let pairs = models
-            .split(',')
-            .flat_map(|model| prompts.split(',').map(move |prompt| (model, prompt)));
-        let mut wanted = pairs.chain([own]);
-        wanted.find_map(|(model, prompt)| {
-            self.pairs
-                .iter()
-                .position(|key| key.model == model && key.prompt == prompt)
-        })
     }
 
     pub fn pair_key(&self, pair: usize) -> &PairKey {
@@ -358,6 +391,11 @@ impl Scores {
     /// The pair with exactly these contents.
     pub fn find_key(&self, key: &PairKey) -> Option<usize> {
         self.pair_index.get(key).copied()
+    }
+
+    /// The id of the first run of a pair.
+    pub fn first_run_of(&self, pair: usize) -> &str {
+        self.first_runs.get(pair).map_or("", String::as_str)
     }
 
     /// The runs of a pair.
@@ -373,39 +411,6 @@ impl Scores {
             lost.requested += run.n_failed + run.n_candidates;
         }
         lost
-    }
-
-    /// The settings that only one of two pairs has in a scenario that both have, in words.
-    pub fn settings_apart(&self, left: usize, right: usize) -> BTreeSet<&str> {
-        if self.settings.len() < 2 {
-            return BTreeSet::new();
-        }
-        let of = |pair: usize| {
-            let mut by_scenario: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-            for run in self.runs_of(pair).iter().filter(|it| !it.is_failed) {
-                by_scenario
-                    .entry(run.scenario)
-                    .or_default()
-                    .insert(run.settings);
-            }
-            by_scenario
-        };
-        let (ours, theirs) = (of(left), of(right));
-        let shared = ours
-            .iter()
-            .filter_map(|(scenario, it)| Some((it, theirs.get(scenario)?)));
-        let apart = shared.flat_map(|(a, b)| a.symmetric_difference(b));
-        apart.map(|it| self.settings[*it].as_str()).collect()
-    }
-
-    /// The settings of all runs, in words.
-    pub fn all_settings(&self) -> BTreeSet<&str> {
-        let mut is_used = vec![false; self.settings.len()];
-        for run in self.runs.iter().flatten().filter(|it| !it.is_failed) {
-            is_used[run.settings] = true;
-        }
-        let used = self.settings.iter().zip(is_used).filter(|(_, used)| *used);
-        used.map(|(settings, _)| settings.as_str()).collect()
     }
 
     /// Expert where it has judged anything, else auto.
@@ -424,34 +429,6 @@ impl Scores {
     /// The number of pairs.
     pub fn pair_count(&self) -> usize {
         self.pairs.len()
-    }
-
-    /// All pairs. Where a prompt's name has had two contents they are two (`v1@3fa2c1`), and so
-    /// it is with a model's tag.
-    pub fn pairs(&self) -> Vec<Pair> {
-        let mut contents: HashMap<&str, BTreeSet<&str>> = HashMap::new();
-        for key in &self.pairs {
-            contents
-                .entry(&key.prompt)
-                .or_default()
-                .insert(&key.prompt_sha256);
-            contents
-                .entry(&key.model)
-                .or_default()
-                .insert(&key.model_digest);
-        }
-        let name = |name: &str, hash: &str| {
-            if contents[name].len() > 1 {
-                format!("{name}@{}", short_hash(hash))
-            } else {
-                name.to_owned()
-            }
-        };
-        let pair = |key: &PairKey| Pair {
-            model: name(&key.model, &key.model_digest),
-            prompt: name(&key.prompt, &key.prompt_sha256),
-        };
-        self.pairs.iter().map(pair).collect()
     }
 
     pub fn first_pair(&self) -> Option<usize> {

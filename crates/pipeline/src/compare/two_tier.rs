@@ -114,9 +114,10 @@ fn inclusion(found: &Inclusions, file: &LeanFile<'_>, run_id: &str, candidate: u
     drawn.unwrap_or(1.0)
 }
 
-type LatestVerdicts<'a> = BTreeMap<u32, (&'a LeanFile<'a>, &'a Verdict<LeanScores<'a>>)>;
+/// By candidate: the verdict that counts, and its file.
+pub(super) type LatestVerdicts<'a> = BTreeMap<u32, (&'a LeanFile<'a>, &'a Verdict<LeanScores<'a>>)>;
 
-fn latest<'a>(run: &'a BoardRun<'a>, tier: Tier) -> LatestVerdicts<'a> {
+pub(super) fn latest<'a>(run: &'a BoardRun<'a>, tier: Tier) -> LatestVerdicts<'a> {
     let files = in_order(&run.files, tier, run.rubric.sha256).into_iter();
     let verdicts = files.flat_map(|file| file.verdicts.iter().map(move |it| (file, it)));
     verdicts

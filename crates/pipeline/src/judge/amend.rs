@@ -13,7 +13,7 @@ use assize_domain::rubric::Rubric;
 use assize_domain::run::{artifact, tag};
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::submission::{self, HeldCase, Submission};
-use assize_domain::verdict::{Amends, RubricRef, Verdict, VerdictFile, effective};
+use assize_domain::verdict::{Amends, RubricRef, Verdict, VerdictFile, effective, in_order};
 use assize_store::queue::Closing;
 use assize_store::{Judging, Run, Runs, Sittings};
 use serde_json::Value;
@@ -63,6 +63,13 @@ pub fn amend(
         sha256: tag_of(&run, tag::RUBRIC_SHA256),
     };
     let full_rubric = rubric_of(store, &run.run_id, &rubric)?;
+    if !full_rubric.needs_judge() {
+        return Err(PipelineError::Invalid(format!(
+            "every score of run {} is computed: correct the rule or the check and run assize judge \
+             recompute",
+            run.run_id
+        )));
+    }
     let files = counting(store, &run)?;
     let (tier, before) = spoken(&files, amendment, &rubric, &run.run_id)?;
     let after = corrected(store, &run.run_id, &full_rubric, before, amendment)?;
@@ -210,18 +217,17 @@ fn amended(
     rubric: &RubricRef,
     candidate: u32,
 ) -> Option<Amends> {
-    let of_tier = files.iter().filter(|file| {
-        file.tier == tier
-            && file.rubric == *rubric
-            && file.verdicts.iter().any(|it| it.candidate == candidate)
-    });
-    let last = of_tier.max_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
-    last.map(|file| {
-        let (sitting, judge) = file.rater();
-        Amends {
-            sitting: sitting.to_owned(),
-            judge: judge.clone(),
-        }
+    let has_verdict = |file: &&VerdictFile| {
+        let mut verdicts = file.verdicts.iter();
+        verdicts.any(|it| it.candidate == candidate)
+    };
+    let files = in_order(files, tier, &rubric.sha256);
+    let last = files.into_iter().rfind(has_verdict)?;
+    let (sitting, judge) = last.rater();
+    Some(Amends {
+        sitting: sitting.to_owned(),
+        judge: judge.clone(),
+        replaces: last.amends.as_ref().map(|_| last.sitting.clone()),
     })
 }
 
@@ -232,12 +238,18 @@ fn corrected(
     before: &Verdict,
     amendment: &Amendment,
 ) -> Result<Verdict> {
-    let mut scores: serde_json::Map<String, Value> = before
-        .scores
-        .iter()
+    let is_computed = |name: &str| rubric.computed.iter().any(|it| it.name == name);
+    let given = before.scores.iter().filter(|(name, _)| !is_computed(name));
+    let mut scores: serde_json::Map<String, Value> = given
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     for (name, value) in &amendment.scores {
+        if is_computed(name) {
+            return Err(PipelineError::Invalid(format!(
+                "{name} is computed by a rule of {}: correct the rule and run assize judge recompute",
+                rubric.id
+            )));
+        }
         // What is not JSON is not a score either; the check says so in its own words.
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value.as_str()));
         scores.insert(name.clone(), value);
@@ -245,10 +257,12 @@ fn corrected(
     let text = store.artifact_get(run_id, artifact::CANDIDATES)?;
     let text = text.unwrap_or_default();
     let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
-    let flags = candidates
+    let candidate = candidates
         .into_iter()
         .find(|it| it.index == before.candidate);
-    let flags = flags.map(|it| it.flags).unwrap_or_default();
+    let (flags, computed) = candidate
+        .map(|it| (it.flags, it.scores))
+        .unwrap_or_default();
     let submission = Submission {
         case: run_id.to_owned(),
         scores,
@@ -258,6 +272,7 @@ fn corrected(
         run_id,
         candidate: before.candidate,
         flags: &flags,
+        computed: &computed,
     };
     let checked = submission::check(&[submission], rubric, |_| Some(held));
     let verdicts = checked.map_err(|problems| PipelineError::JudgeFile {

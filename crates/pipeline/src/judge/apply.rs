@@ -100,7 +100,8 @@ pub fn apply(
     fits(&head, &sitting, state).map_err(wrong)?;
     let first_run = first_of(store, &sitting).map_err(wrong)?;
     let rubric = rubric_of(store, &first_run, &sitting.rubric)?;
-    let mut checker = Checker::new(&rubric, known_cases(store, &sitting)?, options.partial);
+    let known = known_cases(store, &sitting, &rubric)?;
+    let mut checker = Checker::new(&rubric, known, options.partial);
     checker.head(&head);
     let scored = check(source, &mut checker)?.map_err(wrong)?;
     if !checker.problems.is_empty() {

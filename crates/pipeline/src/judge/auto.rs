@@ -22,7 +22,7 @@ use assize_store::queue::{Closing, LeaseRequest, Leased};
 
 use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
-use super::{Entropy, draw, rubric_of};
+use super::{Entropy, check_asked, draw, rubric_of};
 use crate::guard::{Guard, Place, Tenancy};
 use crate::lock;
 use crate::size_gate::SizedModel;
@@ -126,6 +126,7 @@ impl AutoJudge<'_> {
             return Ok(AutoSummary::default());
         };
         let rubric = rubric_of(self.store, &newest.run_id, &newest.rubric)?;
+        check_asked(&rubric)?;
         let _turn = self.clear_stale()?;
         let now = (self.now)();
         let sitting = Sitting {
@@ -194,7 +195,7 @@ impl AutoJudge<'_> {
                 candidates: u32::try_from(batch).unwrap_or(u32::MAX),
                 stopped: &|| self.stop.load(Ordering::Relaxed),
             };
-            match self.guard.enter(provider, name, digest, &place, || {}) {
+            match self.guard.enter(provider, name, digest, &place, |_| {}) {
                 Err(PipelineError::Provider(ProviderError::OutOfMemory { .. })) if batch > 1 => {
                     batch /= 2;
                 }
@@ -255,7 +256,7 @@ impl AutoJudge<'_> {
             self.store.uri(),
             self.experiment
         );
-        let held = match lock::acquire(&self.guard.locks, &what, &|| true, || {}) {
+        let held = match lock::acquire(&self.guard.locks, &what, &|| true, |_| {}) {
             Ok(held) => held,
             Err(PipelineError::Interrupted) => return Ok(None),
             Err(error) => return Err(error),

@@ -21,7 +21,8 @@ use assize_store::{Judging, PendingQuery, PendingRun, Runs, StoreError};
 use serde_json::{Map, Value};
 
 use super::{
-    Entropy, anchors, artifact_parse, case_texts, draw, ratings, rubric_of, shuffle, spot_check,
+    Entropy, anchors, artifact_parse, case_texts, check_asked, draw, ratings, rubric_of, shuffle,
+    spot_check,
 };
 use crate::{Now, PipelineError, Result};
 
@@ -104,6 +105,7 @@ pub(super) fn export(
         return Ok(None);
     };
     let rubric = rubric_of(store, &first.run_id, &rubric_ref)?;
+    check_asked(&rubric)?;
     let (runs, left_under_other_rubrics) = (chosen.runs, chosen.left_under_other_rubrics);
     let mut by_scenario: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (number, run) in runs.iter().enumerate() {

@@ -31,7 +31,7 @@ pub fn resume_or_open(
     now: &Now,
 ) -> Result<Option<HeldSitting>> {
     // One process at a time, so that a sitting is never seen between being opened and being held.
-    let _opening = lock::acquire(locks, "opening a sitting", &|| false, || {})?;
+    let _opening = lock::acquire(locks, "opening a sitting", &|| false, |_| {})?;
     let open: Vec<String> = open_sittings(store.as_ref(), &options)?;
     for id in open {
         let Some(lock) = hold(locks, &id)? else {
@@ -77,7 +77,7 @@ fn open_sittings(store: &dyn Sittings, options: &SitOptions) -> Result<Vec<Strin
 
 /// The lock of a sitting, unless a living process has it.
 fn hold(locks: &Path, id: &str) -> Result<Option<Lock>> {
-    match lock::acquire(locks, &format!("sitting {id}"), &|| true, || {}) {
+    match lock::acquire(locks, &format!("sitting {id}"), &|| true, |_| {}) {
         Ok(lock) => Ok(Some(lock)),
         Err(PipelineError::Interrupted) => Ok(None),
         Err(error) => Err(error),

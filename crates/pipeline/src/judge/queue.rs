@@ -27,7 +27,7 @@ use assize_store::{StoreError, Tracking};
 use self::cases::Held;
 use super::drift::{self, Drift};
 use super::export::{open_candidates, sitting_id};
-use super::{Entropy, draw, rubric_of, shuffle};
+use super::{Entropy, check_asked, draw, rubric_of, shuffle};
 use crate::{Now, PipelineError, Result};
 
 mod cases;
@@ -130,6 +130,7 @@ impl Queue {
             return Ok(None);
         };
         let rubric = rubric_of(store.as_ref(), &newest.run_id, &newest.rubric)?;
+        check_asked(&rubric)?;
         let seed = match options.seed {
             Some(seed) => seed,
             None => u64::from_le_bytes(draw(options.entropy)?[..8].try_into().unwrap_or_default()),
@@ -259,10 +260,10 @@ impl Queue {
     pub fn next(&mut self, limit: usize, now: &Now) -> Result<Vec<Case>> {
         let limit = limit.max(1);
         let unscored = self.unscored().count();
-        if unscored < limit {
-            self.ask(limit - unscored, now)?;
-        } else {
-            self.renew(now)?;
+        match self.ask(limit.saturating_sub(unscored), now) {
+            // Cases that are leased already can be scored while the server is unreachable.
+            Err(PipelineError::Store(StoreError::Unreachable { .. })) if unscored > 0 => {}
+            asked => asked?,
         }
         Ok(self.unscored().take(limit).cloned().collect())
     }
@@ -277,6 +278,7 @@ impl Queue {
                 run_id: &it.run_id,
                 candidate: it.candidate,
                 flags: &it.flags,
+                computed: &it.computed,
             })
         });
         let verdicts = checked.map_err(refused)?;

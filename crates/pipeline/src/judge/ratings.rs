@@ -10,7 +10,8 @@ use assize_domain::judge::{Judge, Tier};
 use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
-use assize_domain::verdict::{LeanScores, RubricRef, Verdict};
+use assize_domain::sweep::label_of;
+use assize_domain::verdict::{LeanScores, RubricRef, Verdict, by_precedence};
 use assize_store::{BoardRun, Judging};
 
 use super::rubric_of;
@@ -105,7 +106,7 @@ pub fn read(store: &dyn Judging, experiment: &str) -> Result<Option<Ratings>> {
     let rubric = rubric_of(store, &newest.run_id, &newest.rubric)?;
     let mut reader = Reader {
         ratings: Ratings {
-            names: rubric.score_names().map(str::to_owned).collect(),
+            names: rubric.asked_names().map(str::to_owned).collect(),
             rubric_ref: newest.rubric,
             rubric,
             items: Vec::new(),
@@ -196,13 +197,8 @@ impl Reader {
         if !is_under || run.files.is_empty() {
             return;
         }
-        let mut files: Vec<_> = run
-            .files
-            .iter()
-            .filter(|file| file.rubric.sha256 == run.rubric.sha256)
-            .collect();
-        // Later sittings take precedence.
-        files.sort_by(|a, b| (&a.judged_at, &a.sitting).cmp(&(&b.judged_at, &b.sitting)));
+        let files = run.files.iter().filter(|file| !file.is_computed());
+        let files = by_precedence(files.filter(|file| file.rubric.sha256 == run.rubric.sha256));
         let mut items: HashMap<u32, usize> = HashMap::new();
         for file in files {
             let whole = (file.tier == Tier::Expert).then(|| self.rater(file.tier, None));
@@ -213,7 +209,7 @@ impl Reader {
                         run_id: run.run_id.to_owned(),
                         candidate: verdict.candidate,
                         model: run.model.to_owned(),
-                        prompt: run.prompt.to_owned(),
+                        prompt: label_of(run.prompt, run.settings),
                         prompt_sha256: run.prompt_sha256.to_owned(),
                         scenario: run.scenario.to_owned(),
                         split,

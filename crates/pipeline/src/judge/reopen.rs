@@ -8,9 +8,11 @@ use assize_domain::prompt::short_hash;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::{metric, param, tag};
 use assize_domain::scenario::Split;
+use assize_domain::sweep::{SettingsWords, label_of, split_label};
 use assize_store::queue::Reopening;
 use assize_store::{Judging, Run, RunQuery};
 
+use super::{check_asked, rubric_of};
 use crate::{PipelineError, Result};
 
 /// Which runs to judge again.
@@ -70,6 +72,18 @@ pub fn select(store: &dyn Judging, options: &ReopenOptions) -> Result<Selection>
 
 /// Makes the runs pending again, and returns how many were not already.
 pub fn reopen(store: &dyn Judging, options: &ReopenOptions, selection: &Selection) -> Result<u64> {
+    if let Some(rubric) = options.rubric.as_ref().filter(|it| !it.computed.is_empty()) {
+        return Err(PipelineError::Invalid(format!(
+            "{} has computed criteria: put the runs under it with assize judge recompute --experiment {}, \
+             which computes them",
+            rubric.id, options.experiment
+        )));
+    }
+    if options.rubric.is_none()
+        && let Some(used) = store.rubric_list(&options.experiment)?.pop()
+    {
+        check_asked(&rubric_of(store, &used.run_id, &used.rubric)?)?;
+    }
     let reopening = Reopening {
         run_ids: selection.run_ids.clone(),
         rubric: options.rubric.clone(),
@@ -117,6 +131,11 @@ fn is_of(run: &Run, pair: &str) -> bool {
         let with_hash = || format!("{name}@{}", short_hash(hash.unwrap_or_default()));
         wanted == name || wanted == with_hash()
     };
+    let (prompt, settings) = split_label(prompt);
+    let words = value(&run.tags, tag::SETTINGS).unwrap_or_default();
+    if !SettingsWords::parse(words).has(&settings) {
+        return false;
+    }
     let digest = value(&run.tags, tag::MODEL_DIGEST);
     let sha256 = value(&run.tags, tag::PROMPT_SHA256);
     matches(model, value(&run.params, param::MODEL), digest)
@@ -125,7 +144,9 @@ fn is_of(run: &Run, pair: &str) -> bool {
 
 fn pair_of(run: &Run) -> String {
     let text = |key: &str| value(&run.params, key).unwrap_or_default();
-    format!("{}/{}", text(param::MODEL), text(param::PROMPT))
+    let words = value(&run.tags, tag::SETTINGS).unwrap_or_default();
+    let label = label_of(text(param::PROMPT), words);
+    format!("{}/{label}", text(param::MODEL))
 }
 
 fn is_judged(run: &Run, tier: Tier) -> bool {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use assize_domain::leaderboard::Pair;
 use assize_domain::scenario::Split;
 use assize_domain::sitting::{Sitting, SittingState};
+use assize_domain::sweep::label_of;
 use assize_stats::describe::mean;
 use assize_store::Judging;
 
@@ -59,7 +60,7 @@ pub fn reveal(store: &dyn Judging, sitting: &str) -> Result<Reveal> {
                 if visible.contains(&split) {
                     let pair = Pair {
                         model: run.model.to_owned(),
-                        prompt: run.prompt.to_owned(),
+                        prompt: label_of(run.prompt, run.settings),
                     };
                     let scores = found.entry(pair).or_default();
                     scores.insert(key, verdict.composite);

@@ -13,13 +13,14 @@ use assize_domain::candidate::Candidate;
 use assize_domain::judge::Tier;
 use assize_domain::run::{RunStatus, artifact, metric, param, tag};
 use assize_domain::scenario::Split;
+use assize_domain::sweep::{Settings, SettingsWords, settings_words};
 use assize_domain::task::Task;
 use assize_domain::verdict::{Verdict, VerdictFile, effective};
 use assize_store::{Run, RunQuery, StoreError};
 
 use super::LoopContext;
 use crate::collect::grid::Subset;
-use crate::collect::{self, CollectOptions, Collection, recorded_params};
+use crate::collect::{self, CollectOptions, Collection, Speeds, recorded_params};
 use crate::judge::artifact_parse;
 use crate::judge::auto::AutoJudge;
 use crate::size_gate::SizedModel;
@@ -136,6 +137,7 @@ impl LoopContext<'_> {
             cells,
             journal: self.journal,
             guard: self.guard,
+            speeds: &Speeds::default(),
             locks: self.locks.clone(),
             clock: self.clock,
             stop: self.stop,
@@ -289,11 +291,18 @@ impl LoopContext<'_> {
     /// Those cells of a part that are recorded.
     pub(super) fn recorded(&self, task: &Task, part: &Part) -> Result<Vec<TrackedCell>> {
         let mut known: BTreeMap<CellName, Run> = BTreeMap::new();
+        let words = settings_words(self.values, &Settings::default());
+        let words = SettingsWords::parse(&words);
         for run in self.runs(&part.experiment, Some(part.split))? {
             let named = |key: &str| param_of(&run, key).unwrap_or_default().to_owned();
             let pair = (named(param::MODEL), named(param::PROMPT));
             let scenario = named(param::SCENARIO);
             if !part.pairs.contains(&pair) || !part.scenarios.contains(&scenario) {
+                continue;
+            }
+            // A sweep in the same experiment has cells of the same names with other settings.
+            let of_run = tag_of(&run, tag::SETTINGS).unwrap_or_default();
+            if !words.has(&SettingsWords::parse(of_run).own()) {
                 continue;
             }
             let name = (pair.0, pair.1, scenario);

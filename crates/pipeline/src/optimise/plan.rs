@@ -173,7 +173,10 @@ impl Planned<'_> {
 }
 
 fn is_free(id: &ModelId) -> bool {
-    !matches!(id.provider, ProviderKind::OpenAi)
+    !matches!(
+        id.provider,
+        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini
+    )
 }
 
 fn add(sum: &mut Option<f64>, more: Option<f64>) {

@@ -261,6 +261,7 @@ mod tests {
             state: Arc::new(State::open(folder.path()).expect("a state")),
             locks: folder.path().join("locks"),
             evict: false,
+            wait: Duration::ZERO,
             keep_alive_ms: 1000,
             clock: || 0,
             machine: LocalMachine::system(),

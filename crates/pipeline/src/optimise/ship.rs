@@ -12,6 +12,7 @@ use assize_domain::leaderboard::Pair;
 use assize_domain::promotion::{Check, GateReport, Outcome, Promotion, Relation};
 use assize_domain::prompt::short_hash;
 use assize_domain::scenario::Split;
+use assize_domain::sweep::{Settings, SettingsWords, settings_words};
 use assize_domain::task::Task;
 use assize_optimise::Tree;
 
@@ -247,14 +248,28 @@ impl LoopContext<'_> {
         let incumbent_sha256 = task
             .prompt(&finalists.incumbent.prompt)
             .map_or("", |it| it.sha256.as_str());
-        let plain = [finalists.nominee.id(), finalists.incumbent.id()];
-        // As boards write names that have had several contents in the experiment.
-        let hashed = [
-            format!("{}@{}", plain[0], short_hash(&finalists.nominee_sha256)),
-            format!("{}@{}", plain[1], short_hash(incumbent_sha256)),
-        ];
         let scores =
             crate::compare::read::read(self.store, self.experiment, Split::Selection, None)?;
+        // As boards write pairs where settings were swept in the experiment.
+        let words = settings_words(self.values, &Settings::default());
+        let settings = SettingsWords::parse(&words).of(&scores.swept);
+        let id = |pair: &Pair, hash: &str| {
+            format!(
+                "{}/{}",
+                pair.model,
+                settings.label(&format!("{}{hash}", pair.prompt))
+            )
+        };
+        let both = [&finalists.nominee, &finalists.incumbent];
+        let plain = both.map(|pair| id(pair, ""));
+        // As boards write names that have had several contents in the experiment.
+        let hashed = [
+            id(
+                both[0],
+                &format!("@{}", short_hash(&finalists.nominee_sha256)),
+            ),
+            id(both[1], &format!("@{}", short_hash(incumbent_sha256))),
+        ];
         let name = |place: usize| {
             let is_there = scores.find_pair(&plain[place]).is_some();
             if is_there {

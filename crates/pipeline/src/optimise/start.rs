@@ -4,6 +4,7 @@ use assize_domain::judge::Tier;
 use assize_domain::leaderboard::Pair;
 use assize_domain::promotion::Champion;
 use assize_domain::scenario::Split;
+use assize_domain::sweep::{SYSTEM, Settings, SettingsWords, settings_words};
 use assize_domain::task::Task;
 use assize_optimise::event::Started;
 use assize_optimise::race::scenarios;
@@ -266,7 +267,11 @@ fn champion(options: &StartOptions<'_>) -> Result<Option<Champion>> {
         return Ok(None);
     };
     let promotion = store.champion_get(&options.task.name)?;
-    Ok(promotion.map(|it| it.champion))
+    let champion = promotion.map(|it| it.champion);
+    if let Some(champion) = &champion {
+        check_settings(options, champion)?;
+    }
+    Ok(champion)
 }
 
 fn version_of(champion: &Champion) -> Version {
@@ -336,5 +341,33 @@ fn incumbent(
             seed.name, version.name
         )));
     }
-    Ok((champion.pair(), version))
+    let pair = Pair {
+        model: champion.model,
+        prompt: champion.prompt,
+    };
+    Ok((pair, version))
+}
+
+/// A champion with swept settings is compared with new versions under the same settings. Its system
+/// message is a part of its text here.
+fn check_settings(options: &StartOptions<'_>, champion: &Champion) -> Result<()> {
+    let keys = champion.swept.iter().map(String::as_str);
+    let swept = champion.settings_of(keys.filter(|it| *it != SYSTEM));
+    let words = settings_words(options.values, &Settings::default());
+    if SettingsWords::parse(&words).has(&swept) {
+        return Ok(());
+    }
+    Err(PipelineError::Invalid(format!(
+        "the champion {} was promoted with other settings than this loop would use: start it with {} too",
+        champion.pair(),
+        swept
+            .iter()
+            .map(|(key, value)| match key {
+                "temperature" => format!("--temperature {value}"),
+                "max_tokens" => format!("--max-tokens {value}"),
+                _ => format!("--model-options {key}={value}"),
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    )))
 }

@@ -63,7 +63,7 @@ impl Turn {
 /// Takes the turn of a loop; a second step at the same time is refused.
 pub fn turn(locks: &std::path::Path, experiment: &str) -> Result<lock::Lock> {
     let what = format!("prompt loop of {experiment}");
-    match lock::acquire(locks, &what, &|| true, || {}) {
+    match lock::acquire(locks, &what, &|| true, |_| {}) {
         Err(PipelineError::Interrupted) => Err(PipelineError::Busy(format!(
             "another step of the loop of '{experiment}' is running: wait until it has ended. Nothing was changed"
         ))),

@@ -32,8 +32,8 @@ pub struct Proposal {
     pub evidence: Evidence,
     /// The latest entry of the history, which the promotion must follow.
     pub champion: Option<Promotion>,
-    /// How the experiment was collected.
-    pub params: Vec<(String, String)>,
+    /// How the candidate and the incumbent were collected.
+    pub params: [Vec<(String, String)>; 2],
     pub warnings: Vec<String>,
 }
 
@@ -59,18 +59,15 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
         compare_pairs(it, &scores, candidate, incumbent)?;
     }
     let tier = options.thresholds.deciding_tier();
-    let pending = scores.coverage(tier).pending;
-    if pending > 0 {
-        warnings.push(format!(
-            "{} of the selection split without {tier} verdicts: they could change which pair is ahead",
-            crate::count(pending as usize, "cell")
-        ));
-    }
+    warnings.extend(pending_warning(&scores, tier));
     let deciding = tiers.iter().find(|it| it.tier == tier);
     let unjudged_pairs = deciding.map_or(0, |it| {
         let family = Family::new(&it.means, Some(incumbent), options.seed);
         rank::unjudged(&scores, &family).count() + scores.pairs_elsewhere
     });
+    let place = champion
+        .as_ref()
+        .and_then(|it| compare::champion_index(&scores, it));
     let (candidate_key, incumbent_key) = (scores.pair_key(candidate), scores.pair_key(incumbent));
     let mut confirmation = confirmation(store, options, &scores, candidate_key, incumbent_key)?;
     let ledger = store.ledger_list(options.experiment)?;
@@ -90,6 +87,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
         evidence: Evidence {
             candidate,
             incumbent,
+            champion: place.filter(|place| *place != incumbent),
             scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
             segments: current.segments(&scores.scenarios),
             comparability: Comparability::between(&scores, candidate, incumbent),
@@ -99,6 +97,7 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             criteria_scenarios: both.scenarios,
             two_tiers,
             confirmation,
+            is_computed: scores.is_computed(),
             composite_range: scores
                 .full_rubric
                 .as_ref()
@@ -109,9 +108,29 @@ pub fn gather(store: &dyn Tracking, options: &PromoteOptions<'_>) -> Result<Prop
             log_cost_ratios: log_ratios(&scores, Resource::Cost, candidate, incumbent),
         },
         champion,
-        params: scores.params.clone(),
+        params: params_of(store, &scores, [candidate, incumbent])?,
         warnings,
     })
+}
+
+fn pending_warning(scores: &Scores, tier: Tier) -> Option<String> {
+    let pending = scores.coverage(tier).pending;
+    (pending > 0).then(|| {
+        format!(
+            "{} of the selection split without {tier} verdicts: they could change which pair is ahead",
+            crate::count(pending as usize, "cell")
+        )
+    })
+}
+
+/// How each of the pairs was collected, by its first run.
+fn params_of(
+    store: &dyn Tracking,
+    scores: &Scores,
+    [candidate, incumbent]: [usize; 2],
+) -> Result<[Vec<(String, String)>; 2]> {
+    let params = |pair: usize| store.run_get(scores.first_run_of(pair)).map(|it| it.params);
+    Ok([params(candidate)?, params(incumbent)?])
 }
 
 /// Every tier's means; the rest of its evidence depends on which pairs are compared.
@@ -266,7 +285,7 @@ fn flags(
             .find(|(term, _)| term == name)
             .map_or(0.0, |(_, weight)| *weight)
     };
-    let first = rubric.criteria.len();
+    let first = rubric.criterion_names().count();
     rubric
         .flags
         .iter()
@@ -312,7 +331,8 @@ fn confirmation(
     candidate: &PairKey,
     incumbent: &PairKey,
 ) -> Result<Option<Confirmation>> {
-    let scores = read::read(store, options.experiment, Split::Confirmation, None)?;
+    let split = Split::Confirmation;
+    let scores = read::read_alike(store, options.experiment, split, None, &selection.swept)?;
     let in_task = options.task.scenarios.iter();
     let mut wanted: Vec<(String, String)> = in_task
         .filter(|scenario| scenario.split == Split::Confirmation)

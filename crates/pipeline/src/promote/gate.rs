@@ -45,6 +45,8 @@ pub struct Evidence {
     /// Places in every tier's `means`.
     pub candidate: usize,
     pub incumbent: usize,
+    /// The champion, where the incumbent is another pair.
+    pub champion: Option<usize>,
     /// Names of the scenarios, in the order of the means.
     pub scenarios: Vec<String>,
     pub tiers: Vec<TierEvidence>,
@@ -64,6 +66,8 @@ pub struct Evidence {
     pub log_cost_ratios: Vec<f64>,
     /// `None` where the task has no confirmation split.
     pub confirmation: Option<Confirmation>,
+    /// Whether every score is computed, so that there are no judges to ask about.
+    pub is_computed: bool,
     /// The smallest and the largest composite that the rubric allows.
     pub composite_range: (f64, f64),
     /// Seeds what is drawn where exact enumeration is out of reach.
@@ -131,6 +135,7 @@ pub fn gate(evidence: &Evidence, thresholds: &Thresholds) -> Ruling {
     let differences = deciding.map_or_else(Vec::new, |it| evidence.differences(it));
     let paired = compare(&differences, thresholds.level);
     let mut checks = vec![significance(evidence, deciding, thresholds)];
+    checks.extend(champion(evidence, deciding, thresholds));
     let margin = thresholds.margin_within(evidence.composite_range);
     checks.extend(difference(&paired, thresholds.level, margin));
     checks.push(comparable::family(evidence, tier));
@@ -221,6 +226,30 @@ fn significance(
     .against(p, why)
 }
 
+/// Whoever replaces the champion must beat it, also where another incumbent was named.
+fn champion(
+    evidence: &Evidence,
+    deciding: Option<&TierEvidence>,
+    thresholds: &Thresholds,
+) -> Option<Check> {
+    let champion = evidence.champion?;
+    let family = deciding.map(|it| {
+        let means = evidence.penalised(it);
+        Family::new(&means, Some(champion), evidence.seed)
+    });
+    let versus = family.as_ref().and_then(|it| it.versus(evidence.candidate));
+    let why =
+        "--incumbent names another pair than the champion, which the candidate would replace.";
+    let check = OpenCheck::new(
+        "champion",
+        "better than the champion, too: p",
+        Quantity::P,
+        Relation::AtMost,
+        thresholds.level,
+    );
+    Some(check.against(versus.and_then(|it| it.p_adjusted), Some(why.to_owned())))
+}
+
 fn difference(paired: &Result<PairedDiff, StatsError>, level: f64, margin: f64) -> [Check; 2] {
     let why = paired.as_ref().err().map(|_| {
         "There is no difference to look at: two scenarios that both have are needed.".to_owned()
@@ -301,14 +330,17 @@ fn ranks(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
                 "This tier has judged no scenario of both pairs; require in [gate] asks for {tier}."
             )
         });
-        OpenCheck::new(
+        let check = OpenCheck::new(
             &format!("rank.{tier}"),
             &format!("ranked above by {tier}"),
             Quantity::Points,
             Relation::Above,
             0.0,
-        )
-        .against(mean, why)
+        );
+        if evidence.is_computed {
+            return check.computed();
+        }
+        check.against(mean, why)
     };
     required.iter().map(check).collect()
 }

@@ -40,12 +40,14 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
     let mut judge: Vec<Tier> = Vec::new();
     if missing_confirmation {
         let pairs = [&proposal.candidate, &proposal.incumbent];
-        steps.extend(pairs.map(|pair| collect(pair, Split::Confirmation, proposal, options)));
+        let both = pairs.into_iter().zip(&proposal.params);
+        steps.extend(both.map(|it| collect(it, Split::Confirmation, options)));
         judge.push(report.tier);
     }
     if failed("missing_cells") {
         let pairs = [&proposal.candidate, &proposal.incumbent];
-        steps.extend(pairs.map(|pair| collect(pair, Split::Selection, proposal, options)));
+        let both = pairs.into_iter().zip(&proposal.params);
+        steps.extend(both.map(|it| collect(it, Split::Selection, options)));
         judge.push(report.tier);
     }
     judge.extend(unjudged(report, proposal));
@@ -60,6 +62,9 @@ pub fn steps(report: &GateReport, proposal: &Proposal, options: &PromoteOptions<
     }
     if failed("family") {
         judge.push(report.tier);
+    }
+    if proposal.evidence.is_computed {
+        judge.clear();
     }
     judge.sort();
     judge.dedup();
@@ -109,7 +114,7 @@ fn unjudged(report: &GateReport, proposal: &Proposal) -> Vec<Tier> {
     }
     let unranked = |tier: &Tier| {
         let rank = report.check(&format!("rank.{tier}"));
-        rank.is_some_and(|it| it.figure.is_none())
+        rank.is_some_and(|it| has_failed(it) && it.figure.is_none())
     };
     tiers.extend(Tier::ALL.into_iter().filter(unranked));
     tiers
@@ -122,6 +127,10 @@ fn remedies(failed: &dyn Fn(&str) -> bool) -> Vec<Step> {
             "judge_bias",
             "The automatic tier favours one of the pairs: look at where the tiers differ, sharpen the \
              rubric's anchors or take another automatic judge, and judge again.",
+        ),
+        (
+            "champion",
+            "The candidate does not beat the champion: leave --incumbent out to see the whole comparison with it.",
         ),
         (
             "same_settings",
@@ -196,9 +205,8 @@ fn reopen(report: &GateReport, split: Split, options: &PromoteOptions<'_>) -> St
 
 /// The command that collects one pair, as the experiment was collected.
 fn collect(
-    pair: &PairKey,
+    (pair, params): (&PairKey, &Vec<(String, String)>),
     split: Split,
-    proposal: &Proposal,
     options: &PromoteOptions<'_>,
 ) -> Step {
     let flag = |name: &str, value: &str| (format!("--{name}"), value.to_owned());
@@ -208,11 +216,17 @@ fn collect(
         flag("prompts", &pair.prompt),
         flag("split", &split.to_string()),
     ];
-    for option in OPTIONS.iter().filter(|it| is_repeated(it)) {
-        let found = proposal.params.iter().find(|(key, _)| key == option.key);
+    let swept = pair.settings.iter();
+    flags.extend(swept.map(|(key, value)| flag("sweep", &format!("{key}={value}"))));
+    let is_own = |it: &&OptionSpec| is_repeated(it) && pair.settings.get(it.key).is_none();
+    for option in OPTIONS.iter().filter(is_own) {
+        let found = params.iter().find(|(key, _)| key == option.key);
         match (option.kind, found.map_or("", |(_, value)| value)) {
             (_, "") | (Kind::Switch, "false") => {}
             (Kind::Switch, _) => flags.push(flag(option.flag, "")),
+            (Kind::List, values) if option.repeats => {
+                flags.extend(values.split(',').map(|it| flag(option.flag, it)));
+            }
             (_, value) => flags.push(flag(option.flag, value)),
         }
     }
@@ -240,7 +254,10 @@ fn judge_steps(tier: Tier, options: &PromoteOptions<'_>) -> Vec<Step> {
         ],
     };
     match tier {
-        Tier::Auto => vec![step("judge auto", "--judge", "MODEL")],
+        Tier::Auto => vec![Step::Words(Cow::Owned(format!(
+            "Let a model of your choice judge {}: assize judge auto with --judge.",
+            options.experiment
+        )))],
         Tier::Expert => vec![
             step("judge export", "--out", "judge.json"),
             Step::Command {

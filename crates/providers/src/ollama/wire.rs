@@ -143,6 +143,19 @@ pub(super) struct ChatMessage {
     #[serde(default)]
     pub content: String,
     pub thinking: Option<String>,
+    pub tool_calls: Option<Vec<CalledTool>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CalledTool {
+    pub function: CalledFunction,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CalledFunction {
+    pub name: String,
+    #[serde(default)]
+    pub arguments: Value,
 }
 
 /// Go writes an empty list as `null`.

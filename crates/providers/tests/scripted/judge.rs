@@ -34,7 +34,9 @@ fn judging(text: &str, seed: u32) -> Request {
             max_tokens: 200,
             num_ctx: 4096,
             json_schema: Some(schema),
+            ..Sampling::default()
         },
+        ..Request::default()
     }
 }
 

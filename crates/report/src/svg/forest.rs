@@ -143,11 +143,11 @@ pub fn axis(board: &Leaderboard) -> Markup {
     finish(svg)
 }
 
-fn percent(axis: &Axis, value: f64) -> Value<'static> {
+pub(super) fn percent(axis: &Axis, value: f64) -> Value<'static> {
     Value::Percent(CELL_MARGIN + axis.fraction(value) * (100.0 - 2.0 * CELL_MARGIN))
 }
 
-fn frame(title: &str) -> Markup {
+pub(super) fn frame(title: &str) -> Markup {
     let mut svg = Markup::default();
     svg.open(
         "svg",

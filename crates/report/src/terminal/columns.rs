@@ -268,7 +268,7 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
         }),
         one(any(&|row| row.p_best.is_some()), &|| {
             Column::new("p best", board, |row| {
-                figure::optional(row.p_best, figure::percent)
+                figure::optional(row.p_best, figure::chance)
             })
         }),
         scores(board, |row| &row.flags, figure::percent),

@@ -5,5 +5,6 @@
 mod boards;
 mod formats;
 mod hostile;
+mod hostile_answers;
 mod lineage;
 mod terminal;

@@ -59,8 +59,10 @@ fn no_line_is_longer_than_the_terminal() {
                 );
                 for line in text.lines() {
                     let line = without_colour(line);
+                    // A command is not cut: it could not be run.
+                    let is_command = line.contains("Next: assize") || line.contains("   --");
                     assert!(
-                        line.width() <= width,
+                        is_command || line.width() <= width,
                         "{name} at {width}: {} columns: {line}",
                         line.width()
                     );
@@ -105,10 +107,7 @@ fn the_next_step_depends_on_what_is_there() {
         next(boards::nothing_judged()),
         "assize judge export --experiment tip-bench --out judge.json"
     );
-    assert_eq!(
-        next(boards::nothing_collected()),
-        "assize collect --experiment tip-bench --split feedback"
-    );
+    assert!(next(boards::nothing_collected()).starts_with("run the same assize collect"));
     assert!(next(boards::one_pair()).starts_with("collect another"));
     let mut failed = boards::no_winner();
     failed.coverage.pending = 0;

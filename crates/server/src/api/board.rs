@@ -73,7 +73,7 @@ async fn find(app: &App, request: Request) -> ApiResult<Arc<CachedBoard>> {
         blocking(app, move |app| {
             let split = Split::Confirmation;
             Ok(seal::check(
-                app.store.as_ref(),
+                app.tracking.as_ref(),
                 &experiment,
                 split,
                 unseal.as_ref(),

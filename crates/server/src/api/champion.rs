@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use assize_domain::hash::sha256_hex;
 use assize_domain::promotion::Promotion;
-use assize_store::Promotions as _;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
@@ -85,7 +84,7 @@ pub(crate) async fn get(State(app): State<App>, request: Request) -> Response {
 async fn find(app: &App, request: Request) -> ApiResult<String> {
     let ChampionRequest { task } = read(request).await?;
     blocking(app, move |app| {
-        let Some(latest) = app.store.champion_get(&task)? else {
+        let Some(latest) = app.tracking.champion_get(&task)? else {
             return Err(ApiError::not_found(format!(
                 "the task '{task}' has no champion: promote a pair with assize promote"
             )));

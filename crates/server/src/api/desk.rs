@@ -120,6 +120,9 @@ pub(crate) struct Accepted {
     revised: usize,
     unchanged: usize,
     progress: SittingProgress,
+    /// Verdicts that are saved on the server's machine and wait for the tracking server, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undelivered: Option<u64>,
 }
 
 /// `POST /api/bench/judge/verdicts`: accepts all verdicts or none.
@@ -141,6 +144,11 @@ pub(crate) fn verdicts(
         revised: accepted.revised,
         unchanged: accepted.unchanged,
         progress: pace.progress.into(),
+        undelivered: app
+            .team
+            .as_ref()
+            .map(|it| it.status().undelivered)
+            .filter(|it| *it > 0),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use assize_domain::scenario::Split;
 use assize_pipeline::seal::RunSeal;
-use assize_store::{ExperimentSummary, Run, RunQuery, Runs as _};
+use assize_store::{ExperimentSummary, Run, RunQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub(crate) struct Experiments {
 }
 
 pub(crate) fn list(app: &App, _: &Caller, _: &NoFields) -> ApiResult<Experiments> {
-    let experiments = app.store.experiment_list()?;
+    let experiments = app.tracking.experiment_list()?;
     Ok(Experiments { experiments })
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn runs(app: &App, caller: &Caller, request: &RunsRequest) -> ApiResu
         .ok_or_else(|| {
             ApiError::invalid(format!("max_results must be from 1 to {MAX_PAGE_SIZE}"))
         })?;
-    let page = app.store.run_list(
+    let page = app.tracking.run_list(
         &request.experiment,
         &RunQuery {
             model: request.model.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn runs(app: &App, caller: &Caller, request: &RunsRequest) -> ApiResu
             ..RunQuery::default()
         },
     )?;
-    let mut seal = RunSeal::new(app.store.as_ref(), unseal.as_ref());
+    let mut seal = RunSeal::new(app.tracking.as_ref(), unseal.as_ref());
     let runs = page.runs.into_iter().map(|mut run| {
         let sealed = seal.apply(&mut run)?;
         Ok(ShownRun { run, sealed })

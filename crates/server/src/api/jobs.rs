@@ -1,8 +1,8 @@
 //! Operations on jobs: start, list, cancel and resume.
 
 use assize_domain::job::JobKind;
+use assize_store::RunQuery;
 use assize_store::state::jobs::{JobRecord, JobStatus};
-use assize_store::{RunQuery, Runs as _};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ fn no_runs(app: &App, experiment: &str) -> Option<String> {
         max_results: 1,
         ..RunQuery::default()
     };
-    match app.store.run_list(experiment, &one) {
+    match app.tracking.run_list(experiment, &one) {
         Ok(page) if page.runs.is_empty() => Some(format!("is '{experiment}', which has no runs")),
         Ok(_) => None,
         Err(error) => Some(format!("cannot be judged: {error}")),

@@ -1,7 +1,6 @@
 //! The ledger operation.
 
 use assize_domain::ledger::{ConfirmationUse, Entry};
-use assize_store::Ledger as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +25,7 @@ pub(crate) struct Ledger {
 
 /// `GET /api/bench/ledger/{experiment}`.
 pub(crate) fn get(app: &App, _: &Caller, request: &LedgerRequest) -> ApiResult<Ledger> {
-    let entries = app.store.ledger_list(&request.experiment)?;
+    let entries = app.tracking.ledger_list(&request.experiment)?;
     Ok(Ledger {
         experiment: request.experiment.clone(),
         confirmation: ConfirmationUse::of(&entries),

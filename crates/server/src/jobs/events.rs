@@ -52,6 +52,7 @@ impl Progress {
                 self.total = count(progress.total);
             }
             JobEvent::Delegated(_)
+            | JobEvent::Host(_)
             | JobEvent::Round(_)
             | JobEvent::Judging(_)
             | JobEvent::Logged(_) => {}

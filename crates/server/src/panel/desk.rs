@@ -176,8 +176,7 @@ fn case_or_start(app: &App, visit: &Visit, experiment: &str, revised: Option<&st
 }
 
 fn start_page(app: &App, visit: &Visit, experiment: &str) -> PageResult {
-    use assize_store::Queue as _;
-    let counts = app.store.judging_count(experiment)?;
+    let counts = app.tracking.judging_count(experiment)?;
     show(&StartPage {
         frame: Frame::new("desk", visit),
         experiment: experiment.to_owned(),

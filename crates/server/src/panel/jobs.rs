@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Redirect};
 use serde_json::Value;
 
 use super::fields::Path;
+use super::job_hosts::{HostRow, HostRows};
 use super::page::{Frame, PageResult, Visit, blocking, show};
 use super::relative_time::{RelativeTime, span};
 use crate::App;
@@ -66,6 +67,7 @@ struct JobPage {
     noun: &'static str,
     created: RelativeTime,
     rows: Vec<GridRow>,
+    hosts: Vec<HostRow>,
     failures: Vec<(String, String)>,
     log: String,
     /// The page of the run on another engine.
@@ -113,7 +115,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
     let experiments = Boards::experiments(&app).await?;
     blocking(&app, move |app| {
         let job = app.jobs.get(&id)?;
-        let cells = read_cells(app, &job);
+        let (cells, hosts) = read_events(app, &job);
         let mut frame = Frame::new("jobs", &visit);
         let is_over = job.status.is_over();
         if !is_over {
@@ -130,6 +132,7 @@ pub(crate) async fn page(State(app): State<App>, Path(id): Path, visit: Visit) -
             noun: job.kind.unit(),
             created: RelativeTime::of_ms(job.created_ms, visit.now_ms),
             rows: grid(&job, &cells),
+            hosts,
             failures: failures(&cells),
             log: app.jobs.log_tail(&job.id),
             engine_page: app.jobs.engine_page(&job),
@@ -177,18 +180,20 @@ fn pace(app: &App, job: &JobRecord, now_ms: i64) -> String {
     format!("{rate}, about {} left", span(seconds))
 }
 
-/// The cells that the job has printed so far.
-fn read_cells(app: &App, job: &JobRecord) -> Vec<SettledCell> {
+/// The cells that the job has printed so far, and what its hosts do.
+fn read_events(app: &App, job: &JobRecord) -> (Vec<SettledCell>, Vec<HostRow>) {
+    let (mut cells, mut hosts) = (Vec::new(), HostRows::default());
     let Ok(file) = File::open(app.jobs.folder(&job.id).join(EVENTS)) else {
-        return Vec::new();
+        return (cells, hosts.0);
     };
     let lines = BufReader::new(file).lines().map_while(Result::ok);
-    let events = lines.filter_map(|line| serde_json::from_str(&line).ok());
-    let cells = events.filter_map(|event| match event {
-        JobEvent::Cell(cell) => Some(cell),
-        _ => None,
-    });
-    cells.collect()
+    for event in lines.filter_map(|line| serde_json::from_str::<JobEvent>(&line).ok()) {
+        hosts.add(&event);
+        if let JobEvent::Cell(cell) = event {
+            cells.push(cell);
+        }
+    }
+    (cells, hosts.0)
 }
 
 /// A list of names in a request: an array, or a string that is separated by commas.

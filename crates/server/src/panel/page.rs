@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
 use super::ASSETS;
+use super::team_notice::TeamNotice;
 use crate::App;
 use crate::access::Caller;
 use crate::error::{ApiError, status_of};
@@ -33,6 +34,8 @@ pub(crate) struct Visit {
     pub may_write: bool,
     pub may_judge: bool,
     pub now_ms: i64,
+    /// The state of the team's tracking server.
+    pub team: Option<TeamNotice>,
 }
 
 impl Visit {
@@ -46,6 +49,10 @@ impl Visit {
             may_write: role == Role::Admin,
             may_judge: matches!(role, Role::Admin | Role::Judge),
             now_ms: (app.config.clock)().ms,
+            team: app
+                .team
+                .as_ref()
+                .map(|it| TeamNotice::of(it, (app.config.clock)().ms)),
         })
     }
 
@@ -229,6 +236,10 @@ impl PageError {
             ErrorKind::Sealed => (
                 "The confirmation split is sealed",
                 "Nominate a candidate first: run the gate on the page Promotions.",
+            ),
+            ErrorKind::Unreachable => (
+                "The tracking server is unreachable",
+                "Nothing was changed. Pages show what was read from it last; try again when it answers.",
             ),
             ErrorKind::TooLarge => ("The request is too large", "Go back and send less data."),
             ErrorKind::MethodNotAllowed => (

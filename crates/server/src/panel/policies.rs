@@ -17,9 +17,9 @@ use assize_policy::{Policy, PolicyKind};
 use assize_report::simulation as report;
 use assize_report::svg;
 use assize_report::svg::curves::{BandCurve, BandPoint, CurveLabels};
+use assize_store::RunQuery;
 use assize_store::policies::{HistoryEntry, HourTally, PolicyFile};
 use assize_store::state::jobs::JobStatus;
-use assize_store::{RunQuery, Runs as _};
 use axum::extract::State;
 
 use super::fields::{Fields, Query};
@@ -293,11 +293,11 @@ fn latest_simulation(app: &App) -> Result<Option<LatestSimulation>, PageError> {
         max_results: 1,
         ..RunQuery::default()
     };
-    let runs = app.store.run_list(&job.experiment, &query)?.runs;
+    let runs = app.tracking.run_list(&job.experiment, &query)?.runs;
     let Some(first) = runs.first() else {
         return Ok(None);
     };
-    let stored = app.store.artifact_get_bytes(&first.run_id, RESULTS)?;
+    let stored = app.tracking.artifact_get_bytes(&first.run_id, RESULTS)?;
     let study = stored.and_then(|it| serde_json::from_slice::<Study>(&it).ok());
     Ok(study.map(|study| LatestSimulation {
         heading: report::heading(&study),

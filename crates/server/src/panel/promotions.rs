@@ -13,7 +13,7 @@ use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, S
 use assize_pipeline::task_files;
 use assize_report::gate_table::sentence;
 use assize_report::shell::command_line;
-use assize_store::{Promotions as _, RunQuery, Runs as _};
+use assize_store::RunQuery;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 
@@ -87,7 +87,7 @@ fn render(app: &App, visit: &Visit, fields: &Fields) -> PageResult {
     let mut champions = Vec::new();
     let mut history = Vec::new();
     for task in &tasks {
-        let list = app.store.promotion_list(task)?;
+        let list = app.tracking.promotion_list(task)?;
         if let Some(latest) = list.last() {
             champions.push(Champion {
                 task: task.clone(),
@@ -106,12 +106,12 @@ fn render(app: &App, visit: &Visit, fields: &Fields) -> PageResult {
     let asked = fields.owned("experiment");
     let gate = asked.as_deref().map(|experiment| {
         let found = assess(app, experiment, None, true).and_then(|it| {
-            let used = confirmation_use(app.store.as_ref(), experiment)?;
+            let used = confirmation_use(app.tracking.as_ref(), experiment)?;
             Ok(gate(&it, used.map(|it| it.to_string())))
         });
         found.map_err(|error| error.message)
     });
-    let experiments = app.store.experiment_list()?;
+    let experiments = app.tracking.experiment_list()?;
     show(&PromotionsPage {
         frame: Frame::new("promotions", visit),
         champions,
@@ -133,7 +133,7 @@ fn tasks(app: &App) -> Result<Vec<String>, PageError> {
     if let Ok(task) = task_files::load(&app.config.task) {
         tasks.insert(task.name);
     }
-    for experiment in app.store.experiment_list()? {
+    for experiment in app.tracking.experiment_list()? {
         tasks.insert(task_of(app, &experiment.name)?);
     }
     Ok(tasks.into_iter().filter(|it| !it.is_empty()).collect())
@@ -144,7 +144,7 @@ fn task_of(app: &App, experiment: &str) -> Result<String, PageError> {
         max_results: 1,
         ..RunQuery::default()
     };
-    let found = app.store.run_list(experiment, &first)?;
+    let found = app.tracking.run_list(experiment, &first)?;
     let task = found.runs.first().map(|it| value(&it.params, param::TASK));
     Ok(task.unwrap_or_default().to_owned())
 }
@@ -156,7 +156,10 @@ fn assess(
     author: Option<&Author>,
     dry_run: bool,
 ) -> Result<Assessment, PageError> {
-    let found = app.config.task_of(app.store.as_ref(), experiment)?.need()?;
+    let found = app
+        .config
+        .task_of(app.tracking.as_ref(), experiment)?
+        .need()?;
     let options = PromoteOptions {
         experiment,
         task: &found.task,
@@ -168,7 +171,7 @@ fn assess(
         author,
         dry_run,
     };
-    Ok(promote::assess(app.store.as_ref(), &options)?)
+    Ok(promote::assess(app.tracking.as_ref(), &options)?)
 }
 
 fn gate(it: &Assessment, used: Option<String>) -> Gate {
@@ -203,6 +206,14 @@ fn entry(it: &Promotion, visit: &Visit) -> HistoryEntry {
     }
 }
 
+/// Decisions are made on the current data of the team's tracking server.
+fn refresh(app: &App) -> Result<(), PageError> {
+    if let Some(team) = &app.team {
+        team.refresh()?;
+    }
+    Ok(())
+}
+
 fn signature(app: &App, visit: &Visit, fields: &Fields) -> Result<Signature, PageError> {
     let note = fields.owned("note");
     let length = note.as_ref().map_or(0, |it| it.chars().count());
@@ -224,6 +235,7 @@ pub(crate) async fn attempt(
     Form(fields): Form,
 ) -> PageResult {
     blocking(&app, move |app| {
+        refresh(app)?;
         let experiment = fields.owned("experiment").unwrap_or_default();
         let author = author(app, &visit.name, Via::Panel);
         assess(app, &experiment, Some(&author), true)?;
@@ -241,6 +253,7 @@ pub(crate) async fn promote(
     Form(fields): Form,
 ) -> PageResult {
     blocking(&app, move |app| {
+        refresh(app)?;
         let experiment = fields.owned("experiment").unwrap_or_default();
         let author = author(app, &visit.name, Via::Panel);
         let assessment = assess(app, &experiment, Some(&author), false)?;
@@ -253,7 +266,7 @@ pub(crate) async fn promote(
             return Err(PageError::new(ErrorKind::Conflict, message));
         }
         let by = signature(app, &visit, &fields)?;
-        let promoted = promote::promote(app.store.as_ref(), &assessment, by)?;
+        let promoted = promote::promote(app.tracking.as_ref(), &assessment, by)?;
         let mut back = vec![("experiment", Some(experiment.as_str()))];
         if promoted.is_some() {
             back = vec![("done", Some("promoted"))];
@@ -269,15 +282,16 @@ pub(crate) async fn rollback(
     Form(fields): Form,
 ) -> PageResult {
     blocking(&app, move |app| {
+        refresh(app)?;
         let task = fields.owned("task").unwrap_or_default();
-        let champion = app.store.champion_get(&task)?;
+        let champion = app.tracking.champion_get(&task)?;
         let seen = fields.get("number").and_then(|it| it.parse::<u32>().ok());
         if seen.is_none() || champion.map(|it| it.number) != seen {
             let message = "The champion has changed since this form was shown.";
             return Err(PageError::new(ErrorKind::Conflict, message));
         }
         let by = signature(app, &visit, &fields)?;
-        promote::rollback(app.store.as_ref(), &task, by)?;
+        promote::rollback(app.tracking.as_ref(), &task, by)?;
         Ok(Redirect::to("/promotions?done=rolled-back").into_response())
     })
     .await

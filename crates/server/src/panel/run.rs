@@ -9,7 +9,7 @@ use assize_domain::verdict::VerdictFile;
 use assize_pipeline::ledger::Author;
 use assize_pipeline::seal::{RunSeal, split_of};
 use assize_report::figure;
-use assize_store::{Run, Runs as _};
+use assize_store::Run;
 use axum::extract::State;
 
 use super::experiment::runs::{composite, state, value};
@@ -55,7 +55,8 @@ struct CandidateView {
     number: u32,
     text: Option<String>,
     error: Option<String>,
-    problem: Option<String>,
+    /// Why the output does not fit the contract and the rules.
+    faults: Vec<String>,
     facts: String,
     verdicts: Vec<VerdictRow>,
 }
@@ -79,16 +80,19 @@ pub(crate) fn read(
     run_id: &str,
     unseal: Option<&Author>,
 ) -> Result<RunDetails, PageError> {
-    let mut run = app.store.run_get(run_id)?;
-    let is_sealed = RunSeal::new(app.store.as_ref(), unseal).apply(&mut run)?;
+    let mut run = app.tracking.run_get(run_id)?;
+    let is_sealed = RunSeal::new(app.tracking.as_ref(), unseal).apply(&mut run)?;
     let id = run.run_id.clone();
-    let text = |path: &str| app.store.artifact_get(&id, path);
+    let text = |path: &str| app.tracking.artifact_get(&id, path);
     let candidates = text(artifact::CANDIDATES)?.unwrap_or_else(|| "[]".to_owned());
-    let candidates = serde_json::from_str(&candidates).map_err(|error| {
+    let mut candidates: Vec<Candidate> = serde_json::from_str(&candidates).map_err(|error| {
         PageError::internal(format!(
             "candidates.json of run {id} cannot be read: {error}"
         ))
     })?;
+    if is_sealed {
+        candidates.iter_mut().for_each(Candidate::hide_computed);
+    }
     let rubric = text(artifact::RUBRIC)?;
     Ok(RunDetails {
         candidates,
@@ -96,7 +100,7 @@ pub(crate) fn read(
         files: if is_sealed {
             Vec::new()
         } else {
-            app.store.verdicts_get(&id)?
+            app.tracking.verdicts_get(&id)?
         },
         prompt: text(artifact::PROMPT)?.map(truncate),
         context: text(artifact::CONTEXT)?,
@@ -231,7 +235,7 @@ fn candidate_view(candidate: &Candidate, verdicts: Vec<VerdictRow>) -> Candidate
         number: candidate.index,
         text: candidate.text.clone(),
         error: candidate.error.clone(),
-        problem: candidate.problem.clone(),
+        faults: candidate.faults().map(str::to_owned).collect(),
         facts: facts.join(" · "),
         verdicts,
     }

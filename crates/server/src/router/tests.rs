@@ -49,6 +49,25 @@ fn entropy() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
+fn policies(folder: &Path) -> PoliciesConfig {
+    PoliciesConfig {
+        path: folder.join("policies.db"),
+        active: PolicyKind::EgreedyV1,
+        durability: Durability::Normal,
+        cache_bytes: 1 << 20,
+        settings: BTreeMap::new(),
+        alarm: AlarmRule {
+            bound: 0.0,
+            window: 500,
+            rollback: false,
+        },
+        gate: GateThresholds::default(),
+        shadows: Vec::new(),
+        now_ms: || clock().ms,
+        entropy,
+    }
+}
+
 fn app(folder: &Path) -> App {
     let store = EmbeddedStore::open(&folder.join("a.db"), || clock().ms, entropy).unwrap();
     let store = Arc::new(store);
@@ -64,6 +83,7 @@ fn app(folder: &Path) -> App {
         state_dir: folder.to_owned(),
         locks: folder.join("locks"),
         tracking_uri: "sqlite:a.db".to_owned(),
+        job_credentials: crate::JobCredentials::default(),
         task: "tip".to_owned(),
         task_folders: Vec::new(),
         no_anchors: false,
@@ -74,22 +94,7 @@ fn app(folder: &Path) -> App {
             open_loopback: false,
             user: "admin".to_owned(),
         },
-        policies: PoliciesConfig {
-            path: folder.join("policies.db"),
-            active: PolicyKind::EgreedyV1,
-            durability: Durability::Normal,
-            cache_bytes: 1 << 20,
-            settings: BTreeMap::new(),
-            alarm: AlarmRule {
-                bound: 0.0,
-                window: 500,
-                rollback: false,
-            },
-            gate: GateThresholds::default(),
-            shadows: Vec::new(),
-            now_ms: || clock().ms,
-            entropy,
-        },
+        policies: policies(folder),
         ollama_urls: Vec::new(),
         clock,
         entropy,
@@ -97,6 +102,10 @@ fn app(folder: &Path) -> App {
         ended: EndObserver::new(|_| {}),
     });
     let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config)).unwrap();
+    let stores = crate::Stores {
+        file: Arc::clone(&store),
+        team: None,
+    };
     let access = Access {
         config: config.access.clone(),
         clock,
@@ -107,11 +116,10 @@ fn app(folder: &Path) -> App {
         access: Arc::new(access),
         policies: Engine::start(config.policies.clone()).unwrap(),
         boards: Arc::new(Boards::start().unwrap()),
-        judging: Arc::new(JudgingSessions::new(
-            Arc::clone(&store),
-            Arc::clone(&config),
-        )),
+        judging: Arc::new(JudgingSessions::new(stores.clone(), Arc::clone(&config))),
+        tracking: stores.tracking(),
         store,
+        team: None,
         state,
         config,
         jobs,
@@ -154,7 +162,7 @@ async fn every_route_accepts_exactly_the_roles_with_its_right() {
     });
     let router = router(app.clone());
     let mut walked = BTreeSet::new();
-    for group in groups() {
+    for group in groups(false) {
         for route in group.routes {
             let path = format!("{}{}", group.prefix, route.path);
             if path == "/api/policies/events" {
@@ -198,7 +206,7 @@ async fn every_route_accepts_exactly_the_roles_with_its_right() {
 
 #[test]
 fn only_few_routes_are_public() {
-    let open: Vec<&str> = groups()
+    let open: Vec<&str> = groups(false)
         .iter()
         .flat_map(|it| &it.routes)
         .filter(|it| it.right == Right::Public)

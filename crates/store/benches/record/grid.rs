@@ -175,6 +175,7 @@ fn raw_text(number: usize) -> String {
 fn candidates(number: usize) -> Arc<str> {
     let all: Vec<Candidate> = (0..CANDIDATES)
         .map(|index| Candidate {
+            thinking_tokens: 0,
             index,
             seed: index + 7,
             text: Some(raw_text(number)),
@@ -182,6 +183,8 @@ fn candidates(number: usize) -> Arc<str> {
                 ("format_ok".to_owned(), true),
                 ("overlong".to_owned(), false),
             ]),
+            scores: BTreeMap::new(),
+            reasons: Vec::new(),
             problem: None,
             error: None,
             angle: None,

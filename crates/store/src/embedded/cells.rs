@@ -206,7 +206,8 @@ pub(crate) fn replace(session: &mut WriteSession, run: i64, cell: &Prepared) -> 
     fill(session, run, cell)
 }
 
-fn fill(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
+/// Writes params, tags, metrics and files of a run that has none of these.
+pub(crate) fn fill(session: &mut WriteSession, run: i64, cell: &Prepared) -> Attempt<()> {
     let record = &cell.record;
     let params = stored(session, pairs(&record.params))?;
     session.insert_rows("params", 3, &params, |it, at, row| {

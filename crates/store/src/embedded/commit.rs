@@ -132,7 +132,7 @@ pub(crate) fn anchors_keep(session: &WriteSession, part: i64, file: &VerdictFile
 }
 
 /// Returns whether the file contained new verdicts.
-fn file_commit(
+pub(crate) fn file_commit(
     session: &mut WriteSession,
     run: &RunKey,
     mut file: VerdictFile,

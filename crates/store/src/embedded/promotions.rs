@@ -73,6 +73,17 @@ pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) ->
     }
     let model = prompt_touch(session, &promotion.task)?;
     let version = version_touch(session, model, &promotion.champion.prompt_sha256)?;
+    entry_insert(session, model, version, promotion)?;
+    Ok(version)
+}
+
+/// Adds the entry itself, describes its version, and moves the alias.
+fn entry_insert(
+    session: &WriteSession,
+    model: i64,
+    version: u32,
+    promotion: &Promotion,
+) -> Attempt<()> {
     tags_set(session, model, version, promotion)?;
     alias_set(session, model, ALIAS, version)?;
     let record = serde_json::to_string(promotion).map_err(|error| {
@@ -84,7 +95,39 @@ pub(crate) fn promotion_record(session: &WriteSession, promotion: &Promotion) ->
             "INSERT INTO promotions (model, number, version, record) VALUES (?1, ?2, ?3, ?4)",
         )?
         .execute((model, promotion.number, version, record))?;
-    Ok(version)
+    Ok(())
+}
+
+/// Adds the entries of a server's history that this copy lacks, with the server's versions.
+pub(crate) fn promotions_mirror(
+    session: &WriteSession,
+    task: &str,
+    theirs: &[Promotion],
+) -> Attempt<()> {
+    let ours = promotion_list(&session.conn, task)?;
+    if !theirs.starts_with(&ours) {
+        let message = format!(
+            "the promotion history of '{task}' on the server is not a continuation of the one in \
+             {}: remove this file, so that it is made again",
+            session.path.display()
+        );
+        return Err(StoreError::Conflict(message).into());
+    }
+    for promotion in theirs.iter().skip(ours.len()) {
+        let model = prompt_touch(session, task)?;
+        let now_ms = session.now_ms();
+        let (version, sha256) = (promotion.version, &promotion.champion.prompt_sha256);
+        session
+            .conn
+            .prepare_cached(
+                "INSERT INTO model_versions
+                     (model, version, sha256, source, creation_time, last_update_time)
+                 VALUES (?1, ?2, ?3, 'dummy-source', ?4, ?4) ON CONFLICT DO NOTHING",
+            )?
+            .execute((model, version, sha256, now_ms))?;
+        entry_insert(session, model, version, promotion)?;
+    }
+    Ok(())
 }
 
 /// Registers a nominated version and moves the alias `challenger`. Tags that the version has already,

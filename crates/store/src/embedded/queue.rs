@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use assize_domain::hash::hex;
 use assize_domain::judge::Tier;
+use assize_domain::rubric::Rubric;
 use assize_domain::run::{RunStatus, artifact};
 use assize_domain::scenario::Split;
 use assize_domain::verdict::{RubricRef, effective};
@@ -16,12 +17,12 @@ use rusqlite::types::ValueRef;
 
 use super::EmbeddedStore;
 use super::experiments::{count, experiment_need};
-use super::reopen::runs_reopen;
+use super::reopen::{runs_recompute, runs_reopen};
 use super::rows::{
     RunKey, artifact_text, candidates_read, entry, set_aside, status_number, verdicts_read,
 };
 use super::schema::known;
-use crate::queue::{Reopening, RubricUse, TrackedPair};
+use crate::queue::{RecomputedRun, Reopening, RubricUse, TrackedPair};
 use crate::rules::pair_number;
 use crate::sqlite::Attempt;
 use crate::{JudgingCounts, PendingQuery, PendingRun, Queue, Result};
@@ -64,6 +65,12 @@ impl Queue for EmbeddedStore {
         let reopening = reopening.clone();
         self.writer
             .write(move |session| runs_reopen(session, &reopening))
+    }
+
+    fn runs_recompute(&self, runs: &[RecomputedRun], rubric: &Rubric) -> Result<u64> {
+        let (runs, rubric) = (runs.to_vec(), rubric.clone());
+        self.writer
+            .write(move |session| runs_recompute(session, &runs, &rubric))
     }
 }
 

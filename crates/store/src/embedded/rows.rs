@@ -7,6 +7,7 @@ use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::schema::known;
+use crate::rules::{AMBIGUOUS_SHOWN, ambiguous_hint};
 use crate::sqlite::Attempt;
 use crate::{Run, StoreError};
 
@@ -44,10 +45,11 @@ pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
     }
     let mut find = conn.prepare_cached(
         "SELECT id, run_id, lifecycle_stage = 'active' FROM runs
-         WHERE run_id BETWEEN ?1 AND ?2 ORDER BY 3 DESC, run_id LIMIT 3",
+         WHERE run_id BETWEEN ?1 AND ?2 ORDER BY 3 DESC, run_id LIMIT ?3",
     )?;
+    let most = i64::try_from(AMBIGUOUS_SHOWN + 1).unwrap_or(i64::MAX);
     let found: Vec<(RunKey, bool)> = find
-        .query_map((low, high), |row| {
+        .query_map((low, high, most), |row| {
             let run_id = hex(&row.get::<_, [u8; 16]>(1)?);
             Ok((
                 RunKey {
@@ -58,18 +60,15 @@ pub(crate) fn run_find(conn: &Connection, wanted: &str) -> Attempt<RunKey> {
             ))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let mut active = found.iter().filter(|(_, active)| *active);
-    match (active.next(), active.next(), found.is_empty()) {
-        (Some((run, _)), None, _) => Ok(run.clone()),
-        (Some((one, _)), Some((other, _)), _) => {
-            let hint = format!(
-                ": it is a prefix of {}, of {} and possibly of more ids, so give more characters",
-                one.run_id, other.run_id
-            );
-            Err(no_run(wanted, &hint).into())
+    let active: Vec<&RunKey> = found.iter().filter(|it| it.1).map(|it| &it.0).collect();
+    match &active[..] {
+        [run] => Ok((*run).clone()),
+        [] if found.is_empty() => Err(no_run(wanted, ": see `assize runs list`").into()),
+        [] => Err(no_run(wanted, " any more: it has been deleted").into()),
+        several => {
+            let ids = several.iter().map(|it| it.run_id.as_str());
+            Err(no_run(wanted, &ambiguous_hint(ids)).into())
         }
-        (None, _, false) => Err(no_run(wanted, " any more: it has been deleted").into()),
-        (None, _, true) => Err(no_run(wanted, ": see `assize runs list`").into()),
     }
 }
 
@@ -97,7 +96,7 @@ fn no_run(id: &str, hint: &str) -> StoreError {
 
 /// The smallest and the largest id with this prefix.
 fn bounds(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
-    if prefix.len() < 4 || prefix.len() > 32 {
+    if prefix.is_empty() || prefix.len() > 32 {
         return None;
     }
     let mut low = [0; 16];
@@ -302,7 +301,9 @@ mod tests {
         let (low, high) = bounds("abc12").unwrap();
         assert_eq!(hex(&low), "abc12000000000000000000000000000");
         assert_eq!(hex(&high), "abc12fffffffffffffffffffffffffff");
-        assert_eq!(bounds("abc"), None);
+        let (low, high) = bounds("a").unwrap();
+        assert_eq!((low[0], high[0]), (0xa0, 0xaf));
+        assert_eq!(bounds(""), None);
         assert_eq!(bounds("wxyz"), None);
         assert_eq!(bounds(&"a".repeat(33)), None);
     }

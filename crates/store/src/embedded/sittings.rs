@@ -8,7 +8,7 @@ use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::EmbeddedStore;
-use super::commit::{CommitMessage, sitting_commit_each};
+use super::commit::{CommitMessage, anchors_keep, sitting_commit_each};
 use super::set_aside::{set_aside_add, set_aside_remove};
 use super::write_session::WriteSession;
 use crate::queue::{Closing, SittingRecord};
@@ -102,6 +102,44 @@ pub(crate) fn sitting_open(session: &WriteSession, sitting: &Sitting) -> Attempt
             &sitting.opened_at,
             record,
         ))?;
+    Ok(())
+}
+
+/// Writes a sitting as the server has it that this file copies. What the state means for runs is
+/// copied with the runs.
+pub(crate) fn sitting_mirror(session: &WriteSession, theirs: &SittingRecord) -> Attempt<()> {
+    let id = &theirs.sitting.id;
+    let ours = sitting_record_get(&session.conn, id)?;
+    if ours.as_ref() == Some(theirs) {
+        return Ok(());
+    }
+    let anchors_known = ours.map_or(0, |it| it.anchor_files.len());
+    sitting_open(session, &theirs.sitting)?;
+    let judge = theirs.judge.as_ref().map(serde_json::to_string);
+    let judge = judge.transpose().map_err(|error| {
+        StoreError::Internal(format!(
+            "the judge of sitting {id} cannot be stored: {error}"
+        ))
+    })?;
+    session
+        .conn
+        .prepare_cached(
+            "UPDATE sittings SET state = ?2, closed_at = ?3, judge = ?4, drift = ?5,
+                 lives_until = ?6 WHERE id = ?1",
+        )?
+        .execute((
+            id,
+            theirs.state.as_str(),
+            &theirs.closed_at,
+            judge,
+            &theirs.drift,
+            theirs.lives_until_ms,
+        ))?;
+    // Verdicts on anchors are only ever added.
+    let fresh = theirs.anchor_files.iter().enumerate().skip(anchors_known);
+    for (part, file) in fresh {
+        anchors_keep(session, i64::try_from(part).unwrap_or(i64::MAX), file)?;
+    }
     Ok(())
 }
 

@@ -30,10 +30,13 @@ pub fn rubric() -> Rubric {
 
 pub fn candidate(index: u32, text: Option<&str>) -> Candidate {
     Candidate {
+        thinking_tokens: 0,
         index,
         seed: 7 + index,
         text: text.map(str::to_owned),
         flags: BTreeMap::from([("ok".to_owned(), text.is_some())]),
+        scores: BTreeMap::new(),
+        reasons: Vec::new(),
         problem: None,
         error: text.is_none().then(|| "timed out".to_owned()),
         angle: None,

@@ -19,6 +19,7 @@ fn promotion(number: u32, prompt: &str) -> Promotion {
             system: None,
             body: "Say {{ x }}".to_owned(),
             settings: std::collections::BTreeMap::new(),
+            swept: Vec::new(),
         },
         version: 0,
         restores: None,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Map, Value, json};
 
+use super::pace::Times;
 use super::wire::rfc3339;
 use super::{Call, Fault, StandInModel};
 
@@ -45,6 +46,7 @@ pub(super) struct State {
     pub(super) admit: Option<usize>,
     pub(super) in_flight: usize,
     pub(super) most_in_flight: usize,
+    pub(super) times: Times,
 }
 
 impl State {
@@ -60,6 +62,7 @@ impl State {
             admit: None,
             in_flight: 0,
             most_in_flight: 0,
+            times: Times::default(),
         }
     }
 

@@ -5,17 +5,21 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use super::memory::State;
-use super::{Call, Fault, POLL};
+use super::{COMPLETIONS, Call, Fault, POLL, Spell};
 
 /// Answers the requests of one connection until the client closes it or the host is gone.
 pub(super) fn serve(stream: &TcpStream, state: &Mutex<State>, stopping: &AtomicBool) {
     let mut reader = BufReader::new(stream);
     while let Some(call) = read_call(&mut reader) {
+        if state.lock().unwrap().times.is_out() {
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
         let fault = arrive(&call, state);
         let answered = await_turn(&call, state, stopping)
             && answer(stream, &call, fault.as_ref(), state, stopping).is_some();
@@ -38,14 +42,17 @@ fn arrive(call: &Call, state: &Mutex<State>) -> Option<Fault> {
         state.most_in_flight = state.most_in_flight.max(state.in_flight);
     }
     let mut faults = state.faults.iter_mut();
-    let (_, left, fault) = faults.find(|(path, left, _)| *path == call.path && *left > 0)?;
+    let (_, left, fault) = faults.find(|(path, left, _)| {
+        let is_meant = *path == call.path || (path == COMPLETIONS && call.is_completion());
+        is_meant && *left > 0
+    })?;
     *left -= 1;
     Some(fault.clone())
 }
 
 /// Waits while completions are paused; `false` when the host went away meanwhile.
 fn await_turn(call: &Call, state: &Mutex<State>, stopping: &AtomicBool) -> bool {
-    while !stopping.load(Ordering::SeqCst) {
+    while !stopping.load(Ordering::SeqCst) && !state.lock().unwrap().times.is_out() {
         if !call.is_completion() || state.lock().unwrap().admit_one() {
             return true;
         }
@@ -84,7 +91,7 @@ fn answer(
             if stopping.load(Ordering::SeqCst) || is_closed(stream) {
                 return None;
             }
-            let (status, body) = state.lock().unwrap().answer(&call.path, &call.body);
+            let (status, body) = paced_answer(call, state, stopping)?;
             if let Some(Fault::DoneButLate(delay)) = fault {
                 thread::sleep(*delay);
             }
@@ -96,6 +103,41 @@ fn answer(
         body.len()
     );
     stream.write_all((head + &body).as_bytes()).ok()
+}
+
+/// Answers after the time that the model takes here; `None` if the host went away meanwhile.
+fn paced_answer(call: &Call, state: &Mutex<State>, stopping: &AtomicBool) -> Option<(u16, Value)> {
+    let (answer, spells, outages) = {
+        let mut state = state.lock().unwrap();
+        let loads = state.loads.len();
+        // The memory is taken from the beginning of a load.
+        let answer = state.answer(&call.path, &call.body);
+        let model = call.body["model"].as_str().unwrap_or_default().to_owned();
+        let pace = state.times.pace(&model);
+        let load = (state.loads.len() > loads).then_some((true, pace.load));
+        let completion = call.is_completion().then_some((false, pace.completion));
+        let spells = load.into_iter().chain(completion);
+        let spells: Vec<_> = spells.filter(|(_, length)| !length.is_zero()).collect();
+        (answer, (model, spells), state.times.outages.len())
+    };
+    let (model, spells) = spells;
+    for (is_load, length) in spells {
+        let from = Instant::now();
+        while from.elapsed() < length {
+            thread::sleep(POLL.min(length.saturating_sub(from.elapsed())));
+            let went_away = state.lock().unwrap().times.outages.len() > outages;
+            if went_away || stopping.load(Ordering::SeqCst) {
+                return None;
+            }
+        }
+        state.lock().unwrap().times.spells.push(Spell {
+            model: model.clone(),
+            is_load,
+            from,
+            to: Instant::now(),
+        });
+    }
+    Some(answer)
 }
 
 fn is_closed(stream: &TcpStream) -> bool {

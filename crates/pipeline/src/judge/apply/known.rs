@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use assize_domain::candidate::Candidate;
+use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
 use assize_domain::sitting::{ANCHORS, Sitting, case_id};
 use assize_store::{Runs, StoreError};
@@ -18,7 +19,11 @@ const CONTEXTS_REMEMBERED: usize = 2_000;
 
 /// Everything that the sitting handed out, and the cases whose run was deleted since. Two
 /// threads share the work.
-pub(super) fn known_cases(store: &dyn Runs, sitting: &Sitting) -> Result<KnownCases> {
+pub(super) fn known_cases(
+    store: &dyn Runs,
+    sitting: &Sitting,
+    rubric: &Rubric,
+) -> Result<KnownCases> {
     let half = sitting.runs.len() / 2;
     let (first, second) = std::thread::scope(|scope| {
         let first = scope.spawn(|| cases_of(store, sitting, 0..half));
@@ -32,6 +37,7 @@ pub(super) fn known_cases(store: &dyn Runs, sitting: &Sitting) -> Result<KnownCa
         let id = sitting.case_id(ANCHORS, place);
         let context = ContextHash::from(&anchor.context);
         known.add(&id, behind, place, &anchor.candidate, context);
+        known.add_computed(&id, rubric.lowest_computed());
     }
     Ok(known)
 }
@@ -69,12 +75,13 @@ fn cases_of(store: &dyn Runs, sitting: &Sitting, runs: Range<usize>) -> Result<K
         };
         let candidates: Vec<Candidate> = artifact_parse(artifact::CANDIDATES, run_id, &text)?;
         for candidate in candidates
-            .iter()
+            .into_iter()
             .filter(|it| handed_out.contains(&it.index))
         {
             if let Some(text) = &candidate.text {
                 let index = candidate.index;
                 known.add(&id_of(index), number, index, text, context);
+                known.add_computed(&id_of(index), candidate.scores);
             }
         }
     }

@@ -28,6 +28,7 @@ pub(super) struct PendingCase {
     pub identity: Arc<str>,
     pub text: String,
     pub flags: BTreeMap<String, bool>,
+    pub computed: BTreeMap<String, f64>,
     pub context: Arc<Value>,
 }
 
@@ -115,7 +116,9 @@ impl Scorer<'_> {
                 max_tokens: self.judge.max_tokens,
                 num_ctx: self.judge.num_ctx,
                 json_schema: Some(prompt::schema(self.rubric, &asked_flags, bounded)),
+                ..Sampling::default()
             },
+            ..Request::default()
         };
         let answers = self.provider.generate(&self.judge.model.id.name, &request);
         for ((place, reserved_usd), answer) in sent.into_iter().zip(answers) {
@@ -148,7 +151,13 @@ impl Scorer<'_> {
             completion_tokens: answer.completion_tokens,
             cost_usd: cost,
         });
-        match prompt::read(self.rubric, &answer.text, case.index, &case.flags) {
+        match prompt::read(
+            self.rubric,
+            &answer.text,
+            case.index,
+            &case.flags,
+            &case.computed,
+        ) {
             Ok(verdict) => {
                 rejections.remove(&place);
                 outcome.result = ScoringResult::Verdict(verdict);

@@ -203,6 +203,7 @@ impl<'a> Workers<'a> {
             identity: Arc::clone(&run_id),
             text: anchor.candidate.clone(),
             flags: anchor.flags.clone(),
+            computed: self.scorer.rubric.lowest_computed(),
             context: Arc::new(anchor.context.clone()),
         });
         pending.collect()
@@ -390,6 +391,7 @@ fn pending_of(run: PendingRun) -> Result<Vec<PendingCase>> {
             identity,
             text: candidate.text.filter(|_| is_open)?,
             flags: candidate.flags,
+            computed: candidate.scores,
             context: Arc::clone(&context),
         })
     });

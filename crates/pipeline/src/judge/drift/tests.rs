@@ -51,7 +51,7 @@ fn sitting(
                 )
             })
             .collect();
-        Verdict::new(&task.rubric, place, scores, None)
+        Verdict::new(&task.rubric, place, scores, &BTreeMap::new(), None).expect("complete")
     });
     let file = sitting.verdict_file(&judge, &sitting.opened_at, verdicts.collect());
     SittingRecord {

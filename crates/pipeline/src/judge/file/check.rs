@@ -67,6 +67,8 @@ impl From<&Value> for ContextHash {
 #[derive(Debug, Default)]
 pub struct KnownCases {
     cases: HashMap<Key, KnownCase>,
+    /// What was computed about the cases; empty where the rubric computes nothing.
+    computed: HashMap<Key, BTreeMap<String, f64>>,
     contexts: Contexts,
 }
 
@@ -84,6 +86,29 @@ impl KnownCases {
         self.cases.extend(key(id).map(|key| (key, known)));
     }
 
+    /// What was computed about a case, which is added to the judge's scores.
+    pub fn add_computed(&mut self, id: &str, computed: BTreeMap<String, f64>) {
+        if !computed.is_empty() {
+            self.computed.extend(key(id).map(|key| (key, computed)));
+        }
+    }
+
+    /// The judge's scores of a case, with those that were computed.
+    fn verdict(
+        &self,
+        rubric: &Rubric,
+        case: &FilledCase,
+        known: KnownCase,
+        scores: BTreeMap<String, Value>,
+        rationale: Option<String>,
+    ) -> Result<Verdict, String> {
+        let nothing = BTreeMap::new();
+        let computed = case.case.as_str().and_then(key);
+        let computed = computed.and_then(|key| self.computed.get(&key));
+        let computed = computed.unwrap_or(&nothing);
+        Verdict::new(rubric, known.candidate, scores, computed, rationale)
+    }
+
     /// Makes room for so many cases.
     pub fn reserve(&mut self, cases: usize) {
         self.cases.reserve(cases);
@@ -92,6 +117,7 @@ impl KnownCases {
     /// Adds the cases of another reader.
     pub fn merge(&mut self, more: Self) {
         self.cases.extend(more.cases);
+        self.computed.extend(more.computed);
     }
 
     /// A case whose run was deleted: it is skipped.
@@ -320,7 +346,7 @@ impl<'a> Checker<'a> {
         let mut missing = Vec::new();
         let mut read = BTreeMap::new();
         let rubric = self.rubric;
-        for name in rubric.score_names() {
+        for name in rubric.asked_names() {
             let value = scores.get(name).unwrap_or(&Value::Null);
             match read_score(rubric, name, value) {
                 Ok(Some(score)) => {
@@ -332,7 +358,7 @@ impl<'a> Checker<'a> {
         }
         for name in scores
             .keys()
-            .filter(|name| !rubric.score_names().any(|known| known == *name))
+            .filter(|name| !rubric.asked_names().any(|known| known == *name))
         {
             self.say(
                 format!("{here}/scores/{}", cut(name)),
@@ -367,9 +393,14 @@ impl<'a> Checker<'a> {
                 "is missing (use --partial to leave cases unscored)",
             );
         }
-        (self.problems.len() == before).then(|| Scored {
+        if self.problems.len() > before {
+            return None;
+        }
+        let verdict = self.known.verdict(rubric, case, known, read, rationale);
+        let verdict = verdict.map_err(|message| self.say(format!("{here}/scores"), message));
+        Some(Scored {
             run: known.run,
-            verdict: Verdict::new(rubric, known.candidate, read, rationale),
+            verdict: verdict.ok()?,
         })
     }
 

@@ -25,6 +25,7 @@ pub(super) struct Held {
     pub run_id: String,
     pub candidate: u32,
     pub flags: BTreeMap<String, bool>,
+    pub computed: BTreeMap<String, f64>,
     pub verdict: Option<Verdict>,
 }
 
@@ -56,6 +57,7 @@ impl Queue {
             run_id: ANCHORS.to_owned(),
             candidate,
             flags: self.sitting.anchors.cases.get(place)?.flags.clone(),
+            computed: self.rubric.lowest_computed(),
             verdict: None,
         })
     }
@@ -96,6 +98,7 @@ impl Queue {
                 run_id: run.run_id.clone(),
                 candidate: index,
                 flags: candidate.flags.clone(),
+                computed: candidate.scores.clone(),
                 verdict: None,
             })
         });

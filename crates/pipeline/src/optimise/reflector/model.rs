@@ -44,7 +44,9 @@ pub fn ask(packet: &Packet, context: &ReflectContext<'_>) -> Result<Reflection> 
         stopped: &stopped,
     };
     let (name, digest) = (&model.id.name, &model.info.digest);
-    let tenancy = context.guard.enter(provider, name, digest, &place, || {})?;
+    let tenancy = context
+        .guard
+        .enter(provider, name, digest, &place, |_| {})?;
     let answered = converse(provider.as_ref(), model, packet, context);
     tenancy.leave()?;
     answered
@@ -104,7 +106,9 @@ fn request(
             max_tokens: MAX_TOKENS.min(num_ctx / 2),
             num_ctx,
             json_schema: Some(schema(packet, model.id.provider != ProviderKind::OpenAi)),
+            ..Sampling::default()
         },
+        ..Request::default()
     }
 }
 

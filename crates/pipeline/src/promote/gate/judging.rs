@@ -22,6 +22,16 @@ pub fn judges(evidence: &Evidence, thresholds: &Thresholds) -> Vec<Check> {
         Relation::AtLeast,
         f64::from(thresholds.double_scored),
     );
+    if evidence.is_computed {
+        let bias = OpenCheck::new(
+            "judge_bias",
+            "auto favours one of the pairs by",
+            Quantity::Points,
+            Relation::AtMost,
+            thresholds.bias_within(evidence.composite_range),
+        );
+        return [check, bias].map(OpenCheck::computed).to_vec();
+    }
     if !thresholds.require.contains(&Tier::Auto) {
         let why = "Only experts are required, so the automatic tier is not checked.";
         return vec![check.finish(Outcome::NotApplicable, None, Some(why.to_owned()))];

@@ -35,6 +35,12 @@ impl OpenCheck {
         }
     }
 
+    /// Skipped, because there are no judges: every score is computed.
+    pub fn computed(self) -> Check {
+        let why = "Skipped: every score is computed by rules, so there are no judges to compare.";
+        self.finish(Outcome::NotApplicable, None, Some(why.to_owned()))
+    }
+
     /// Passed or failed by the figure. Without a figure the check fails; `why` explains failures.
     pub fn against(self, figure: Option<f64>, why: Option<String>) -> Check {
         if figure.is_some_and(|it| self.relation.holds(it, self.threshold)) {

@@ -34,6 +34,7 @@ fn sound() -> Evidence {
     let levels = || (0..40).map(|item| Some(1 + item % 5)).collect();
     Evidence {
         candidate: 1,
+        champion: None,
         incumbent: 0,
         scenarios: (1..=8).map(|n| format!("s{n}")).collect(),
         tiers: vec![tier(Tier::Expert), tier(Tier::Auto)],
@@ -61,6 +62,7 @@ fn sound() -> Evidence {
         }],
         comparability: Comparability::default(),
         unjudged_pairs: 0,
+        is_computed: false,
         seed: 42,
         family: None,
         log_latency_ratios: vec![0.1; 8],

@@ -8,7 +8,6 @@ use assize_pipeline::judge::agreement::PairAgreement;
 use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::reveal::{Revealed, reveal};
 use assize_report::figure;
-use assize_store::Sittings as _;
 use axum::extract::State;
 
 use crate::App;
@@ -50,8 +49,8 @@ pub(crate) async fn page(
             let message = "Judges cannot see results while one of their sittings is open. Finish yours first.";
             return Err(PageError::new(ErrorKind::Forbidden, message));
         }
-        let record = app.store.sitting_record_get(&sitting)?;
-        let revealed = reveal(app.store.as_ref(), &sitting)?;
+        let record = app.tracking.sitting_record_get(&sitting)?;
+        let revealed = reveal(app.tracking.as_ref(), &sitting)?;
         let own = record.filter(|it| {
             let name = it.judge.as_ref().map(|it| it.name.as_str());
             visitor.may_read || name == Some(visitor.name.as_str())

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use assize_domain::job::JobKind;
-use assize_store::{JudgingCounts, Queue as _};
+use assize_store::JudgingCounts;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect};
@@ -88,7 +88,7 @@ async fn form(
     let top = Top::from_cache(app, &experiment, "judges").await?;
     let picked = fields.owned("judge").unwrap_or_default();
     let (found, counts) = blocking(app, move |app| {
-        let counts: JudgingCounts = app.store.judging_count(&experiment)?;
+        let counts: JudgingCounts = app.tracking.judging_count(&experiment)?;
         Ok::<_, PageError>((HostModels::find(app, &[&picked]), counts))
     })
     .await?;

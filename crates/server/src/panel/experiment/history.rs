@@ -5,8 +5,8 @@ use assize_domain::ledger::{Entry, Kind};
 use assize_domain::run::param;
 use assize_domain::sitting::SittingState;
 use assize_pipeline::judge::drift::Drift;
+use assize_store::RunQuery;
 use assize_store::queue::SittingRecord;
-use assize_store::{Ledger as _, Promotions as _, RunQuery, Runs as _, Sittings as _};
 use axum::extract::State;
 
 use super::Top;
@@ -68,7 +68,7 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
             note: note.to_owned(),
         });
     };
-    for record in app.store.sitting_list(experiment)? {
+    for record in app.tracking.sitting_list(experiment)? {
         let who = record.judge.as_ref().map_or("", |it| it.name.as_str());
         let sitting = &record.sitting;
         let what = format!("opened a sitting ({} tier)", sitting.tier);
@@ -77,7 +77,7 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
             add(at, closed(&record), who, &sitting.id);
         }
     }
-    for it in app.store.ledger_list(experiment)? {
+    for it in app.tracking.ledger_list(experiment)? {
         let note = format!("ledger entry {} ({})", it.number, it.via.as_str());
         add(&it.at, in_ledger(&it), &it.by, &note);
     }
@@ -85,9 +85,9 @@ fn events(app: &App, experiment: &str, now_ms: i64) -> Result<Vec<Event>, PageEr
         max_results: 1,
         ..RunQuery::default()
     };
-    let first = app.store.run_list(experiment, &first)?;
+    let first = app.tracking.run_list(experiment, &first)?;
     let task = first.runs.first().map(|it| value(&it.params, param::TASK));
-    for it in app.store.promotion_list(task.unwrap_or_default())? {
+    for it in app.tracking.promotion_list(task.unwrap_or_default())? {
         if it.experiment == experiment {
             let what = format!("{}: {} is the champion", it.action, it.champion.pair());
             add(&it.at, what, &it.by, it.note.as_deref().unwrap_or_default());

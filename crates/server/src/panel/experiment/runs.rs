@@ -3,9 +3,10 @@
 use askama::Template;
 use assize_domain::run::{RunStatus, metric, param, tag};
 use assize_domain::scenario::Split;
+use assize_domain::sweep::label_of;
 use assize_pipeline::seal::{self, RunSeal};
 use assize_report::figure;
-use assize_store::{Run, RunQuery, Runs as _};
+use assize_store::{Run, RunQuery};
 use axum::extract::State;
 
 use super::{Top, path};
@@ -194,14 +195,14 @@ pub(crate) async fn page(
     let wanted = Order::read(&filter.order)?;
     let is_failed = filter.state == "failed";
     let (found, by, is_sealed) = blocking(&app, move |app| {
-        let is_sealed = is_confirmation && !seal::is_open(app.store.as_ref(), &name)?;
+        let is_sealed = is_confirmation && !seal::is_open(app.tracking.as_ref(), &name)?;
         let by = wanted.shown(is_sealed);
         // Failed runs have no metrics to sort by.
         let mut found = match by.metric().filter(|_| !is_failed) {
             Some(by) => app.store.mlflow().run_list_by(&name, &run_query, by)?,
-            None => app.store.run_list(&name, &run_query)?,
+            None => app.tracking.run_list(&name, &run_query)?,
         };
-        let mut seal = RunSeal::new(app.store.as_ref(), None);
+        let mut seal = RunSeal::new(app.tracking.as_ref(), None);
         for run in &mut found.runs {
             seal.apply(run)?;
         }
@@ -318,7 +319,10 @@ fn line(run: &Run, is_sealed: bool, visit: &Visit) -> RunRow {
         short: run.run_id.chars().take(8).collect(),
         run_id: run.run_id.clone(),
         model: value(&run.params, param::MODEL).to_owned(),
-        prompt: value(&run.params, param::PROMPT).to_owned(),
+        prompt: label_of(
+            value(&run.params, param::PROMPT),
+            value(&run.tags, tag::SETTINGS),
+        ),
         scenario: value(&run.params, param::SCENARIO).to_owned(),
         state: state(run),
         composite: composite(run, is_sealed),

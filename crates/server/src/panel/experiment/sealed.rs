@@ -41,7 +41,7 @@ pub(crate) async fn instead_of_board(
     let pending = pending(app, experiment).await?;
     let name = experiment.to_owned();
     let is_open = blocking(app, move |app| {
-        Ok(seal::is_open(app.store.as_ref(), &name)?)
+        Ok(seal::is_open(app.tracking.as_ref(), &name)?)
     })
     .await?;
     if is_open {
@@ -83,7 +83,7 @@ pub(crate) async fn unseal(
         let author = author(app, &by, Via::Panel);
         let split = Split::Confirmation;
         Ok(seal::check(
-            app.store.as_ref(),
+            app.tracking.as_ref(),
             &name,
             split,
             Some(&author),

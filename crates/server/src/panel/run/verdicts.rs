@@ -1,8 +1,8 @@
 //! All verdicts on a run's candidates, and which of them count.
 
-use assize_domain::judge::Judge;
+use assize_domain::judge::{self, Judge};
 use assize_domain::rubric::Rubric;
-use assize_domain::verdict::{Verdict, VerdictFile, as_number};
+use assize_domain::verdict::{Verdict, VerdictFile, as_number, by_precedence};
 use assize_report::figure;
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ impl<'a> Verdicts<'a> {
         rubric_sha256: &'a str,
         set_aside: &'a str,
     ) -> Self {
-        let mut files: Vec<&VerdictFile> = files.iter().collect();
-        files.sort_by(|a, b| (&b.judged_at, &b.sitting).cmp(&(&a.judged_at, &a.sitting)));
+        let mut files = by_precedence(files.iter());
+        files.reverse();
         let mut heads: Vec<String> = Vec::new();
         for name in rubric.into_iter().flat_map(Rubric::score_names) {
             heads.push(name.to_owned());
@@ -73,7 +73,11 @@ impl<'a> Verdicts<'a> {
             let (counts, standing) = self.standing(file, candidate);
             Some(VerdictRow {
                 judge: label(&file.judge),
-                tier: file.tier.as_str(),
+                tier: if file.is_computed() {
+                    judge::COMPUTED
+                } else {
+                    file.tier.as_str()
+                },
                 composite: figure::plain(verdict.composite),
                 scores: self.heads.iter().map(|it| score(verdict, it)).collect(),
                 reason: verdict.rationale.clone().unwrap_or_default(),
@@ -101,7 +105,7 @@ impl<'a> Verdicts<'a> {
             return (false, "under another rubric".to_owned());
         }
         let latest = self.files.iter().find(|it| {
-            it.tier == file.tier
+            it.counts_in(file.tier)
                 && it.rubric.sha256 == self.rubric_sha256
                 && !self.is_set_aside(it)
                 && verdict_on(it, candidate).is_some()
@@ -180,6 +184,7 @@ mod tests {
             amends: amends.map(|it| Amends {
                 sitting: it.sitting.clone(),
                 judge: it.judge.clone(),
+                replaces: None,
             }),
         }
     }

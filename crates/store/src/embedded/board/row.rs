@@ -35,7 +35,7 @@ use crate::sqlite::{Attempt, Fault};
 
 /// The format of rows. Increase it with every change to [`BoardRow`] or [`RowFile`]: a row of
 /// another format counts as missing.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 /// The data of a run that precedes its verdict files.
 #[derive(Serialize, Deserialize)]
@@ -308,9 +308,9 @@ struct RowFile<'a> {
     rubric_id: &'a str,
     rubric_sha256: &'a str,
     judged_at: &'a str,
-    /// The sitting and the judge whose verdict this one corrects.
+    /// The sitting and the judge whose verdict this one corrects, and the amendment that it replaces.
     #[serde(borrow)]
-    amends: Option<(&'a str, RowJudge<'a>)>,
+    amends: Option<(&'a str, RowJudge<'a>, Option<&'a str>)>,
     #[serde(borrow)]
     verdicts: Vec<RowVerdict<'a>>,
 }
@@ -367,7 +367,10 @@ fn encode(file: &VerdictFile, row: Vec<u8>) -> postcard::Result<Vec<u8>> {
         rubric_id: &file.rubric.id,
         rubric_sha256: &file.rubric.sha256,
         judged_at: &file.judged_at,
-        amends: (file.amends.as_ref()).map(|it| (it.sitting.as_str(), (&it.judge).into())),
+        amends: (file.amends.as_ref()).map(|it| {
+            let replaces = it.replaces.as_deref();
+            (it.sitting.as_str(), (&it.judge).into(), replaces)
+        }),
         verdicts: verdicts.collect(),
     };
     postcard::to_extend(&file, row)
@@ -396,9 +399,10 @@ pub(super) fn decode(mut files: &[u8]) -> postcard::Result<Vec<LeanFile<'_>>> {
             judged_at: file.judged_at.into(),
             verdicts: verdicts.collect(),
             usage: None,
-            amends: file.amends.map(|(sitting, judge)| Amends {
+            amends: file.amends.map(|(sitting, judge, replaces)| Amends {
                 sitting: sitting.into(),
                 judge: judge.into(),
+                replaces: replaces.map(Cow::from),
             }),
         });
     }
@@ -441,7 +445,7 @@ mod tests {
         };
         let written = hex(&postcard::to_allocvec(&row).unwrap());
         let expected = [
-            "03",
+            "04",
             &"07".repeat(16),
             "06",
             "01c801",
@@ -481,6 +485,7 @@ mod tests {
             amends: Some(Amends {
                 sitting: "s0".to_owned(),
                 judge: judge(None),
+                replaces: Some("s1".to_owned()),
             }),
         };
         let row = encode(&file, Vec::new()).unwrap();
@@ -488,5 +493,6 @@ mod tests {
         assert_eq!(files[0].judge.version.as_deref(), Some("codex 0.46"));
         let amends = files[0].amends.as_ref().unwrap();
         assert_eq!(amends.judge.version, None);
+        assert_eq!(amends.replaces.as_deref(), Some("s1"));
     }
 }
