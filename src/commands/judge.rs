@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use assize_domain::judge::{Tier, is_kind, is_name};
 use assize_domain::sitting::SittingState;
-use assize_pipeline::judge::Entropy;
 use assize_pipeline::judge::apply::{self, Applied, ApplyOptions};
 use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::export::{Export, ExportOptions};
 use assize_pipeline::judge::file::{self, Source};
+use assize_pipeline::judge::{Entropy, not_computed_words};
 use assize_pipeline::{PipelineError, count};
 use assize_report::shell::shell_word;
 use assize_store::Tracking;
@@ -152,6 +152,10 @@ fn say_exported(session: &Session, export: &Export, out: &Path) {
             "{} left out, because other judges hold leases on them.",
             count(export.held, "run")
         ));
+    }
+    if export.not_computed > 0 {
+        let words = not_computed_words(&export.sitting.experiment, export.not_computed);
+        output.say(&format!("Left out: {words}."));
     }
     let is_stdout = out == Path::new("-");
     let place = if is_stdout {

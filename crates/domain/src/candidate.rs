@@ -18,6 +18,10 @@ pub struct Candidate {
     /// Computed criteria, in their own scales.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, f64>,
+    /// Computed criteria that have no score because computing it failed. While there are any, judges
+    /// do not get the run; `judge recompute` tries again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_computed: Vec<String>,
     /// Why checks and rules do not hold, and what could not be computed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,

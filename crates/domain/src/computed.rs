@@ -53,6 +53,8 @@ impl ComputedCriterion {
 pub struct Computed {
     /// Without the criteria that could not be computed.
     pub scores: BTreeMap<String, f64>,
+    /// Those criteria.
+    pub not_computed: Vec<String>,
     pub flags: BTreeMap<String, bool>,
     /// Why rules do not hold, and what could not be computed.
     pub reasons: Vec<String>,
@@ -136,7 +138,7 @@ impl<'a> Scorer<'a> {
         let mut computed = Computed {
             flags,
             reasons,
-            scores: BTreeMap::new(),
+            ..Computed::default()
         };
         let mut answers = Answers {
             candidate: text,
@@ -197,7 +199,10 @@ impl Computed {
                 self.scores.insert(name.to_owned(), score);
                 why
             }
-            Err(error) => Some(format!("not computed: {error}")),
+            Err(error) => {
+                self.not_computed.push(name.to_owned());
+                Some(format!("not computed: {error}"))
+            }
         };
         self.reasons.extend(why.map(|why| format!("{name}: {why}")));
     }

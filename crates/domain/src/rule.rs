@@ -16,16 +16,19 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::value::{items, last_number, list, number_of, pointer, text_of};
+use self::value::{items, list, number_of, pointer, text_of};
 use crate::case::cut;
 
 mod language;
+mod measure;
 mod operand;
 pub mod own;
 mod source;
 pub mod text;
 mod value;
 
+use measure::Measure;
+pub use measure::{Outcome, schema_fault};
 pub use operand::Operand;
 pub use own::{Expect, OwnRules};
 pub use source::{Compiled, RuleSource};
@@ -128,15 +131,6 @@ enum Expected {
     Own(Box<OwnRules>),
 }
 
-/// What a rule says about a candidate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
-    /// From 0 to 1.
-    pub share: f64,
-    /// Why it is not 1.
-    pub why: Option<String>,
-}
-
 impl<'a> Subject<'a> {
     pub fn new(text: &'a str) -> Self {
         Self {
@@ -156,7 +150,14 @@ impl<'a> Subject<'a> {
 impl Rule {
     /// Fills in what it compares with; `context` holds the scenario's fields and its reference.
     pub fn fill(&self, context: &Value) -> Result<FilledRule<'_>, String> {
-        let expected = match &self.kind {
+        Ok(FilledRule {
+            rule: self,
+            expected: self.expected(context)?,
+        })
+    }
+
+    fn expected(&self, context: &Value) -> Result<Expected, String> {
+        Ok(match &self.kind {
             Kind::Equals(it) => Expected::Value(it.fill(context)?),
             Kind::OneOf(it)
             | Kind::Contains(it)
@@ -168,7 +169,9 @@ impl Rule {
                     let text = if is_whole { it.trim() } else { it };
                     self.without(text).into_owned()
                 });
-                Expected::Texts(texts.collect())
+                let texts: Vec<String> = texts.collect();
+                self.check_texts(&texts)?;
+                Expected::Texts(texts)
             }
             Kind::SetF1(it) => Expected::Set(self.set(&it.fill(context)?)),
             Kind::Own(_) => Expected::Own(Box::new(OwnRules::read(context)?)),
@@ -177,7 +180,11 @@ impl Rule {
                 Expected::Texts(vec![text])
             }
             Kind::Bleu(it) | Kind::Rouge(it) => {
-                Expected::Words(text::words(&self.without(&text_of(&it.fill(context)?))))
+                let words = text::words(&self.without(&text_of(&it.fill(context)?)));
+                if words.is_empty() {
+                    return Err("the text that the rule compares with has no words".to_owned());
+                }
+                Expected::Words(words)
             }
             Kind::Number(it, _) => {
                 let value = it.fill(context)?;
@@ -190,14 +197,50 @@ impl Rule {
                 })?)
             }
             Kind::Matches(Pattern::Filled(it)) | Kind::NotMatches(Pattern::Filled(it)) => {
-                Expected::Pattern(regex(&text_of(&it.fill(context)?))?)
+                let source = text_of(&it.fill(context)?);
+                if source.is_empty() {
+                    return Err(
+                        "the regular expression is empty, and every answer matches it".to_owned(),
+                    );
+                }
+                Expected::Pattern(regex(&source)?)
             }
             _ => Expected::Nothing,
-        };
-        Ok(FilledRule {
-            rule: self,
-            expected,
         })
+    }
+
+    /// Whether what it compares with is the same for every scenario.
+    fn is_fixed(&self) -> bool {
+        match &self.kind {
+            Kind::Equals(it)
+            | Kind::OneOf(it)
+            | Kind::Contains(it)
+            | Kind::ContainsAny(it)
+            | Kind::NotContains(it)
+            | Kind::Number(it, _)
+            | Kind::SetF1(it)
+            | Kind::Similarity(it)
+            | Kind::Edits(it, _)
+            | Kind::Bleu(it)
+            | Kind::Rouge(it) => it.is_fixed(),
+            _ => false,
+        }
+    }
+
+    /// Refuses texts that say nothing about an answer: an empty one is in every text, and a list of
+    /// none holds or fails whatever the answer is. Where nothing is forbidden, nothing has to be.
+    fn check_texts(&self, texts: &[String]) -> Result<(), String> {
+        let is_found = !matches!(self.kind, Kind::OneOf(_));
+        if is_found && texts.iter().any(String::is_empty) {
+            return Err(
+                "the text that the rule looks for is empty, and every answer contains it"
+                    .to_owned(),
+            );
+        }
+        if texts.is_empty() && !matches!(self.kind, Kind::NotContains(_)) {
+            return Err("the list that the rule compares with is empty".to_owned());
+        }
+        Ok(())
     }
 
     /// Whether it stands for the scenario's own rules.
@@ -232,255 +275,12 @@ impl Rule {
 impl FilledRule<'_> {
     /// Measures a candidate.
     pub fn measure(&self, subject: &Subject<'_>) -> Outcome {
-        let found = match &self.rule.field {
-            None => Ok(Cow::Owned(Value::Null)),
-            Some(pointer) => subject.json().and_then(|json| {
-                let found = json.pointer(pointer).map(Cow::Borrowed);
-                found.ok_or_else(|| format!("it has no member {pointer}"))
-            }),
-        };
-        let outcome = match found {
-            Err(why) => Outcome::fails(why),
-            Ok(value) if self.rule.field.is_some() => self.decide(Some(&value), &text_of(&value)),
-            Ok(_) => self.decide_text(subject),
-        };
-        self.finish(outcome)
-    }
-
-    /// About the whole text; it is parsed only where the rule asks for more than a text.
-    fn decide_text(&self, subject: &Subject<'_>) -> Outcome {
-        if let (Kind::Own(expect), Expected::Own(rules)) = (&self.rule.kind, &self.expected) {
-            return rules.measure(subject, *expect);
-        }
-        let wants_json = match (&self.rule.kind, &self.expected) {
-            (Kind::JsonSchema(_), _) => true,
-            (Kind::Equals(_), Expected::Value(value)) => value.is_object() || value.is_array(),
-            _ => false,
-        };
-        if !wants_json {
-            return self.decide(None, subject.text);
-        }
-        match subject.json() {
-            Ok(json) => self.decide(Some(json), subject.text),
-            Err(why) => Outcome::fails(why),
-        }
-    }
-
-    fn decide(&self, value: Option<&Value>, text: &str) -> Outcome {
-        match (&self.rule.kind, &self.expected) {
-            (Kind::Equals(_), Expected::Value(expected)) => self.equals(expected, value, text),
-            (Kind::OneOf(_), Expected::Texts(texts)) => {
-                let found = self.rule.without(text.trim());
-                Outcome::holds_if(texts.iter().any(|it| *it == *found), || {
-                    format!("'{}' is none of {}", cut(text), cut(&texts.join(", ")))
-                })
-            }
-            (Kind::Contains(_), Expected::Texts(texts)) => {
-                let found = self.rule.without(text);
-                let missing = texts.iter().find(|it| !found.contains(it.as_str()));
-                Outcome::holds_unless(missing, |it| format!("'{}' is missing", cut(it)))
-            }
-            (Kind::ContainsAny(_), Expected::Texts(texts)) => {
-                let found = self.rule.without(text);
-                Outcome::holds_if(texts.iter().any(|it| found.contains(it.as_str())), || {
-                    format!("none of {} is there", cut(&texts.join(", ")))
-                })
-            }
-            (Kind::NotContains(_), Expected::Texts(texts)) => {
-                let found = self.rule.without(text);
-                let there = texts.iter().find(|it| found.contains(it.as_str()));
-                Outcome::holds_unless(there, |it| format!("it holds '{}'", cut(it)))
-            }
-            (Kind::Matches(pattern), expected) => {
-                Outcome::holds_if(matches(pattern, expected, text), || {
-                    "the expression is not found".to_owned()
-                })
-            }
-            (Kind::NotMatches(pattern), expected) => {
-                Outcome::holds_if(!matches(pattern, expected, text), || {
-                    "the expression is found".to_owned()
-                })
-            }
-            (Kind::Number(_, tolerance), Expected::Number(expected)) => {
-                let found = value.and_then(number_of).or_else(|| last_number(text));
-                number(*expected, *tolerance, found, text)
-            }
-            (Kind::JsonSchema(validator), _) => schema(validator, value),
-            (Kind::Edits(_, most), Expected::Texts(texts)) => {
-                let expected = texts.first().map_or("", String::as_str);
-                let edits = text::edits(expected, &self.rule.without(text));
-                Outcome::holds_if(edits <= *most, || format!("{edits} edits, at most {most}"))
-            }
-            _ => self.grade(value, text),
-        }
-    }
-
-    fn grade(&self, value: Option<&Value>, text: &str) -> Outcome {
-        let rule = self.rule;
-        match (&rule.kind, &self.expected) {
-            (Kind::SetF1(_), Expected::Set(expected)) => {
-                let found = match value {
-                    Some(value) => rule.set(value),
-                    None => rule.set(&Value::from(text)),
-                };
-                Outcome::graded(text::set_f1(expected, &found), || {
-                    let lacking = expected.difference(&found).count();
-                    let extra = found.difference(expected).count();
-                    format!("{lacking} missing, {extra} too many")
-                })
-            }
-            (Kind::Similarity(_), Expected::Texts(texts)) => {
-                let expected = texts.first().map_or("", String::as_str);
-                let share = text::similarity(expected, &rule.without(text));
-                Outcome::graded(share, || format!("similarity {share:.2}"))
-            }
-            (Kind::Bleu(_), Expected::Words(expected)) => {
-                let share = text::bleu(expected, &text::words(&rule.without(text)));
-                Outcome::graded(share, || format!("BLEU {share:.2}"))
-            }
-            (Kind::Rouge(_), Expected::Words(expected)) => {
-                let share = text::rouge_l(expected, &text::words(&rule.without(text)));
-                Outcome::graded(share, || format!("ROUGE-L {share:.2}"))
-            }
-            (kind, _) => about(kind, text),
-        }
-    }
-
-    fn equals(&self, expected: &Value, value: Option<&Value>, text: &str) -> Outcome {
-        let is_same = match value {
-            Some(value) if expected.is_object() || expected.is_array() => value == expected,
-            Some(Value::Number(found)) if expected.is_number() => {
-                found.as_f64() == expected.as_f64()
-            }
-            _ => self.rule.without(text.trim()) == self.rule.without(text_of(expected).trim()),
-        };
-        Outcome::holds_if(is_same, || {
-            let expected = text_of(expected);
-            format!("expected '{}', found '{}'", cut(&expected), cut(text))
-        })
-    }
-
-    /// Applies the threshold, and the reason that the task gives.
-    fn finish(&self, mut outcome: Outcome) -> Outcome {
-        if let Some(least) = self.rule.at_least {
-            let holds = outcome.share >= least;
-            outcome.share = f64::from(u8::from(holds));
-            outcome.why = outcome.why.filter(|_| !holds);
-        }
-        if outcome.why.is_some() && self.rule.reason.is_some() {
-            outcome.why.clone_from(&self.rule.reason);
-        }
-        outcome
+        Measure::new(self.rule, &self.expected).of(subject)
     }
 
     /// Whether the reason is the task's own.
     pub fn has_own_reason(&self) -> bool {
         self.rule.reason.is_some()
-    }
-}
-
-impl Outcome {
-    fn fails(why: String) -> Self {
-        Self {
-            share: 0.0,
-            why: Some(why),
-        }
-    }
-
-    fn holds_if(holds: bool, why: impl FnOnce() -> String) -> Self {
-        Self {
-            share: f64::from(u8::from(holds)),
-            why: (!holds).then(why),
-        }
-    }
-
-    fn holds_unless<T>(fault: Option<T>, why: impl FnOnce(T) -> String) -> Self {
-        Self {
-            share: f64::from(u8::from(fault.is_none())),
-            why: fault.map(why),
-        }
-    }
-
-    fn graded(share: f64, why: impl FnOnce() -> String) -> Self {
-        Self {
-            share,
-            why: (share < 1.0).then(why),
-        }
-    }
-
-    pub fn holds(&self) -> bool {
-        self.share >= 1.0
-    }
-}
-
-/// Rules that compare with nothing.
-fn about(kind: &Kind, text: &str) -> Outcome {
-    let words = || text.split_whitespace().count();
-    match kind {
-        Kind::MaxWords(most) => {
-            let words = words();
-            Outcome::holds_if(words <= *most, || format!("{words} words, at most {most}"))
-        }
-        Kind::MinWords(least) => {
-            let words = words();
-            Outcome::holds_if(words >= *least, || {
-                format!("{words} words, at least {least}")
-            })
-        }
-        Kind::MaxChars(most) => {
-            let chars = text.chars().count();
-            Outcome::holds_if(chars <= *most, || {
-                format!("{chars} characters, at most {most}")
-            })
-        }
-        // Short texts are hard to tell apart, so only a sure detection counts against one.
-        Kind::Language(wanted) => {
-            let other = whatlang::detect(text)
-                .filter(|found| found.lang() != *wanted && found.is_reliable());
-            Outcome::holds_unless(other, |it| format!("it is in {}", it.lang().eng_name()))
-        }
-        _ => Outcome::fails("the rule was not filled in".to_owned()),
-    }
-}
-
-fn matches(pattern: &Pattern, expected: &Expected, text: &str) -> bool {
-    match (pattern, expected) {
-        (Pattern::Fixed(regex), _) | (_, Expected::Pattern(regex)) => regex.is_match(text),
-        _ => false,
-    }
-}
-
-fn number(expected: f64, tolerance: Tolerance, found: Option<f64>, text: &str) -> Outcome {
-    let Some(found) = found else {
-        return Outcome::fails(format!("'{}' has no number", cut(text)));
-    };
-    let most = match tolerance {
-        Tolerance::Absolute(size) => size,
-        Tolerance::Relative(share) => share * expected.abs(),
-    };
-    // Decimal fractions such as 0.1 are not exact, so a tolerance of 0.1 admits 0.1 and a little.
-    let slack = f64::EPSILON * 4.0 * expected.abs().max(found.abs());
-    Outcome::holds_if((found - expected).abs() <= most + slack, || {
-        format!("expected {expected}, found {found}")
-    })
-}
-
-fn schema(validator: &jsonschema::Validator, value: Option<&Value>) -> Outcome {
-    let Some(value) = value else {
-        return Outcome::fails("it is not JSON".to_owned());
-    };
-    let fault = validator.iter_errors(value).next();
-    Outcome::holds_unless(fault, |it| schema_fault(&it))
-}
-
-/// What is wrong with a value under a schema, in one short line.
-pub fn schema_fault(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let message: String = error.to_string().chars().take(120).collect();
-    if place.is_empty() {
-        format!("it does not fit the schema: {message}")
-    } else {
-        format!("it does not fit the schema at {place}: {message}")
     }
 }
 

@@ -24,13 +24,14 @@ pub mod reveal;
 pub mod spot_check;
 pub mod status;
 
+use assize_domain::judge::Tier;
 use assize_domain::rubric::Rubric;
 use assize_domain::run::artifact;
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
-use assize_store::Runs;
+use assize_store::{Judging, PendingQuery, Runs};
 
-use crate::{PipelineError, Result};
+use crate::{PipelineError, Result, count};
 
 /// The rubric that travels with a run.
 pub fn rubric_of(store: &dyn Runs, run_id: &str, wanted: &RubricRef) -> Result<Rubric> {
@@ -69,6 +70,30 @@ pub(crate) fn check_asked(rubric: &Rubric) -> Result<()> {
          stored outputs again",
         rubric.id
     )))
+}
+
+/// What to do about runs that no judge gets, because a computed score is missing.
+pub fn not_computed_words(experiment: &str, runs: usize) -> String {
+    let lacks = if runs == 1 { "lacks" } else { "lack" };
+    format!(
+        "{} {lacks} a computed score and cannot be judged before it is computed: run assize judge recompute \
+         --experiment {experiment}",
+        count(runs, "run")
+    )
+}
+
+/// The number of runs that no judge of this tier gets, because a computed score is missing.
+pub fn not_computed(store: &dyn Judging, experiment: &str, tier: Tier) -> Result<usize> {
+    let query = PendingQuery {
+        tier,
+        judge_kind: None,
+    };
+    let mut runs = 0;
+    store.pending_each(experiment, &query, &mut |run| {
+        runs += usize::from(run.lacks_computed());
+        Ok(())
+    })?;
+    Ok(runs)
 }
 
 /// The candidates and the context of a run, as texts.

@@ -173,7 +173,7 @@ fn billions_to_count(billions: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use assize_providers::{Completion, Request, Resident};
+    use assize_providers::{Completion, Request};
 
     use super::*;
 
@@ -202,20 +202,8 @@ mod tests {
             })
         }
 
-        fn resident(&self) -> assize_providers::Result<Vec<Resident>> {
-            Ok(Vec::new())
-        }
-
-        fn load(&self, _: &str, _: u32, _: u32) -> assize_providers::Result<f64> {
-            Ok(0.0)
-        }
-
         fn generate(&self, _: &str, _: &Request) -> Vec<assize_providers::Result<Completion>> {
             Vec::new()
-        }
-
-        fn unload(&self, _: &str) -> assize_providers::Result<()> {
-            Ok(())
         }
 
         fn is_hosted(&self) -> bool {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::http::{HostClient, Key, Reply};
 use crate::tools::{ToolCall, call_text};
 use crate::{
-    Candidate, Completion, HttpConfig, ModelInfo, Provider, Request, Resident, Result, Role,
+    CHECK_NAME, Candidate, Completion, HttpConfig, ModelInfo, Provider, Request, Result, Role,
     explain_key, explain_model,
 };
 
@@ -91,7 +91,7 @@ impl AnthropicProvider {
         let reply = self
             .client
             .post("/v1/messages", &body)
-            .map_err(|error| explain_model(explain_key(error), model))?;
+            .map_err(|error| explain_model(explain_key(error), model, CHECK_NAME))?;
         read(&reply, request)
     }
 }
@@ -152,7 +152,6 @@ fn body(model: &str, request: &Request, candidate: &Candidate) -> Value {
         "model": model,
         "messages": messages,
         "max_tokens": sampling.max_tokens,
-        // The API takes no more than 1.
         "temperature": sampling.temperature,
     });
     if !system.is_empty() {
@@ -209,22 +208,10 @@ impl Provider for AnthropicProvider {
         })
     }
 
-    fn resident(&self) -> Result<Vec<Resident>> {
-        Ok(Vec::new())
-    }
-
-    fn load(&self, _model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
-        Ok(0.0)
-    }
-
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter();
         candidates
             .map(|candidate| self.complete(model, request, candidate))
             .collect()
-    }
-
-    fn unload(&self, _model: &str) -> Result<()> {
-        Ok(())
     }
 }

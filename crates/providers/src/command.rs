@@ -20,7 +20,7 @@ use assize_domain::hash::sha256_fields;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result};
+use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Result};
 
 /// The longest line that a program may print.
 const MOST_BYTES: u64 = 16 << 20;
@@ -384,14 +384,6 @@ impl Provider for CommandProvider {
             size_bytes: None,
             context_length: None,
         })
-    }
-
-    fn resident(&self) -> Result<Vec<Resident>> {
-        Ok(Vec::new())
-    }
-
-    fn load(&self, _model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
-        Ok(0.0)
     }
 
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::http::{HostClient, Key, Reply};
 use crate::tools::{ToolCall, call_text};
 use crate::{
-    Candidate, Completion, HttpConfig, ModelInfo, Provider, Request, Resident, Result, Role,
+    CHECK_NAME, Candidate, Completion, HttpConfig, ModelInfo, Provider, Request, Result, Role,
     explain_key, explain_model,
 };
 
@@ -101,7 +101,7 @@ impl GeminiProvider {
         let reply = self
             .client
             .post(&path, &body(request, candidate))
-            .map_err(|error| explain_model(explain_key(error), model))?;
+            .map_err(|error| explain_model(explain_key(error), model, CHECK_NAME))?;
         read(&reply, request)
     }
 }
@@ -243,22 +243,10 @@ impl Provider for GeminiProvider {
         })
     }
 
-    fn resident(&self) -> Result<Vec<Resident>> {
-        Ok(Vec::new())
-    }
-
-    fn load(&self, _model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
-        Ok(0.0)
-    }
-
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter();
         candidates
             .map(|candidate| self.complete(model, request, candidate))
             .collect()
-    }
-
-    fn unload(&self, _model: &str) -> Result<()> {
-        Ok(())
     }
 }

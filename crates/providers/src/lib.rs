@@ -194,8 +194,11 @@ fn explain_key(error: ProviderError) -> ProviderError {
     }
 }
 
-/// A missing model, reported as such.
-fn explain_model(error: ProviderError, model: &str) -> ProviderError {
+/// What to do about a model that a vendor does not know.
+const CHECK_NAME: &str = "check its name";
+
+/// A missing model, reported as such, with what to do about it.
+fn explain_model(error: ProviderError, model: &str, remedy: &str) -> ProviderError {
     match error {
         ProviderError::Refused {
             host,
@@ -204,7 +207,7 @@ fn explain_model(error: ProviderError, model: &str) -> ProviderError {
         } => ProviderError::ModelNotFound {
             host,
             model: model.to_owned(),
-            remedy: format!("check its name (the server said: {message})"),
+            remedy: format!("{remedy} (the server said: {message})"),
         },
         other => other,
     }
@@ -228,19 +231,26 @@ pub trait Provider: Send + Sync + Debug {
     /// What `model` says of itself, without loading it.
     fn describe(&self, model: &str) -> Result<ModelInfo>;
 
-    /// What is in the host's memory now.
-    fn resident(&self) -> Result<Vec<Resident>>;
+    /// What is in the host's memory now. Providers without a [`host`](Provider::host) hold nothing
+    /// there, load nothing and unload nothing.
+    fn resident(&self) -> Result<Vec<Resident>> {
+        Ok(Vec::new())
+    }
 
     /// Loads `model` for this context size and candidate count; returns the milliseconds
     /// it took.
-    fn load(&self, model: &str, num_ctx: u32, candidates: u32) -> Result<f64>;
+    fn load(&self, _model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
+        Ok(0.0)
+    }
 
     /// Generates every candidate of the request, in order. A failure belongs to its
     /// candidate and does not stop the others.
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>>;
 
     /// Unloads `model` and returns only when it is seen to be gone.
-    fn unload(&self, model: &str) -> Result<()>;
+    fn unload(&self, _model: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether the weights are on somebody else's machine, so that their size does not matter here.
     fn is_hosted(&self) -> bool {

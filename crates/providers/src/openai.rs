@@ -26,11 +26,13 @@ use crate::digest::sha256_hex;
 use crate::http::HostClient;
 use crate::tools::{ToolCall, call_text};
 use crate::{
-    Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Resident,
-    Result, explain_key,
+    Candidate, Completion, HttpConfig, ModelInfo, Provider, ProviderError, Request, Result,
+    explain_key, explain_model,
 };
 
 const COST_HEADER: &str = "x-litellm-response-cost";
+/// What to do about a model that the server does not know.
+const CHECK_NAME: &str = "check its name, and that the base URL is the one that ends in /v1";
 /// How many of a server's models a message names.
 const MAX_NAMED: usize = 10;
 
@@ -135,7 +137,7 @@ impl OpenAiProvider {
         let reply = self
             .client
             .post("/chat/completions", &body)
-            .map_err(|error| explain_model(explain_key(error), model))?;
+            .map_err(|error| explain_model(explain_key(error), model, CHECK_NAME))?;
         let answer: ChatAnswer = reply.json()?;
         let usage = answer.usage.unwrap_or_default();
         let choice = answer.choices.into_iter().next();
@@ -201,24 +203,6 @@ fn chat_body(model: &str, request: &Request, candidate: &Candidate) -> Value {
         });
     }
     body
-}
-
-fn explain_model(error: ProviderError, model: &str) -> ProviderError {
-    match error {
-        ProviderError::Refused {
-            host,
-            status: 404,
-            message,
-        } => ProviderError::ModelNotFound {
-            host,
-            model: model.to_owned(),
-            remedy: format!(
-                "check its name, and that the base URL is the one that ends in /v1 (the server \
-                 said: {message})"
-            ),
-        },
-        other => other,
-    }
 }
 
 /// Whether a listed id stands for `model`; a gateway may list `openai/*`.
@@ -296,23 +280,11 @@ impl Provider for OpenAiProvider {
         })
     }
 
-    fn resident(&self) -> Result<Vec<Resident>> {
-        Ok(Vec::new())
-    }
-
-    fn load(&self, _model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
-        Ok(0.0)
-    }
-
     fn generate(&self, model: &str, request: &Request) -> Vec<Result<Completion>> {
         let candidates = request.candidates.iter();
         candidates
             .map(|candidate| self.complete(model, request, candidate))
             .collect()
-    }
-
-    fn unload(&self, _model: &str) -> Result<()> {
-        Ok(())
     }
 }
 

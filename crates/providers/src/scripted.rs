@@ -33,7 +33,7 @@ use std::time::Duration;
 use assize_domain::sweep::split_label;
 
 use crate::digest::sha256_hex;
-use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result};
+use crate::{Candidate, Completion, ModelInfo, Provider, ProviderError, Request, Result};
 use condition::Condition;
 use judge::ScriptedJudge;
 use script::{AppendEntry, ModelEntry, ResponseEntry, ScriptFile, ScriptedError};
@@ -357,10 +357,6 @@ impl Provider for ScriptedProvider {
         })
     }
 
-    fn resident(&self) -> Result<Vec<Resident>> {
-        Ok(Vec::new())
-    }
-
     fn load(&self, model: &str, _num_ctx: u32, _candidates: u32) -> Result<f64> {
         self.model(model).map(|_| 0.0)
     }
@@ -375,9 +371,5 @@ impl Provider for ScriptedProvider {
             response.replay(model, &request.scenario, position, candidate)
         });
         answers.collect()
-    }
-
-    fn unload(&self, _model: &str) -> Result<()> {
-        Ok(())
     }
 }

@@ -158,6 +158,21 @@ pub struct PendingRun {
     pub judged: BTreeSet<u32>,
 }
 
+impl PendingRun {
+    /// Whether a computed score is missing, because computing it failed.
+    pub fn lacks_computed(&self) -> bool {
+        self.candidates.iter().any(|it| !it.not_computed.is_empty())
+    }
+
+    /// The cases that are to be scored: candidates with a text and without a verdict of this tier;
+    /// none while a computed score is missing, because no verdict could be complete.
+    pub fn open_candidates(&self) -> impl Iterator<Item = u32> {
+        let all = self.candidates.iter().filter(|_| !self.lacks_computed());
+        let open = all.filter(|it| it.text.is_some() && !self.judged.contains(&it.index));
+        open.map(|it| it.index)
+    }
+}
+
 /// The progress of judging.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct JudgingCounts {

@@ -122,11 +122,7 @@ pub fn judgeable(candidates: &[Candidate]) -> Vec<u32> {
 
 /// The number of cases of a run that are still to be scored.
 pub fn open_cases(run: &PendingRun) -> usize {
-    let open = run
-        .candidates
-        .iter()
-        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
-    open.count()
+    run.open_candidates().count()
 }
 
 /// A pending run, as the order of scenarios sees it.

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::Exit;
 use crate::cli::verdicts::{Amend, Recompute, Reopen};
 use crate::environment;
+use crate::output::complain;
 use crate::session::{Session, stop_flag};
 
 pub fn amend(session: &Session, args: &Amend) -> anyhow::Result<Exit> {
@@ -179,12 +180,20 @@ pub fn recompute_runs(session: &Session, args: &Recompute) -> anyhow::Result<Exi
         let experiment = ("--experiment", args.experiment.as_str());
         say(&session.next("judge export", &[experiment, ("--out", "judge.json")]));
     }
+    if done.other_scenario > 0 {
+        say(&format!(
+            "{} of scenarios that the task has changed or removed since: scored with the fields as they were \
+             collected. Only reference and expect can change afterwards; for other fields run the same assize collect \
+             again, which generates the changed scenarios anew.",
+            runs_of(done.other_scenario)
+        ));
+    }
     if done.incomplete == 0 {
         return Ok(Exit::Done);
     }
     let incomplete = usize::try_from(done.incomplete).unwrap_or(usize::MAX);
-    say(&format!(
-        "{} could not be scored completely and stay as they are: {}",
+    complain(&format!(
+        "{} could not be scored, and the runs stay as they are; the same command tries again. {}",
         count(incomplete, "candidate"),
         clean(done.problem.as_deref().unwrap_or_default())
     ));

@@ -53,7 +53,11 @@ impl Operand {
 
     /// Whether it is the same for every scenario.
     pub fn is_fixed(&self) -> bool {
-        matches!(self, Self::Fixed(_))
+        match self {
+            Self::Fixed(_) => true,
+            Self::List(items) => items.iter().all(Self::is_fixed),
+            Self::Field(_) | Self::Template(_) => false,
+        }
     }
 
     /// Its value for a scenario, given the fields that judges see (the reference among them).

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Compiled, Outcome, Rule, RuleSource, Subject};
+use super::{Compiled, Expected, Measure, Outcome, Rule, RuleSource, Subject};
 
 /// The scenario's key for its rules.
 pub const EXPECT: &str = "expect";
@@ -31,13 +31,13 @@ pub enum Expect {
 pub struct OwnRules {
     rules: Vec<OwnRule>,
     at_least: Option<f64>,
-    /// What the rules compare with.
-    context: Value,
 }
 
 #[derive(Debug)]
 struct OwnRule {
     rule: Rule,
+    /// What it compares with, filled in.
+    expected: Expected,
     is_not: bool,
     weight: f64,
 }
@@ -63,15 +63,13 @@ impl OwnRules {
         }
         let at_least = at_least.map(|it| it.as_f64().ok_or("at_least of expect is not a number"));
         let rules = list.iter().zip(1..).map(|(it, number)| {
-            let read = OwnRule::read(it, number);
             // What a scenario cannot fill in is its fault, not the candidate's.
-            let read = read.and_then(|own| own.rule.fill(context).map(drop).map(|()| own));
+            let read = OwnRule::read(it, number, context);
             read.map_err(|error| format!("rule {number} of expect: {error}"))
         });
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
             at_least: at_least.transpose()?,
-            context: context.clone(),
         })
     }
 
@@ -80,7 +78,7 @@ impl OwnRules {
         let (mut held, mut all) = (0.0, 0.0);
         let mut faults = Vec::new();
         for it in &self.rules {
-            let outcome = it.measure(subject, &self.context);
+            let outcome = it.measure(subject);
             all += it.weight;
             held += it.weight * outcome.share;
             faults.extend(outcome.why);
@@ -101,7 +99,7 @@ impl OwnRules {
 }
 
 impl OwnRule {
-    fn read(value: &Value, number: usize) -> Result<Self, String> {
+    fn read(value: &Value, number: usize, context: &Value) -> Result<Self, String> {
         let Value::Object(source) = value else {
             return Err("it is not a table".to_owned());
         };
@@ -121,6 +119,7 @@ impl OwnRule {
         match source.compile(&format!("rule {number}"))? {
             Compiled::Rule(rule) if rule.is_own() => Err("expect cannot contain expect".to_owned()),
             Compiled::Rule(rule) => Ok(Self {
+                expected: rule.expected(context)?,
                 rule,
                 is_not,
                 weight,
@@ -131,11 +130,8 @@ impl OwnRule {
         }
     }
 
-    fn measure(&self, subject: &Subject<'_>, context: &Value) -> Outcome {
-        let outcome = match self.rule.fill(context) {
-            Ok(filled) => filled.measure(subject),
-            Err(why) => return Outcome::fails(why),
-        };
+    fn measure(&self, subject: &Subject<'_>) -> Outcome {
+        let outcome = Measure::new(&self.rule, &self.expected).of(subject);
         if !self.is_not {
             return outcome;
         }

@@ -74,7 +74,7 @@ impl RuleSource {
         let ignore = self.ignore.clone();
         let contains =
             self.contains.is_some() || self.contains_any.is_some() || self.not_contains.is_some();
-        Ok(Compiled::Rule(Rule {
+        let rule = Rule {
             field: self.json_field.as_deref().map(pointer).transpose()?,
             // Words are looked for in any case unless the rule says otherwise.
             ignore: ignore.unwrap_or_else(|| {
@@ -87,7 +87,12 @@ impl RuleSource {
             at_least: self.at_least,
             reason: self.reason.clone(),
             kind: self.kind()?,
-        }))
+        };
+        if rule.is_fixed() {
+            rule.expected(&Value::Null)
+                .map_err(|error| format!("{what}: {error}"))?;
+        }
+        Ok(Compiled::Rule(rule))
     }
 
     fn count(&self) -> usize {
@@ -258,6 +263,9 @@ impl RuleSource {
 }
 
 fn pattern(text: &str) -> Result<super::Pattern, String> {
+    if text.is_empty() {
+        return Err("the regular expression is empty, and every answer matches it".to_owned());
+    }
     let operand = Operand::parse(Value::from(text))?;
     if operand.is_fixed() {
         super::regex(text).map(super::Pattern::Fixed)

@@ -164,6 +164,41 @@ fn mistakes_are_named() {
     wrong("language = 'xx'", "not a language");
     wrong("equals = '{{ broken'", "does not parse");
     wrong("command = []", "command is empty");
+    wrong("contains = ''", "looks for is empty");
+    wrong("contains_any = ['a', '']", "looks for is empty");
+    wrong("not_contains = ''", "looks for is empty");
+    wrong(
+        "contains = '...'\nignore = ['punctuation']",
+        "looks for is empty",
+    );
+    wrong("one_of = []", "compares with is empty");
+    wrong("matches = ''", "expression is empty");
+    for (toml, expected) in [
+        ("contains = '{{ blank }}'", "looks for is empty"),
+        ("contains_any = ['x', '{{ blank }}']", "looks for is empty"),
+        ("not_contains = '{{ blank }}'", "looks for is empty"),
+        ("contains = '{{ none }}'", "compares with is empty"),
+        ("one_of = '{{ none }}'", "compares with is empty"),
+        ("regex = '{{ blank }}'", "expression is empty"),
+        ("not_matches = '{{ blank }}'", "expression is empty"),
+        ("rouge = '{{ blank }}'", "has no words"),
+        ("bleu = '{{ blank }}'", "has no words"),
+    ] {
+        let rule = rule(toml).expect("sound");
+        let found = rule
+            .fill(&json!({"blank": "", "none": []}))
+            .expect_err(toml);
+        assert!(found.contains(expected), "{toml}: {found}");
+    }
+    // Nothing forbidden, and an empty answer that is expected, say something.
+    for toml in [
+        "not_contains = '{{ none }}'",
+        "equals = '{{ blank }}'",
+        "one_of = ['{{ blank }}']",
+    ] {
+        let rule = rule(toml).expect("sound");
+        rule.fill(&json!({"blank": "", "none": []})).expect(toml);
+    }
     let rule = rule("equals = '{{ nothing }}'").expect("sound");
     assert!(
         rule.fill(&json!({}))

@@ -21,7 +21,7 @@ use assize_store::Tracking;
 use assize_store::queue::{Closing, LeaseRequest, Leased};
 
 use super::drift::{self, Drift};
-use super::export::{open_candidates, sitting_id};
+use super::export::sitting_id;
 use super::{Entropy, check_asked, draw, rubric_of};
 use crate::guard::{Guard, Place, Tenancy};
 use crate::lock;
@@ -281,7 +281,7 @@ impl AutoJudge<'_> {
 fn largest_scenario(leased: &Leased) -> usize {
     let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
     for run in &leased.runs {
-        *sizes.entry(&run.scenario).or_default() += open_candidates(run).count();
+        *sizes.entry(&run.scenario).or_default() += run.open_candidates().count();
     }
     sizes.into_values().max().unwrap_or(1)
 }

@@ -17,12 +17,12 @@ use assize_domain::sitting::{Inclusion, Sitting, SittingState, case_id};
 use assize_domain::verdict::RubricRef;
 use assize_stats::rng::SplitMix64;
 use assize_store::rules::{self, PairCounts, PendingPlace};
-use assize_store::{Judging, PendingQuery, PendingRun, Runs, StoreError};
+use assize_store::{Judging, PendingQuery, Runs, StoreError};
 use serde_json::{Map, Value};
 
 use super::{
-    Entropy, anchors, artifact_parse, case_texts, check_asked, draw, ratings, rubric_of, shuffle,
-    spot_check,
+    Entropy, anchors, artifact_parse, case_texts, check_asked, draw, not_computed_words, ratings,
+    rubric_of, shuffle, spot_check,
 };
 use crate::{Now, PipelineError, Result};
 
@@ -57,6 +57,8 @@ pub struct Export {
     pub left_under_other_rubrics: usize,
     /// Pending runs that another judge holds.
     pub held: usize,
+    /// Pending runs of which a computed score is missing.
+    pub not_computed: usize,
     /// Numbers of the sitting's runs, by scenario.
     scenarios: Vec<Vec<usize>>,
 }
@@ -101,6 +103,13 @@ pub(super) fn export(
             options.experiment, chosen.held, options.experiment
         )));
     }
+    if chosen.runs.is_empty() && chosen.not_computed > 0 {
+        return Err(PipelineError::Invalid(format!(
+            "nothing in {} can be judged now. {}",
+            options.experiment,
+            not_computed_words(&options.experiment, chosen.not_computed)
+        )));
+    }
     let (Some(first), Some(rubric_ref)) = (chosen.runs.first(), chosen.rubric.take()) else {
         return Ok(None);
     };
@@ -132,6 +141,7 @@ pub(super) fn export(
         rubric,
         left_under_other_rubrics,
         held: chosen.held,
+        not_computed: chosen.not_computed,
         scenarios: by_scenario.into_values().collect(),
     }))
 }
@@ -142,6 +152,7 @@ struct Chosen {
     rubric: Option<RubricRef>,
     left_under_other_rubrics: usize,
     held: usize,
+    not_computed: usize,
 }
 
 /// What waits for the tier, under one rubric: the newest that anything waits under. Scenarios
@@ -159,8 +170,12 @@ fn pending_runs(
         judge_kind: options.judge_kind.clone(),
     };
     let theirs = held_scenarios(store, &options.experiment, tier, now)?;
-    let mut held = 0;
+    let (mut held, mut not_computed) = (0, 0);
     store.pending_each(&options.experiment, &query, &mut |run| {
+        if run.lacks_computed() {
+            not_computed += 1;
+            return Ok(());
+        }
         if theirs.contains(&run.scenario) {
             held += 1;
             return Ok(());
@@ -168,7 +183,7 @@ fn pending_runs(
         runs.push(Waiting {
             scenario: scenarios.number(&run.scenario),
             rubric: number_of(&mut rubrics, &run.rubric),
-            open: open_candidates(&run).collect(),
+            open: run.open_candidates().collect(),
             run_id: run.run_id,
             name: run.scenario,
             split: run.split,
@@ -194,6 +209,7 @@ fn pending_runs(
         rubric,
         left_under_other_rubrics,
         held,
+        not_computed,
     })
 }
 
@@ -251,6 +267,7 @@ fn drawn_runs(store: &dyn Judging, experiment: &str, drawn: &[Inclusion]) -> Res
         rubric: store.rubric_list(experiment)?.pop().map(|it| it.rubric),
         left_under_other_rubrics: 0,
         held: 0,
+        not_computed: 0,
     })
 }
 
@@ -358,15 +375,6 @@ pub fn sitting_id(now: &str, entropy: Entropy) -> Result<String> {
         .filter(char::is_ascii_alphanumeric)
         .collect();
     Ok(format!("{time}-{}", hex(&draw(entropy)?[..4])))
-}
-
-/// The candidates of a run that have a text and no verdict of this tier.
-pub fn open_candidates(run: &PendingRun) -> impl Iterator<Item = u32> {
-    let open = run
-        .candidates
-        .iter()
-        .filter(|it| it.text.is_some() && !run.judged.contains(&it.index));
-    open.map(|it| it.index)
 }
 
 impl PendingPlace for &Waiting {

@@ -26,7 +26,7 @@ use assize_store::{StoreError, Tracking};
 
 use self::cases::Held;
 use super::drift::{self, Drift};
-use super::export::{open_candidates, sitting_id};
+use super::export::sitting_id;
 use super::{Entropy, check_asked, draw, rubric_of, shuffle};
 use crate::{Now, PipelineError, Result};
 
@@ -192,7 +192,7 @@ impl Queue {
         let mut fresh = Vec::new();
         for run in held {
             let own: Vec<u32> = run.own.iter().map(|it| it.candidate).collect();
-            fresh.extend(queue.cases_of(&run.run, open_candidates(&run.run))?);
+            fresh.extend(queue.cases_of(&run.run, run.run.open_candidates())?);
             let mut done = queue.cases_of(&run.run, own.into_iter())?;
             for held in &mut done {
                 let verdict = run.own.iter().find(|it| it.candidate == held.candidate);
@@ -403,7 +403,7 @@ impl Queue {
         })?;
         let mut fresh = Vec::new();
         for run in &leased.runs {
-            fresh.extend(self.cases_of(run, open_candidates(run))?);
+            fresh.extend(self.cases_of(run, run.open_candidates())?);
         }
         // What was known about these runs before, under a lease that ran out, is over.
         self.held

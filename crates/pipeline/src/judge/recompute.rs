@@ -5,6 +5,13 @@
 //! every criterion is computed the runs are judged at once; where a judge is asked they are pending
 //! again if the rubric changed.
 //!
+//! A run of which something cannot be computed, because a command fails, stays as it is: its earlier
+//! scores and verdicts are better than none, and the next call tries again.
+//!
+//! Rules see the scenario as the run was collected, with one exception: its reference and its own
+//! rules, which no model sees, are those that the task has now. Any other field was part of the
+//! prompt, so a change of it needs another collection.
+//!
 //! The commands and rules come from the task's files, never from what is stored with a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,9 +53,11 @@ pub struct Recomputed {
     pub changed: u64,
     /// Runs that were under another rubric.
     pub under_new_rubric: u64,
-    /// Candidates of which something could not be computed.
+    /// Runs whose scenario has other fields in the task now, or is not there any more.
+    pub other_scenario: u64,
+    /// Candidates of which something could not be computed. Their runs stay as they are.
     pub incomplete: u64,
-    /// Why, of the first of them.
+    /// Why, of the first of them, with its run.
     pub problem: Option<String>,
 }
 
@@ -73,9 +82,11 @@ pub fn recompute(
             if options.stop.load(Ordering::Relaxed) {
                 return Err(PipelineError::Interrupted);
             }
+            let Some(found) = score(store, run, options, now, &mut done)? else {
+                continue;
+            };
             let is_moved = run.tag(tag::RUBRIC_SHA256) != Some(rubric.sha256.as_str());
             done.under_new_rubric += u64::from(is_moved);
-            let found = score(store, run, options, now, &mut done)?;
             if options.dry_run {
                 let is_open = !rubric.needs_judge() && run.tag(tag::JUDGE_PENDING) == Some("true");
                 done.changed += u64::from(is_moved || found.candidates.is_some() || is_open);
@@ -89,13 +100,14 @@ pub fn recompute(
     Ok(done)
 }
 
+/// What is to be stored of a run; `None` where something of it could not be computed.
 fn score(
     store: &dyn Judging,
     run: &Run,
     options: &RecomputeOptions<'_>,
     now: &Now,
     done: &mut Recomputed,
-) -> Result<RecomputedRun> {
+) -> Result<Option<RecomputedRun>> {
     let task = options.task;
     let [text, stored_context] = case_texts(store, &run.run_id)?;
     let text = text.unwrap_or_else(|| "[]".to_owned());
@@ -103,11 +115,13 @@ fn score(
     let context = if let Some(context) = current_context(run, task) {
         context
     } else {
+        done.other_scenario += 1;
         let text = stored_context.unwrap_or_else(|| "{}".to_owned());
         artifact_parse(artifact::CONTEXT, &run.run_id, &text)?
     };
     let scorer = Scorer::new(&task.rubric, &task.checks, &context);
     let mut candidates = stored.clone();
+    let mut is_complete = true;
     for candidate in &mut candidates {
         let Some(text) = &candidate.text else {
             continue;
@@ -116,18 +130,24 @@ fn score(
             run_command(rule, input, options.task_source, options.stop)
         });
         done.candidates += 1;
-        if computed.scores.len() < task.rubric.computed.len() {
+        if !computed.not_computed.is_empty() {
+            is_complete = false;
             done.incomplete += 1;
-            let why = computed
-                .reasons
-                .iter()
-                .find(|it| it.contains("not computed"));
-            done.problem = done.problem.take().or_else(|| why.cloned());
+            let why = || {
+                let mut reasons = computed.reasons.iter();
+                let why = reasons.find(|it| it.contains("not computed"))?;
+                Some(format!(
+                    "candidate {} of run {}: {why}",
+                    candidate.index, run.run_id
+                ))
+            };
+            done.problem = done.problem.take().or_else(why);
         }
         let fenced = task.output.fences_flag();
         let fenced = fenced.and_then(|flag| candidate.flags.get(flag)).copied();
         candidate.flags = computed.flags;
         candidate.scores = computed.scores;
+        candidate.not_computed = computed.not_computed;
         candidate.reasons = computed.reasons;
         let fits = candidate.problem.is_none();
         let flags = &mut candidate.flags;
@@ -138,17 +158,20 @@ fn score(
     if options.stop.load(Ordering::Relaxed) {
         return Err(PipelineError::Interrupted);
     }
+    if !is_complete {
+        return Ok(None);
+    }
     let verdicts = verdict_file(&task.rubric, &candidates, &now.rfc3339);
     let rewritten = serde_json::to_string(&candidates)
         .map_err(|error| PipelineError::Internal(error.to_string()))?;
-    Ok(RecomputedRun {
+    Ok(Some(RecomputedRun {
         run_id: run.run_id.clone(),
         candidates: (candidates != stored).then_some(rewritten),
         verdicts,
-    })
+    }))
 }
 
-/// The scenario as the task has it now, if it is the same but for its reference, which no model sees.
+/// The scenario as the task has it now, if it is the same but for what no model sees.
 fn current_context(run: &Run, task: &Task) -> Option<Value> {
     let id = run.params.iter().find(|(key, _)| key == param::SCENARIO);
     let scenario = task

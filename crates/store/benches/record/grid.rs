@@ -184,6 +184,7 @@ fn candidates(number: usize) -> Arc<str> {
                 ("overlong".to_owned(), false),
             ]),
             scores: BTreeMap::new(),
+            not_computed: Vec::new(),
             reasons: Vec::new(),
             problem: None,
             error: None,

@@ -36,6 +36,7 @@ pub fn candidate(index: u32, text: Option<&str>) -> Candidate {
         text: text.map(str::to_owned),
         flags: BTreeMap::from([("ok".to_owned(), text.is_some())]),
         scores: BTreeMap::new(),
+        not_computed: Vec::new(),
         reasons: Vec::new(),
         problem: None,
         error: text.is_none().then(|| "timed out".to_owned()),
