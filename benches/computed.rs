@@ -11,8 +11,8 @@
 //! line, its database and its providers: only the function that decides an assertion, called in a loop
 //! in one process.
 //!
-//! promptfoo comes from npm, in a folder of its own (`ASSIZE_BENCH_PROMPTFOO`, else the cache). Without
-//! npm the baseline is skipped, and the output says so.
+//! promptfoo comes from npm, in the version and the folder that the tests use too. Without npm the
+//! baseline is skipped, and the output says so.
 
 #![expect(
     clippy::print_stdout,
@@ -28,6 +28,8 @@ use std::time::Instant;
 use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_assize");
+/// As in tests/cli/promptfoo.rs.
+const PROMPTFOO: &str = "promptfoo@0.121.20";
 const CANDIDATES: usize = 5;
 /// Name and rule of every computed criterion.
 const CRITERIA: [(&str, &str); 8] = [
@@ -218,7 +220,7 @@ const kinds = [
 
 /// How many assertions were made, and how many a second.
 fn promptfoo(here: &Path) -> Result<(u64, f64), String> {
-    let folder = promptfoo_folder(here)?;
+    let folder = promptfoo_folder()?;
     let answers: Vec<String> = (0..CANDIDATES).map(answer).collect();
     let program = BASELINE.replace("ANSWERS", &json!(answers).to_string());
     std::fs::write(folder.join("assize-baseline.js"), program)
@@ -244,31 +246,15 @@ fn promptfoo(here: &Path) -> Result<(u64, f64), String> {
 }
 
 /// Where promptfoo is installed; installs it where it is not.
-fn promptfoo_folder(here: &Path) -> Result<PathBuf, String> {
-    let named = std::env::var_os("ASSIZE_BENCH_PROMPTFOO").map(PathBuf::from);
-    let cache =
-        std::env::var_os("HOME").map(|it| Path::new(&it).join(".cache/assize/bench-promptfoo"));
-    let folder = named.or(cache).unwrap_or_else(|| here.join("npm"));
-    if folder.join("node_modules/promptfoo").is_dir() {
-        return Ok(folder);
+fn promptfoo_folder() -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/node-env.sh");
+    let made = Command::new(script)
+        .args(["promptfoo", PROMPTFOO])
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stderr).trim().to_owned());
     }
-    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    std::fs::write(folder.join("package.json"), "{}").map_err(|error| error.to_string())?;
-    let installed = Command::new("npm")
-        .args([
-            "install",
-            "--no-audit",
-            "--no-fund",
-            "--omit=optional",
-            "--ignore-scripts",
-            "promptfoo",
-        ])
-        .current_dir(&folder)
-        .stdout(Stdio::null())
-        .status()
-        .map_err(|error| format!("npm cannot be started: {error}"))?;
-    installed
-        .success()
-        .then_some(folder)
-        .ok_or_else(|| format!("npm ended with {installed}"))
+    Ok(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim()))
 }

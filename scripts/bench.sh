@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every benchmark together with its baseline. The figures are meaningful only on an idle
-# machine. `computed` installs promptfoo from npm into a cache folder. The baselines of the statistics (NumPy, SciPy) and of the policies (MABWiser, Vowpal Wabbit) are
+# machine. `computed` installs promptfoo from npm into the cache folder that the tests use. The baselines of the statistics (NumPy, SciPy) and of the policies (MABWiser, Vowpal Wabbit) are
 # installed into a virtual environment.
 set -eu
 cd "$(dirname "$0")/.."

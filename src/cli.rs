@@ -226,8 +226,9 @@ pub struct Collect {
     /// Do the I-th of N parts of the grid, from 1
     #[arg(long, value_name = "I/N", value_parser = parse_shard)]
     pub shard: Option<(u32, u32)>,
-    /// Drop the worse half of the pairs after every few scenarios; needs --judge
-    #[arg(long, requires = "judge", conflicts_with = "shard")]
+    /// Drop the worse half of the pairs after every few scenarios; needs --judge, unless every
+    /// criterion is computed
+    #[arg(long, conflicts_with = "shard")]
     pub adaptive: bool,
     /// The model that judges between the rounds of --adaptive; ids as in --models
     #[arg(long, value_name = "MODEL", requires = "adaptive")]

@@ -103,9 +103,10 @@ pub struct Start {
     /// The experiment that the loop belongs to; it has one loop
     #[arg(long, value_name = "NAME")]
     pub experiment: String,
-    /// The automatic judge of the race; ids as in --models
+    /// The automatic judge of the race; ids as in --models. Not needed where every criterion is
+    /// computed
     #[arg(long, value_name = "MODEL")]
-    pub judge: String,
+    pub judge: Option<String>,
     /// Who writes new versions: an agent session, a command, a model, or a script for rehearsals
     #[arg(
         long,

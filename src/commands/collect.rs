@@ -277,8 +277,13 @@ fn finish(
         return Err(error.into());
     }
     let exit = exit_of(&session.output, summary);
+    let experiment = ("--experiment", plan.options.values.experiment.as_str());
+    if summary.unscored_candidates > 0 && summary.failed == 0 && exit == Exit::CellsFailed {
+        session
+            .output
+            .say(&session.next("judge recompute", &[experiment]));
+    }
     if exit == Exit::Done {
-        let experiment = ("--experiment", plan.options.values.experiment.as_str());
         let next = if plan.task.rubric.needs_judge() {
             session.next("judge export", &[experiment, ("--out", "judge.json")])
         } else {
@@ -344,6 +349,18 @@ fn exit_of(output: &Output, summary: &Summary) -> Exit {
             summary.failed,
             counted(summary.cells, "cell", "cells")
         ));
+        return Exit::CellsFailed;
+    }
+    if summary.unscored_candidates > 0 {
+        let reason = summary.unscored_reason.as_deref().unwrap_or_default();
+        complain(&safe(&format!(
+            "{} no computed score and cannot be judged yet ({reason}); assize judge recompute tries again.",
+            counted(
+                summary.unscored_candidates,
+                "candidate has",
+                "candidates have"
+            ),
+        )));
         return Exit::CellsFailed;
     }
     Exit::Done

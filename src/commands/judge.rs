@@ -10,7 +10,7 @@ use assize_pipeline::judge::apply::{self, Applied, ApplyOptions};
 use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::export::{Export, ExportOptions};
 use assize_pipeline::judge::file::{self, Source};
-use assize_pipeline::judge::{Entropy, not_computed_words};
+use assize_pipeline::judge::{Entropy, not_computed, not_computed_words};
 use assize_pipeline::{PipelineError, count};
 use assize_report::shell::shell_word;
 use assize_store::Tracking;
@@ -299,6 +299,21 @@ fn say_applied(session: &Session, applied: &Applied) {
     }
     let next = session.next("compare", &[("--experiment", &applied.experiment)]);
     session.output.say(&next);
+}
+
+/// Says that runs are not handed to judges, because a computed score is missing.
+fn say_not_computed(
+    session: &Session,
+    store: &dyn Tracking,
+    experiment: &str,
+    tier: Tier,
+) -> anyhow::Result<()> {
+    let runs = not_computed(store, experiment, tier)?;
+    if runs > 0 {
+        let words = not_computed_words(experiment, runs);
+        session.output.say(&format!("Left out: {words}."));
+    }
+    Ok(())
 }
 
 /// What an alarm has seen and what to do about it.

@@ -81,7 +81,7 @@ fn settings_of(args: &OptimiseStart, models: Vec<String>, seed: u64) -> LoopSett
     LoopSettings {
         prompt: args.prompt.clone().unwrap_or_default(),
         models,
-        judge: args.judge.clone(),
+        judge: args.judge.clone().unwrap_or_default(),
         reflector: args.reflector.clone(),
         rounds: args.rounds,
         children: args.children,

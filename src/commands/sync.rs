@@ -1,10 +1,12 @@
 //! `assize sync`: copy an experiment between stores, and deliver what waits.
 
 use anyhow::bail;
-use assize_http::{Address, place_of};
+use assize_domain::task::Task;
+use assize_http::{Address, place_of, redacted};
 use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
 use assize_pipeline::{PipelineError, count, counted, lock};
+use assize_report::shell::command_line;
 use assize_store::RunQuery;
 use serde_json::json;
 
@@ -73,6 +75,25 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
         .output
         .say(&closing_line(&synced, experiment, args.dry_run));
     remarks(&session.output, &synced);
+    // An address with credentials is not printed, and could not be typed without them.
+    if redacted(to) == *to {
+        let target = ("--tracking-uri", to.as_str());
+        for task in &synced.different_histories {
+            let found = session.task_of::<Task>(&*source.store, experiment);
+            let found = found.and_then(|it| Ok(it.need()?));
+            let place = found.ok().filter(|it| it.task.name == *task);
+            let place = place.map_or_else(|| task.clone(), |it| it.place);
+            let see = command_line(
+                "promote history",
+                &session.flags(&[("--task", &place), target]),
+            );
+            session.output.say(&format!("See: {see}"));
+        }
+        if !args.dry_run && synced.runs > 0 {
+            let flags = [("--experiment", experiment.as_str()), target];
+            session.output.say(&session.next("compare", &flags));
+        }
+    }
     Ok(Exit::Done)
 }
 
@@ -171,8 +192,7 @@ fn remarks(output: &Output, synced: &Synced) {
     }
     for task in &synced.different_histories {
         output.say(&format!(
-            "The promotion histories of '{task}' differ, so the target's stays as it is. See: \
-             assize promote history"
+            "The promotion histories of '{task}' differ, so the target's stays as it is."
         ));
     }
 }

@@ -9,8 +9,12 @@ use assize_test_support::promotion_task::{self, Tip, ahead, score};
 use assize_test_support::{Outcome, Scratch, binary, script, write_small_task};
 use serde_json::{Value, json};
 
+#[path = "../optimise/fixture.rs"]
+#[expect(dead_code, reason = "the tests of the prompt loop use the rest")]
+mod fixture;
+
 /// What stands before a command that is to be typed.
-const LEADS: [&str; 5] = ["Next: ", "then ", "undo: ", "See: ", "or "];
+const LEADS: [&str; 6] = ["Next: ", "then ", "undo: ", "See: ", "or ", "file: "];
 
 /// The commands of an output; lines that end with a backslash go on.
 fn suggestions(output: &str) -> Vec<String> {
@@ -34,6 +38,8 @@ fn suggestions(output: &str) -> Vec<String> {
 struct Shell {
     scratch: Scratch,
     ran: BTreeSet<String>,
+    /// What every open score is filled in with; by the candidate's length where it is not set.
+    level: Option<usize>,
 }
 
 impl Shell {
@@ -43,6 +49,7 @@ impl Shell {
         Self {
             scratch,
             ran: BTreeSet::new(),
+            level: None,
         }
     }
 
@@ -91,15 +98,25 @@ impl Shell {
         }
     }
 
+    /// Runs a command that was run before, and everything that it suggests, once more.
+    fn follow_again(&mut self, line: &str) {
+        self.ran.clear();
+        self.follow(line);
+    }
+
     /// Does what a person does between export and apply.
     fn fill_in(&self, file: &str) {
         let mut content = self.scratch.read_json(file);
         for case in content["cases"].as_array_mut().expect("cases") {
-            if case["scores"]["worth"].is_null() && case["scores"].get("tone").is_some() {
+            let text = case["candidate"].as_str().unwrap_or_default().to_owned();
+            if text.split(' ').all(|it| it.parse::<i64>().is_ok()) {
                 score(case, |it| [it[0], it[1], it[2], it[3]]);
-            } else if case["scores"]["worth"].is_null() {
-                let text = case["candidate"].as_str().unwrap_or_default();
-                case["scores"]["worth"] = json!(1 + text.len() % 3);
+                continue;
+            }
+            let level = self.level.unwrap_or(1 + text.len() % 3);
+            let scores = case["scores"].as_object_mut().expect("scores");
+            for score in scores.values_mut().filter(|it| it.is_null()) {
+                *score = json!(level);
             }
         }
         self.scratch.write(file, &content.to_string());
@@ -184,4 +201,91 @@ fn the_commands_after_an_adaptive_collection_work() {
         "{:#?}",
         shell.ran
     );
+}
+
+#[test]
+fn the_commands_of_the_prompt_loop_work() {
+    let mut shell = Shell::new(fixture::scratch(&fixture::fixing_rounds()));
+    shell.follow(&format!("assize {}", fixture::START));
+    assert!(
+        shell.has_run("optimise step --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    assert!(
+        shell.has_run("judge export --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    assert!(shell.has_run("judge apply judge.json"), "{:#?}", shell.ran);
+    shell.follow_again("assize optimise step --experiment e");
+    shell.follow_again("assize optimise status --experiment e");
+    shell.follow_again("assize optimise stop --experiment e");
+}
+
+#[test]
+fn the_commands_of_a_loop_that_needs_no_judge_lead_to_a_file() {
+    let scratch = fixture::scratch(&fixture::fixing_rounds());
+    fixture::compute(&scratch);
+    let mut shell = Shell::new(scratch);
+    shell.follow(&format!(
+        "assize {}",
+        fixture::START.replace("--judge scripted:j ", "")
+    ));
+    assert!(
+        shell.has_run("optimise show --experiment e --text r2c1 > task/prompts/p1.r2c1.md"),
+        "{:#?}",
+        shell.ran
+    );
+    let kept = shell.scratch.read("task/prompts/p1.r2c1.md");
+    assert!(kept.contains("be brief, be kind"), "{kept}");
+    assert!(!shell.has_run("judge export"), "{:#?}", shell.ran);
+}
+
+#[test]
+fn the_release_of_a_sitting_and_a_copy_can_be_typed_as_printed() {
+    let mut shell = Shell::new(Scratch::collected(2, 2));
+    // Everything is worth 1, whatever the calibration cases are meant to be.
+    shell.level = Some(1);
+    shell.follow("assize judge export --experiment e --out judge.json");
+    assert!(shell.has_run("assize judge release "), "{:#?}", shell.ran);
+    assert!(
+        shell.has_run("assize compare --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    shell.follow(
+        "assize sync --from sqlite:.assize/assize.db --to 'sqlite:a copy.db' --experiment e",
+    );
+    assert!(
+        shell.has_run("--tracking-uri 'sqlite:a copy.db'"),
+        "{:#?}",
+        shell.ran
+    );
+}
+
+#[test]
+fn the_command_after_scores_that_could_not_be_computed_computes_them() {
+    let scratch = Scratch::new();
+    write_small_task(&scratch, 2);
+    scratch.write(
+        "task/rubric.md",
+        "+++\nid = \"small-v1\"\ncomposite = \"worth + ok\"\n[[criteria]]\nname = \"worth\"\nmax = 3\n\
+         [criteria.computed]\ncommand = [\"sh\", \"score.sh\"]\n[[flags]]\nname = \"ok\"\n+++\nScore it.\n",
+    );
+    // It fails as long as there is no file `up`, which it makes itself when it has failed often enough.
+    scratch.write(
+        "task/score.sh",
+        "echo x >> ../tries\n[ $(wc -l < ../tries) -gt 4 ] || exit 1\necho 2\n",
+    );
+    scratch.write("script.json", &script(&[("m", &["fine"])]));
+    let mut shell = Shell::new(scratch);
+    let collect = "assize collect --task task --experiment e --script script.json --n-tips 1 --models scripted:m";
+    let collected = shell.sh(collect);
+    assert_eq!(collected.code, 4, "{collected}");
+    let next = suggestions(&collected.stderr);
+    assert_eq!(next.len(), 1, "{collected}");
+    shell.follow(&next[0]);
+    let board = shell.scratch.board("e");
+    assert_eq!(board["coverage"]["pending"], 0, "{board}");
 }

@@ -291,3 +291,38 @@ fn the_time_of_judging_counts() {
     let again = scratch.ok(COLLECT);
     assert!(!again.stderr.contains("in 0s"), "{again}");
 }
+
+#[test]
+fn computed_criteria_need_no_judge_between_the_rounds() {
+    let scratch = scratch(0);
+    let without = COLLECT.replace(" --judge scripted:judge", "");
+    let refused = scratch.fails(2, without.as_str());
+    assert!(
+        refused.stderr.contains("--adaptive needs --judge MODEL"),
+        "{refused}"
+    );
+    scratch.write(
+        "task/rubric.md",
+        "+++\nid = \"small-v2\"\ncomposite = \"good + ok\"\n[[criteria]]\nname = \"good\"\n[criteria.computed]\n\
+         contains = \"fine\"\n[[flags]]\nname = \"ok\"\n+++\nNobody judges it.\n",
+    );
+    let plan = scratch.ok(format!("{without} --dry-run").as_str()).json();
+    assert_eq!(plan["judge"], Value::Null, "{plan}");
+    let collected = scratch.ok(without.as_str());
+    let summary = collected.summary();
+    assert_eq!(summary["adaptive"]["rounds"], 3, "{collected}");
+    assert_eq!(
+        summary["adaptive"]["nominated"]["model"], "scripted:m2",
+        "{collected}"
+    );
+    assert_eq!(
+        summary["adaptive"]["nominated"]["prompt"], "p2",
+        "{collected}"
+    );
+    assert!(
+        collected.stderr.contains("(computed scores)"),
+        "{collected}"
+    );
+    let board = scratch.board("e");
+    assert_eq!(board["coverage"]["pending"], 0, "{board}");
+}

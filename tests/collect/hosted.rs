@@ -222,6 +222,14 @@ fn openai_compatible_servers_get_images_and_tools_and_report_reasoning() {
     assert_eq!(made["thinking_tokens"], 8);
     let metrics = run["metrics"].to_string();
     assert!(metrics.contains("thinking_tokens"), "{metrics}");
+    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
+        let scores = case["scores"].as_object_mut().expect("scores");
+        for score in scores.values_mut().filter(|it| it.is_null()) {
+            *score = json!(1);
+        }
+    });
+    let board = scratch.board("e");
+    assert_eq!(board["rows"][0]["thinking_tokens"], 8.0, "{board}");
     let (_, _, body) = api.last();
     assert_eq!(body["messages"].as_array().map(Vec::len), Some(4));
     assert_eq!(

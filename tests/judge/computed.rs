@@ -1,15 +1,16 @@
-//! Scores that need no judge: the examples, mixed rubrics, commands, and scoring again.
+//! Scores that need no judge: the examples, mixed rubrics, and what boards say of them.
 
 use std::collections::BTreeMap;
 
 use assize_test_support::mcp::McpSession;
+use assize_test_support::server::Served;
 use assize_test_support::{Scratch, root, script};
 use serde_json::{Value, json};
 
-use crate::{first_run, pending, status};
+use crate::{first_run, pending};
 
 /// Collects an example with its scripted models into the experiment `e`.
-fn example(name: &str, more: &str) -> Scratch {
+pub(crate) fn example(name: &str, more: &str) -> Scratch {
     let scratch = Scratch::new();
     let folder = root().join("examples").join(name);
     let folder = folder.display();
@@ -21,7 +22,7 @@ fn example(name: &str, more: &str) -> Scratch {
 }
 
 /// The row of a pair on the board.
-fn row(board: &Value, model: &str, prompt: &str) -> Value {
+pub(crate) fn row(board: &Value, model: &str, prompt: &str) -> Value {
     let rows = board["rows"].as_array().expect("rows");
     let found = rows
         .iter()
@@ -201,7 +202,7 @@ pub(crate) fn collect_mixed(scratch: &Scratch) {
     );
 }
 
-fn mixed() -> Scratch {
+pub(crate) fn mixed() -> Scratch {
     let scratch = Scratch::new();
     write_mixed(&scratch, RULE);
     let verdict = r#"{"reason":"r","tone":2}"#;
@@ -311,121 +312,81 @@ fn a_computed_score_cannot_be_amended() {
 }
 
 #[test]
-fn a_changed_rule_scores_stored_outputs_again_without_generating() {
-    let scratch = example("classify", "--n-scenarios 6");
-    let source = root().join("examples/classify");
-    let copy = scratch.file("mine");
-    std::fs::create_dir_all(copy.join("prompts")).expect("a folder");
-    for file in [
-        "task.toml",
-        "rubric.md",
-        "tickets.csv",
-        "prompts/v1.md",
-        "prompts/v2-examples.md",
-    ] {
-        std::fs::copy(source.join(file), copy.join(file)).expect("copied");
-    }
-    let recompute = |more: &str| {
-        scratch
-            .ok(&format!(
-                "judge recompute --experiment e --task mine --json {more}"
-            ))
-            .json()
-    };
-    let same = recompute("");
-    assert_eq!(same["changed"], 0, "{same}");
-    let before = scratch.board("e");
-    let rubric = scratch.read("mine/rubric.md");
-    scratch.write(
-        "mine/rubric.md",
-        &rubric.replace("equals = \"{{ label }}\"", "contains = \"{{ label }}\""),
-    );
-    let dry = recompute("--dry-run");
-    assert_eq!(
-        (&dry["runs"], &dry["changed"]),
-        (&json!(24), &json!(24)),
-        "{dry}"
-    );
-    assert_eq!(scratch.board("e"), before);
-    let done = recompute("");
-    assert_eq!(
-        (&done["changed"], &done["under_new_rubric"]),
-        (&json!(24), &json!(24)),
-        "{done}"
-    );
-    let again = recompute("");
-    assert_eq!(again["changed"], 0, "{again}");
-    let after = scratch.board("e");
-    assert_ne!(after["rubric"]["sha256"], before["rubric"]["sha256"]);
-    assert_eq!(after["coverage"]["pending"], 0, "{after}");
-    // Sentences that name the right queue count now: every fourth of hasty's.
-    let chatty = row(&after, "scripted:hasty", "v1");
-    let share = chatty["criteria"]["correct"].as_f64().expect("a share");
-    assert!((share - 2.0 / 6.0).abs() < 1e-9, "{chatty}");
-    let earlier = row(&before, "scripted:hasty", "v1");
-    assert_eq!(earlier["criteria"]["correct"], 0.0, "{earlier}");
-    // The earlier verdicts stay in the history, and going back makes them count again.
-    assert_eq!(
-        first_run(&scratch)["verdicts"].as_array().map(Vec::len),
-        Some(2)
-    );
-    scratch.write("mine/rubric.md", &rubric);
-    recompute("");
-    assert_eq!(scratch.board("e")["rows"], before["rows"]);
-    assert_eq!(status(&scratch)["expert"]["pending"], 0);
-}
-
-#[test]
-fn a_corrected_reference_and_a_changed_check_are_computed_again() {
+fn an_empty_expected_value_is_a_problem_of_the_scenario() {
     let scratch = Scratch::new();
-    write_mixed(&scratch, "equals = \"{{ reference }}\"");
-    scratch.write("script.json", &script(&[("a", &["walk", "rest"])]));
-    collect_mixed(&scratch);
-    let scenarios = scratch.read("mixed/scenarios.toml");
     scratch.write(
-        "mixed/scenarios.toml",
-        &scenarios.replace("reference = \"walk\"", "reference = \"rest\""),
+        "t/task.toml",
+        "name = \"t\"\nscenarios = \"s.csv\"\n[[checks]]\nflag = \"polite\"\nnot_contains = \"{{ word }}\"\n",
     );
-    let task = scratch.read("mixed/task.toml");
     scratch.write(
-        "mixed/task.toml",
-        &format!("{task}[[checks]]\nflag = \"ok\"\nnot_contains = [\"walk\"]\n"),
+        "t/rubric.md",
+        "+++\nid = \"r\"\ncomposite = \"names + fits\"\n[[criteria]]\nname = \"names\"\n[criteria.computed]\n\
+         contains = \"{{ word }}\"\n[[criteria]]\nname = \"fits\"\n[criteria.computed]\nregex = \"{{ shape }}\"\n\
+         [[flags]]\nname = \"polite\"\n+++\n",
     );
-    let done = scratch.ok("judge recompute --experiment e --json").json();
-    assert_eq!(
-        (&done["changed"], &done["under_new_rubric"]),
-        (&json!(1), &json!(0)),
-        "{done}"
+    scratch.write(
+        "t/s.csv",
+        "id,word,shape\none,walk,^w\ntwo,,^r\nthree,rest,\n",
     );
-    let run = first_run(&scratch);
-    let of = |index: usize| &run["candidates"][index];
-    assert_eq!(
-        (&of(0)["scores"]["label"], &of(1)["scores"]["label"]),
-        (&json!(0.0), &json!(4.0))
-    );
-    assert_eq!(
-        (&of(0)["flags"]["ok"], &of(1)["flags"]["ok"]),
-        (&json!(false), &json!(true))
-    );
-    assert_eq!(pending(&scratch, "expert"), 1);
-    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        case["scores"]["tone"] = json!(1);
-    });
-    assert_eq!(composites(&scratch), [json!(1.0), json!(10.0)]);
+    scratch.write("t/prompts/v1.md", "Say something.\n");
+    scratch.write("script.json", &script(&[("a", &["walk"])]));
+    for line in [
+        "validate t",
+        "collect --task t --models scripted:a --script script.json --experiment e",
+    ] {
+        let found = scratch.fails(2, line);
+        let all = format!("{}{}", found.stdout, found.stderr);
+        for expected in [
+            "rubric.md:5: 'names' in scenario 'two': the text that the rule looks for is empty",
+            "rubric.md:9: 'fits' in scenario 'three': the regular expression is empty",
+            "'polite' in scenario 'two': the text that the rule looks for is empty",
+        ] {
+            assert!(all.contains(expected), "{line}: {expected}\n{all}");
+        }
+        assert!(!all.contains("scenario 'one'"), "{all}");
+    }
+    scratch.write("t/s.csv", "id,word,shape\none,walk,^w\ntwo,rest,^r\n");
+    scratch.ok("validate t");
 }
 
 #[test]
-fn a_rubric_with_computed_criteria_is_applied_by_recompute() {
-    let scratch = mixed();
-    scratch.judge("e", "judge.json", "--judge-kind human", |case| {
-        case["scores"]["tone"] = json!(1);
-    });
-    write_mixed(&scratch, "contains = \"{{ label }}\"");
-    let refused = scratch.fails(2, "judge reopen --experiment e --rubric");
-    assert!(refused.stderr.contains("judge recompute"), "{refused}");
-    let done = scratch.ok("judge recompute --experiment e");
-    assert!(done.stderr.contains("pending again"), "{done}");
-    assert_eq!(pending(&scratch, "expert"), 1);
+fn boards_say_that_the_scores_are_computed() {
+    let scratch = example("classify", "");
+    for tier in ["", "--tier auto"] {
+        let board = scratch.ok(&format!(
+            "compare --experiment e {tier} -o board.html -o board.md"
+        ));
+        assert!(
+            board.stdout.contains("48 of 48 cells judged (computed)")
+                && !board.stdout.contains("(expert)")
+                && !board.stdout.contains("automatic"),
+            "{board}"
+        );
+        assert!(
+            board.stdout.contains("Ship scripted:careful × v2-examples"),
+            "{board}"
+        );
+        let html = scratch.read("board.html");
+        assert!(
+            html.contains("computed scores") && !html.contains("expert tier"),
+            "{html}"
+        );
+    }
+    // Programs find the tier where it was, and who scored beside it.
+    let board = scratch.board("e");
+    assert_eq!(
+        (&board["tier"], &board["computed"]),
+        (&json!("expert"), &json!(true))
+    );
+    let served = Served::start(&scratch);
+    let page = String::from_utf8(served.get("/experiments/e").body).expect("a page");
+    served.stop();
+    assert!(
+        page.contains("(computed)")
+            && page.contains("computed scores")
+            && !page.contains("verdicts of"),
+        "{page}"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod mcp;
 mod messages;
 mod own_task;
 mod queue;
+mod recompute;
 mod scripted_judge;
 mod side_by_side;
 #[path = "../support/sittings.rs"]

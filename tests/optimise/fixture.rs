@@ -95,6 +95,23 @@ pub fn scratch_with(rounds: &Value, judge: &Value, latency_ms: u32) -> Scratch {
     scratch
 }
 
+/// Gives the task a rubric that needs no judge: a point for every defect that is not there.
+pub fn compute(scratch: &Scratch) {
+    let names = ["brief", "kind", "time"];
+    let criteria = names.iter().zip(DEFECTS).map(|(name, (_, text))| {
+        let text = text.trim();
+        format!("[[criteria]]\nname = \"{name}\"\n[criteria.computed]\nnot_contains = \"{text}\"\n")
+    });
+    let criteria: String = criteria.collect();
+    scratch.write(
+        "task/rubric.md",
+        &format!(
+            "+++\nid = \"advice-v2\"\ncomposite = \"{}\"\n{criteria}+++\nNobody judges it.\n",
+            names.join(" + ")
+        ),
+    );
+}
+
 pub const START: &str = "optimise start --experiment e --task task --models scripted:m --judge scripted:j \
                          --script script.json --reflector script:children.json --n-tips 2 --children 2 \
                          --rounds 2 --seed 7";

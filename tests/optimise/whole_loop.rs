@@ -7,7 +7,8 @@ use assize_test_support::Scratch;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    START, STEP, child, child_of, fixing_rounds, judge, lineage, scratch, start, step, with,
+    START, STEP, child, child_of, compute, fixing_rounds, judge, lineage, scratch, start, step,
+    with,
 };
 
 fn champion(scratch: &Scratch) -> Value {
@@ -269,4 +270,29 @@ fn a_task_that_has_changed_is_refused() {
     assert!(refused.stderr.contains("have changed"), "{refused}");
     scratch.write("task/rubric.md", &rubric);
     step(&scratch);
+}
+
+#[test]
+fn a_loop_with_computed_criteria_needs_no_judge_at_all() {
+    let scratch = scratch(&fixing_rounds());
+    let without = START.replace("--judge scripted:j ", "");
+    let refused = scratch.fails(2, without.as_str());
+    assert!(refused.stderr.contains("needs --judge MODEL"), "{refused}");
+    compute(&scratch);
+    let plan = scratch.ok(format!("{START} --dry-run").as_str());
+    assert!(plan.stderr.contains("scripted:j is not asked"), "{plan}");
+    let started = scratch.ok(without.as_str());
+    assert!(
+        started
+            .stdout
+            .contains("judge       none: every criterion is computed")
+            && started.stdout.contains("expert      none"),
+        "{started}"
+    );
+    // Nobody is waited for: one step goes from the seed to the promotion.
+    let found = step(&scratch);
+    assert_eq!(found["state"], "promoted", "{found:#}");
+    assert_eq!(found["nominee"], "r2c1");
+    assert_eq!(found["budget"]["expert_verdicts"], 0, "{found:#}");
+    assert_eq!(champion(&scratch)["body"], with(&["be brief", "be kind"]));
 }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::judge::Tier;
+use crate::judge::{COMPUTED, Tier};
 use crate::ledger::ConfirmationUse;
 use crate::sweep::label_json::{self, LabelFields};
 use crate::verdict::RubricRef;
@@ -23,6 +23,9 @@ pub struct Leaderboard {
     pub experiment: String,
     pub rubric: Option<RubricRef>,
     pub tier: BoardTier,
+    /// Whether every criterion is computed, so that the scores are no judge's.
+    #[serde(default)]
+    pub computed: bool,
     pub split: String,
     pub incumbent: Option<Pair>,
     pub rows: Vec<Row>,
@@ -63,6 +66,17 @@ pub struct Leaderboard {
     /// Verdicts on earlier versions of scenarios, which are kept and do not count.
     #[serde(default)]
     pub older_versions: Vec<OlderVersion>,
+}
+
+impl Leaderboard {
+    /// Whose scores it shows, in a word: the tier, or that rules computed them.
+    pub const fn scored_by(&self) -> &'static str {
+        if self.computed {
+            COMPUTED
+        } else {
+            self.tier.as_str()
+        }
+    }
 }
 
 /// `level` and `margin` of `[gate]`, the margin in points of the composite.
@@ -192,6 +206,9 @@ pub struct Row {
     /// What a thousand candidates cost, where the provider reports costs.
     #[serde(default)]
     pub cost_usd_per_1000: Option<f64>,
+    /// Tokens of thoughts that a candidate takes, on average; `null` where the model has none.
+    #[serde(default)]
+    pub thinking_tokens: Option<f64>,
 }
 
 impl Row {
@@ -345,6 +362,7 @@ mod tests {
             latency_p50_ms: None,
             latency_p95_ms: None,
             cost_usd_per_1000: None,
+            thinking_tokens: None,
         }
     }
 
@@ -353,6 +371,7 @@ mod tests {
             experiment: "e".to_owned(),
             rubric: None,
             tier: BoardTier::Expert,
+            computed: false,
             split: "selection".to_owned(),
             incumbent: None,
             rows,

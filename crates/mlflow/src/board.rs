@@ -100,6 +100,7 @@ fn show(
         latency_ms: run.metric(metric::LATENCY_MS),
         tokens_per_s: run.metric(metric::TOKENS_PER_S),
         completion_tokens: run.metric(metric::COMPLETION_TOKENS),
+        thinking_tokens: run.metric(metric::THINKING_TOKENS),
         cost_usd: run.metric(metric::GENERATION_COST_USD),
         files,
     })

@@ -53,7 +53,7 @@ pub use race::Stage;
 pub use reply::{Kind, Proposal, Reply};
 pub use score::{CellScore, FeedbackEstimate};
 pub use screens::Screens;
-pub use settings::LoopSettings;
+pub use settings::{LoopSettings, judge_words};
 pub use status::Status;
 pub use tree::{Node, State, Tree, WaitingFor};
 pub use version::Version;

@@ -17,7 +17,7 @@ pub struct LoopSettings {
     /// The name of the prompt that the loop starts from.
     pub prompt: String,
     pub models: Vec<String>,
-    /// The automatic judge of the race.
+    /// The automatic judge of the race; empty where every criterion is computed.
     pub judge: String,
     /// As it was given: `agent`, `cmd:COMMAND`, `script:FILE` or a model.
     pub reflector: String,
@@ -64,6 +64,15 @@ impl Default for LoopSettings {
     }
 }
 
+/// The judge of a loop, for people.
+pub fn judge_words(settings: &LoopSettings) -> &str {
+    if settings.judge.is_empty() {
+        "none: every criterion is computed"
+    } else {
+        &settings.judge
+    }
+}
+
 impl LoopSettings {
     /// What is wrong, by setting; each text continues the setting's name.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
@@ -72,7 +81,7 @@ impl LoopSettings {
         wrong.map(|(name, _, problem)| (name, problem)).collect()
     }
 
-    fn names(&self) -> [(&'static str, bool, String); 4] {
+    fn names(&self) -> [(&'static str, bool, String); 3] {
         [
             (
                 "prompt",
@@ -83,11 +92,6 @@ impl LoopSettings {
                 "models",
                 !self.models.is_empty(),
                 "is empty: name the models that the prompt is for".to_owned(),
-            ),
-            (
-                "judge",
-                !self.judge.is_empty(),
-                "is empty: name the automatic judge of the race".to_owned(),
             ),
             (
                 "reflector",
@@ -200,7 +204,6 @@ mod tests {
         };
         check(|it| it.prompt.clear(), "prompt");
         check(|it| it.models.clear(), "models");
-        check(|it| it.judge.clear(), "judge");
         check(|it| it.reflector.clear(), "reflector");
         check(|it| it.rounds = 0, "rounds");
         check(|it| it.children = 5, "children");

@@ -174,6 +174,12 @@ pub struct Summary {
     pub failed: u64,
     /// Candidates that failed within collected cells.
     pub failed_candidates: u64,
+    /// Candidates of collected cells that lack a computed score, because computing it failed.
+    #[serde(default)]
+    pub unscored_candidates: u64,
+    /// Why, of the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unscored_reason: Option<String>,
     /// Models that the size gate rejected.
     pub rejected_models: Vec<String>,
     /// The same with their sizes and the reasons.
@@ -210,6 +216,8 @@ impl Summary {
         self.skipped += other.skipped;
         self.failed += other.failed;
         self.failed_candidates += other.failed_candidates;
+        self.unscored_candidates += other.unscored_candidates;
+        self.unscored_reason = self.unscored_reason.take().or(other.unscored_reason);
         self.undelivered = other.undelivered;
         for (model, loads) in other.model_loads {
             *self.model_loads.entry(model).or_default() += loads;

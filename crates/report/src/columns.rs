@@ -62,6 +62,9 @@ pub fn explaining(board: &Leaderboard) -> Vec<Column<'_>> {
         Column::new("tok/s", |row| {
             figure::optional(row.tokens_per_s, figure::speed)
         }),
+        Column::new("thinking", |row| {
+            figure::optional(row.thinking_tokens, figure::speed)
+        }),
         Column::new("scenarios", |row| row.scenarios.to_string()),
         Column::new("candidates", |row| row.candidates.to_string()),
     ]);

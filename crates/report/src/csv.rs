@@ -33,7 +33,7 @@ const BEFORE: [&str; 12] = [
     "composite_ci95_low",
     "composite_ci95_high",
 ];
-const AFTER: [&str; 15] = [
+const AFTER: [&str; 16] = [
     "vs_incumbent",
     "vs_incumbent_ci95_low",
     "vs_incumbent_ci95_high",
@@ -49,6 +49,7 @@ const AFTER: [&str; 15] = [
     "pareto",
     "incumbent",
     "winner",
+    "thinking_tokens",
 ];
 
 /// A header and one record per row; missing figures are empty.
@@ -118,6 +119,7 @@ fn after(board: &Leaderboard, row: &Row) -> Vec<String> {
             .map_or_else(String::new, |it| it.holds(row).to_string()),
         sentences::is_incumbent(board, row).to_string(),
         sentences::is_winner(board, row).to_string(),
+        number(row.thinking_tokens),
     ]
 }
 

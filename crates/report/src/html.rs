@@ -88,11 +88,12 @@ fn header(page: &mut Markup, board: &Leaderboard) {
         .raw("</bdi> · ");
     page.text(&board.split)
         .raw(" split · ")
-        .text(board.tier.as_str())
-        .raw(
-            " tier</p>
-",
-        );
+        .text(board.scored_by())
+        .raw(if board.computed {
+            " scores</p>\n"
+        } else {
+            " tier</p>\n"
+        });
     let verdict = sentences::nothing_to_rank(board).or_else(|| sentences::decision(board));
     page.leaf(
         "h1",

@@ -154,6 +154,9 @@ fn columns(board: &Leaderboard) -> Vec<Column> {
     columns.push(column("tok/s", &|row| {
         figure::optional(row.tokens_per_s, figure::speed)
     }));
+    columns.push(column("thinking", &|row| {
+        figure::optional(row.thinking_tokens, figure::speed)
+    }));
     columns.retain(|column| column.cells.iter().any(|cell| cell != figure::NONE));
     columns
 }

@@ -46,6 +46,9 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
     let lead = match board.tier {
         BoardTier::Expert if board.adaptive => format!("{winner} is nominated"),
         BoardTier::Expert => format!("Ship {winner}"),
+        // Computed scores are the same in every tier.
+        _ if board.computed && board.adaptive => format!("{winner} is nominated"),
+        _ if board.computed => format!("Ship {winner}"),
         BoardTier::Auto => format!("{winner} leads by automatic scores"),
         BoardTier::Combined => format!("{winner} leads by both tiers together"),
     };
@@ -56,9 +59,14 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
     Some(clean(&sentence).into_owned())
 }
 
+/// Whether the scores are those of an automatic judge alone.
+fn is_automatic(board: &Leaderboard) -> bool {
+    board.tier == BoardTier::Auto && !board.computed
+}
+
 /// The caveat for a board of automatic scores.
 pub fn tier_note(board: &Leaderboard) -> Option<&'static str> {
-    (board.tier == BoardTier::Auto && !board.rows.is_empty())
+    (is_automatic(board) && !board.rows.is_empty())
         .then_some("These scores are automatic: a hint, not yet a reason to ship.")
 }
 
@@ -71,7 +79,9 @@ pub fn coverage(board: &Leaderboard) -> Option<String> {
     let cells = if it.cells == 1 { "cell" } else { "cells" };
     let mut parts = vec![format!(
         "{} of {} {cells} judged ({})",
-        it.judged, it.cells, board.tier
+        it.judged,
+        it.cells,
+        board.scored_by()
     )];
     let rest = [(it.pending, "pending"), (it.failed, "failed")];
     parts.extend(
@@ -113,7 +123,15 @@ pub fn nothing_to_rank(board: &Leaderboard) -> Option<String> {
         } else {
             "cells are"
         };
-        format!("Nothing to rank yet: {collected} {are} collected and none is judged by {judge}.")
+        if board.computed {
+            format!(
+                "Nothing to rank yet: {collected} {are} collected and none has all computed scores."
+            )
+        } else {
+            format!(
+                "Nothing to rank yet: {collected} {are} collected and none is judged by {judge}."
+            )
+        }
     };
     Some(sentence)
 }
@@ -131,9 +149,11 @@ pub fn next(board: &Leaderboard) -> Next {
         .decision
         .as_ref()
         .is_some_and(|it| it.winner.is_some());
-    if it.cells == 0 {
+    if board.computed {
+        computed_next(board, winner, command)
+    } else if it.cells == 0 {
         Next::Advice("run the same assize collect with this --split, then judge what it made.")
-    } else if it.pending > 0 || (board.tier == BoardTier::Auto && it.judged > 0) {
+    } else if it.pending > 0 || (is_automatic(board) && it.judged > 0) {
         command("assize judge export", &["--out judge.json"])
     } else if winner {
         command("assize promote", &[])
@@ -151,6 +171,31 @@ pub fn next(board: &Leaderboard) -> Next {
         Next::Advice(
             "add scenarios to the task, run the same assize collect again, and judge them.",
         )
+    }
+}
+
+/// The next step where nobody has to judge.
+fn computed_next(
+    board: &Leaderboard,
+    winner: bool,
+    command: impl Fn(&str, &[&str]) -> Next,
+) -> Next {
+    let it = board.coverage;
+    let decision = board.decision.as_ref();
+    if it.cells == 0 {
+        Next::Advice("run the same assize collect with this --split.")
+    } else if it.pending > 0 {
+        command("assize judge recompute", &[])
+    } else if winner {
+        command("assize promote", &[])
+    } else if it.failed > 0 {
+        Next::Advice("run the same assize collect again; it generates only what is missing.")
+    } else if board.rows.len() < 2 {
+        Next::Advice("collect another model or prompt into this experiment.")
+    } else if decision.is_some_and(|it| it.scenarios_needed.is_none()) {
+        Next::Advice("write another prompt or try another model, and collect it here.")
+    } else {
+        Next::Advice("add scenarios to the task, and run the same assize collect again.")
     }
 }
 

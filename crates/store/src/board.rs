@@ -28,6 +28,8 @@ pub struct BoardRun<'a> {
     pub tokens_per_s: Option<f64>,
     /// Tokens of all its candidates.
     pub completion_tokens: Option<f64>,
+    /// Those of them that are thoughts.
+    pub thinking_tokens: Option<f64>,
     /// The cost of generating.
     pub cost_usd: Option<f64>,
     /// The verdict files of the run, of any tier and rubric, except those that are set aside.

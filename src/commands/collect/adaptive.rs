@@ -30,9 +30,11 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
                 .to_owned()
         ));
     }
-    let judge = args.judge.as_deref().unwrap_or_default();
+    let judge = judge_of(session, plan, args)?;
     let given = args.options.0.of(JobKind::Judge);
-    judge::auto::check_judge(session, judge, &given)?;
+    if let Some(judge) = judge {
+        judge::auto::check_judge(session, judge, &given)?;
+    }
     let stop = session::stop_flag()?;
     let guard = session.guard(&plan.options.values)?;
     let opened = session.open_store(false)?;
@@ -48,6 +50,10 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
         ..AutoFlags::default()
     };
     let judged = || -> anyhow::Result<()> {
+        // Computed verdicts came with the cells.
+        let Some(judge) = judge else {
+            return Ok(());
+        };
         let experiment = &plan.options.values.experiment;
         let summary = judge::auto::judge_automatically(
             session,
@@ -82,6 +88,34 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
     let error = ended.error.take();
     ended.summary.adaptive = Some(outcome(&adaptive, &ended));
     finish(session, args, &collection, &adaptive, &ended, error)
+}
+
+/// The model that judges between the rounds; `None` where every criterion is computed.
+fn judge_of<'a>(
+    session: &Session,
+    plan: &Plan,
+    args: &'a Collect,
+) -> anyhow::Result<Option<&'a str>> {
+    let rubric = &plan.task.rubric;
+    let named = args.judge.as_deref();
+    if rubric.needs_judge() {
+        return Ok(Some(named.ok_or_else(|| {
+            PipelineError::Invalid(format!(
+                "--adaptive needs --judge MODEL: a judge scores every round, because not every criterion of {} \
+                 is computed",
+                rubric.id
+            ))
+        })?));
+    }
+    if let Some(judge) = named {
+        let words = format!(
+            "Note: {} is not asked: every criterion of {} is computed.",
+            safe(judge),
+            rubric.id
+        );
+        session.output.say(&words);
+    }
+    Ok(None)
 }
 
 fn finish(
@@ -141,14 +175,20 @@ fn advice(
 ) -> String {
     let winner = &adaptive.pairs[nominated.pair];
     let incumbent = &adaptive.pairs[adaptive.incumbent];
+    let needs_judge = collection.task.rubric.needs_judge();
+    let scores = if needs_judge {
+        "automatic scores"
+    } else {
+        "computed scores"
+    };
     if winner == incumbent {
         return format!(
-            "No challenger is ahead of the incumbent {} by automatic scores: nothing to confirm.",
+            "No challenger is ahead of the incumbent {} by {scores}: nothing to confirm.",
             safe(&incumbent.to_string())
         );
     }
     let lead = format!(
-        "Nominated: {}, {} against the incumbent {} on {} (automatic scores).\n\
+        "Nominated: {}, {} against the incumbent {} on {} ({scores}).\n\
          Halving nominates and proves nothing: the winner was chosen on these scores.",
         safe(&winner.to_string()),
         signed(nominated),
@@ -191,8 +231,9 @@ fn advice(
         ("--incumbent", &incumbent),
     ];
     commands.push(line("promote", &pairs));
+    let judging = if needs_judge { ", judge them," } else { "" };
     format!(
-        "{lead}\nConfirm it on scenarios that it has not seen, judge them, and promote it:\n{}",
+        "{lead}\nConfirm it on scenarios that it has not seen{judging} and promote it:\n{}",
         commands.join("\n")
     )
 }
@@ -300,7 +341,7 @@ fn dry_run(
     session: &Session,
     plan: &Plan,
     adaptive: &Adaptive,
-    judge: &str,
+    judge: Option<&str>,
 ) -> anyhow::Result<Exit> {
     let schedule = &adaptive.schedule;
     let incumbent = &adaptive.pairs[adaptive.incumbent];
@@ -320,8 +361,12 @@ fn dry_run(
         }))?;
         return Ok(Exit::Done);
     }
+    let scored = judge.map_or_else(
+        || "scored by rules".to_owned(),
+        |it| format!("judged by {it}"),
+    );
     let mut text = format!(
-        "{} in {}, judged by {judge} in between\n\n",
+        "{} in {}, {scored} in between\n\n",
         count(adaptive.pairs.len(), "pair"),
         count(schedule.rounds(), "round"),
     );

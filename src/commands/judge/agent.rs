@@ -12,6 +12,7 @@ use assize_pipeline::judge::queue::Finished;
 use assize_pipeline::{PipelineError, count};
 use serde_json::json;
 
+use super::say_not_computed;
 use super::sitting::{checked_judge, kind_of_program, locks, notify, sit_options};
 use crate::Exit;
 use crate::cli::Headless;
@@ -41,6 +42,7 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
         ..judge
     };
     let store = session.store(true)?;
+    say_not_computed(session, store.as_ref(), &args.experiment, judge.tier())?;
     let anchors = session.anchors(store.as_ref(), &args.experiment, args.no_anchors)?;
     let options = sit_options(&args.experiment, judge, anchors);
     let held = held_sitting::resume_or_open(&store, options, &locks(), &environment::now())?;

@@ -49,6 +49,7 @@ pub fn run(
         return Ok(Exit::Interrupted);
     }
     tell(session, experiment, judge, &summary);
+    super::say_not_computed(session, store.as_ref(), experiment, Tier::Auto)?;
     if let Some(reason) = &summary.gave_up {
         anyhow::bail!(
             "{judge} failed too often in a row, so judging stopped: {reason}. What was judged is \

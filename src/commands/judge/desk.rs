@@ -14,6 +14,7 @@ use assize_pipeline::judge::held_sitting::{self, HeldSitting};
 use assize_pipeline::judge::queue::Queue;
 use assize_pipeline::{PipelineError, count};
 
+use super::say_not_computed;
 use super::sitting::{checked_judge, locks, notify, sit_options};
 use crate::Exit;
 use crate::cli::Desk;
@@ -34,6 +35,7 @@ pub fn run(session: &Session, args: &Desk) -> anyhow::Result<Exit> {
         return Err(PipelineError::Invalid(message.to_owned()).into());
     }
     let store = session.store(true)?;
+    say_not_computed(session, store.as_ref(), &args.experiment, judge.tier())?;
     let anchors = session.anchors(store.as_ref(), &args.experiment, args.no_anchors)?;
     let mut options = sit_options(&args.experiment, judge, anchors);
     options.desk.clone_from(&args.waits_on);

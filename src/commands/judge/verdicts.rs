@@ -206,7 +206,7 @@ fn runs_of(number: u64) -> String {
 
 pub fn release(session: &Session, sitting: &str) -> anyhow::Result<Exit> {
     let store = session.store(true)?;
-    amend::release(store.as_ref(), sitting, &environment::now())?;
+    let experiment = amend::release(store.as_ref(), sitting, &environment::now())?;
     if session.output.json {
         let report = serde_json::json!({"sitting": sitting, "state": "closed"});
         session.output.json_line(&report)?;
@@ -214,5 +214,7 @@ pub fn release(session: &Session, sitting: &str) -> anyhow::Result<Exit> {
     session
         .output
         .say(&format!("The verdicts of sitting {sitting} count again."));
+    let next = session.next("compare", &[("--experiment", &experiment)]);
+    session.output.say(&next);
     Ok(Exit::Done)
 }

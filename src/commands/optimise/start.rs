@@ -4,6 +4,7 @@ use anyhow::bail;
 use assize_domain::options::{Identity, OptionSpec, Place};
 use assize_domain::promotion::Promotion;
 use assize_http::redacted;
+use assize_optimise::judge_words;
 use assize_pipeline::events::{JobEvent, LoopStarted};
 use assize_pipeline::optimise::{LoopPlan, StartOptions, Starting, searched_experiment};
 use assize_pipeline::{PipelineError, count};
@@ -194,7 +195,7 @@ fn plan_text(plan: &LoopPlan) -> String {
         ("from", plan.seed.clone()),
         ("against", plan.incumbent.to_string()),
         ("models", settings.models.join(", ")),
-        ("judge", settings.judge.clone()),
+        ("judge", judge_words(settings).to_owned()),
         ("reflector", settings.reflector.clone()),
         (
             "search",
@@ -208,7 +209,11 @@ fn plan_text(plan: &LoopPlan) -> String {
             ),
         ),
         (
-            "automatic",
+            if settings.judge.is_empty() {
+                "computed"
+            } else {
+                "automatic"
+            },
             format!(
                 "at most {} verdicts: {} in the race, {} for the gate",
                 settings.max_auto, plan.race_verdicts, plan.selection_verdicts
@@ -216,10 +221,14 @@ fn plan_text(plan: &LoopPlan) -> String {
         ),
         (
             "expert",
-            format!(
-                "at most {} verdicts: nominee and incumbent on {} selection and {} confirmation scenarios",
-                plan.expert_verdicts, plan.selection_scenarios, plan.confirmation_scenarios
-            ),
+            if plan.expert_verdicts == 0 {
+                "none".to_owned()
+            } else {
+                format!(
+                    "at most {} verdicts: nominee and incumbent on {} selection and {} confirmation scenarios",
+                    plan.expert_verdicts, plan.selection_scenarios, plan.confirmation_scenarios
+                )
+            },
         ),
         ("outputs", format!("at most {}", plan.outputs)),
         (

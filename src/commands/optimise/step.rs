@@ -10,6 +10,7 @@ use assize_pipeline::events::{JobEvent, JobProgress, LoopEntry, LoopStepped};
 use assize_pipeline::judge::auto::Prices;
 use assize_pipeline::optimise::{Extent, LoopContext, LoopLog, Stepped, turn};
 use assize_pipeline::task_files;
+use assize_report::shell::shell_word;
 
 use super::models::Models;
 use super::{command, say_next, setup_of, show, state};
@@ -37,9 +38,9 @@ pub fn run(session: &Session, args: &OptimiseStep) -> anyhow::Result<Exit> {
     let stepped = with_context(session, which, |context, log, task| {
         let stepped = context.step(log, task, extent)?;
         bring_up_to_date(session, context, task, log);
-        Ok(stepped)
+        Ok((stepped, context.task_place.to_owned()))
     })?;
-    finish(session, args, &stepped)
+    finish(session, args, &stepped.0, &stepped.1)
 }
 
 /// Brings what is derived from the log up to date after a loop was stopped. The loop has ended whether that
@@ -146,7 +147,13 @@ fn with_context<T>(
     Ok(done)
 }
 
-fn finish(session: &Session, args: &OptimiseStep, stepped: &Stepped) -> anyhow::Result<Exit> {
+/// `place` is how the user names the task.
+fn finish(
+    session: &Session,
+    args: &OptimiseStep,
+    stepped: &Stepped,
+    place: &str,
+) -> anyhow::Result<Exit> {
     let (tree, experiment) = (&stepped.tree, args.experiment.as_str());
     if stepped.events == 0 && tree.is_finished() {
         session
@@ -174,11 +181,17 @@ fn finish(session: &Session, args: &OptimiseStep, stepped: &Stepped) -> anyhow::
             ("--experiment", experiment),
             ("--text", nominee.child.as_str()),
         ];
-        session.output.say(&format!(
-            "To keep it as a file: {} > DIR/prompts/{}.md",
-            command(session, "optimise show", &show),
-            nominee.pair.prompt
-        ));
+        let command = command(session, "optimise show", &show);
+        let file = Path::new(place).join(format!("prompts/{}.md", nominee.pair.prompt));
+        // A built-in task has no folder.
+        let to = if Path::new(place).is_dir() {
+            format!(" > {}", shell_word(&file.display().to_string()))
+        } else {
+            String::new()
+        };
+        session
+            .output
+            .say(&format!("To keep it as a file: {command}{to}"));
     }
     Ok(if stepped.refused {
         Exit::Refused

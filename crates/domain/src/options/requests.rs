@@ -108,7 +108,7 @@ pub const REQUEST_FIELDS: &[RequestField] = &[
     loop_field(
         "judge",
         Kind::Text,
-        "The automatic judge of the race; a loop that is to be started needs one",
+        "The automatic judge of the race; a loop that is to be started needs one, unless every criterion is computed",
         "judge",
     ),
     loop_field(

@@ -214,7 +214,7 @@ impl Adaptive {
         };
         let halved = halve(alive, &means, self.incumbent, keep).ok_or_else(|| {
             PipelineError::Invalid(format!(
-                "the incumbent {} has no verdict of the automatic judge after round {}, so nothing can be \
+                "the incumbent {} has no scores after round {}, so nothing can be \
                  compared with it: see what failed above and run the same command again, or name another \
                  with --incumbent",
                 self.pairs[self.incumbent],

@@ -11,8 +11,7 @@ use assize_domain::computed::{self, Scorer};
 use assize_domain::judge::COMPUTED;
 use assize_domain::output::{OutputReader, cut_thinking};
 use assize_domain::prompt::Rendered;
-use assize_domain::run::{ADAPTIVE_SETTING, CellRecord, RunStatus, artifact, metric, param, tag};
-use assize_domain::sweep::{SYSTEM, settings_words};
+use assize_domain::run::{CellRecord, RunStatus, artifact, metric, param, tag};
 use assize_domain::task::Task;
 use assize_domain::verdict::{Summary, VerdictFile, summarise};
 use assize_providers::{Completion, Provider, ProviderError, Request, share_of};
@@ -21,11 +20,14 @@ use serde_json::Value;
 
 use super::grid::{Cell, Grid};
 use super::request::request;
-use super::variant::Variant;
 use super::{CollectOptions, Collection};
 use crate::Now;
 use crate::computed::run_command;
 use crate::size_gate::SizedModel;
+
+mod recorded;
+
+use recorded::{option_params, words};
 
 /// Commands of a cell in flight end by themselves or by their time limit, also after Ctrl-C: a cell is
 /// recorded with its scores, because the next collection does not make it again.
@@ -63,6 +65,8 @@ pub struct GeneratedCell {
     /// The host does not accept the credentials.
     pub denied: bool,
     pub failed_candidates: u64,
+    /// How many candidates lack a computed score, and why the first of them does.
+    pub unscored: Option<(u64, String)>,
     pub completion_tokens: u64,
 }
 
@@ -224,6 +228,7 @@ impl<'a> CellGenerator<'a> {
             host_fault: HostFault::of(answers),
             denied: failed && failures.clone().all(ProviderError::is_denied),
             failed_candidates: failed_candidates as u64,
+            unscored: unscored(&candidates),
             completion_tokens: done.iter().map(|it| it.completion_tokens).sum(),
         }
     }
@@ -442,15 +447,16 @@ fn thinking_tokens(completion: &Completion) -> u64 {
     )
 }
 
-/// Options that change the output, as boards name them where runs differ.
-fn words(options: &CollectOptions, variant: &Variant) -> String {
-    let words = settings_words(&variant.values, &variant.settings);
-    let adaptive = if options.adaptive {
-        ADAPTIVE_SETTING
-    } else {
-        ""
-    };
-    format!("{words}{adaptive}")
+/// How many candidates lack a computed score, and why the first of them does.
+fn unscored(candidates: &[Candidate]) -> Option<(u64, String)> {
+    let mut lacking = candidates.iter().filter(|it| !it.not_computed.is_empty());
+    let first = lacking.next()?;
+    let mut reasons = first.reasons.iter();
+    let reason = reasons.find(|it| it.contains("not computed"));
+    Some((
+        1 + lacking.count() as u64,
+        reason.cloned().unwrap_or_default(),
+    ))
 }
 
 fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
@@ -464,36 +470,4 @@ fn prompt_text(rendered: &[Arc<Rendered>]) -> Arc<str> {
             text.into()
         }
     }
-}
-
-/// What is recorded of the options: the collection's, with what the variant changes.
-fn option_params(
-    task: &Task,
-    options: &CollectOptions,
-    variant: &Variant,
-) -> Vec<(Arc<str>, Arc<str>)> {
-    let mut params: Vec<(Arc<str>, Arc<str>)> = vec![
-        (param::TASK.into(), task.name.as_str().into()),
-        ("adaptive".into(), options.adaptive.to_string().into()),
-    ];
-    let (always, changed) = &variant.identity;
-    let own: Vec<(&str, &str)> = always
-        .iter()
-        .chain(changed)
-        .map(|(key, text)| (*key, text.as_str()))
-        .collect();
-    let of_collection = options.params.iter();
-    let of_collection = of_collection.map(|(key, text)| (key.as_str(), text.as_str()));
-    for (key, text) in of_collection.clone() {
-        let changed = own.iter().find(|it| it.0 == key).map(|it| it.1);
-        params.push((key.into(), changed.unwrap_or(text).into()));
-    }
-    let added = own
-        .iter()
-        .filter(|it| !options.params.iter().any(|known| known.0 == it.0));
-    params.extend(added.map(|(key, text)| ((*key).into(), (*text).into())));
-    if let Some(system) = variant.settings.get(SYSTEM) {
-        params.push((SYSTEM.into(), system.into()));
-    }
-    params
 }

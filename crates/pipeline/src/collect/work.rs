@@ -286,6 +286,12 @@ impl<'l> Work<'l> {
                 summary.count(status);
                 if status == CellStatus::Collected {
                     summary.failed_candidates += made.failed_candidates;
+                    if let Some((candidates, reason)) = &made.unscored {
+                        summary.unscored_candidates += candidates;
+                        summary
+                            .unscored_reason
+                            .get_or_insert_with(|| reason.clone());
+                    }
                 }
             }
             self.lane.pool.recorded(self.host);

@@ -59,6 +59,7 @@ pub fn rank(
         experiment: options.experiment.clone(),
         rubric: scores.rubric.clone(),
         tier: view.tier,
+        computed: scores.is_computed(),
         split: options.split.to_string(),
         incumbent: family.incumbent.map(|index| pairs[index].clone()),
         pareto: Pareto::of(&rows),
@@ -236,6 +237,7 @@ fn row(
         latency_p50_ms: resources::latency_quantile(scores, index, 0.5),
         latency_p95_ms: resources::latency_quantile(scores, index, 0.95),
         cost_usd_per_1000: resources::cost_per_1000(scores, index),
+        thinking_tokens: resources::thinking_tokens(scores, index),
     })
 }
 

@@ -95,6 +95,7 @@ pub struct RunFigures {
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub completion_tokens: Option<f64>,
+    pub thinking_tokens: Option<f64>,
     pub cost_usd: Option<f64>,
 }
 
@@ -234,6 +235,7 @@ impl Scores {
             latency_ms: run.latency_ms.filter(|it| it.is_finite()),
             tokens_per_s: run.tokens_per_s.filter(|it| it.is_finite()),
             completion_tokens: run.completion_tokens.filter(|it| it.is_finite()),
+            thinking_tokens: run.thinking_tokens.filter(|it| it.is_finite()),
             cost_usd: run.cost_usd.filter(|it| it.is_finite()),
         };
         self.runs[pair].push(figures);

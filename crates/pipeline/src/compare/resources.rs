@@ -25,6 +25,14 @@ pub fn cost_per_1000(scores: &Scores, pair: usize) -> Option<f64> {
     (candidates > 0.0).then(|| 1000.0 * cost / candidates)
 }
 
+/// The mean tokens of thoughts of a pair's candidates; `None` where no run has any.
+pub fn thinking_tokens(scores: &Scores, pair: usize) -> Option<f64> {
+    let runs = || finished(scores, pair);
+    let tokens: f64 = runs().filter_map(|it| it.thinking_tokens).sum();
+    let candidates: f64 = runs().map(|it| f64::from(it.n_candidates)).sum();
+    (tokens > 0.0 && candidates > 0.0).then(|| tokens / candidates)
+}
+
 /// By scenario that both pairs have: the logarithm of how much more one candidate of the first
 /// uses than one of the second. Empty where a figure is missing or not above zero.
 pub fn log_ratios(scores: &Scores, resource: Resource, pair: usize, other: usize) -> Vec<f64> {

@@ -139,8 +139,8 @@ fn check_amendment(amendment: &Amendment) -> Result<()> {
     }
 }
 
-/// Lifts the quarantine of a sitting: its verdicts count again.
-pub fn release(store: &dyn Sittings, sitting: &str, now: &Now) -> Result<()> {
+/// Lifts the quarantine of a sitting: its verdicts count again. Returns its experiment.
+pub fn release(store: &dyn Sittings, sitting: &str, now: &Now) -> Result<String> {
     let Some(record) = store.sitting_record_get(sitting)? else {
         return Err(PipelineError::NoSitting {
             id: sitting.to_owned(),
@@ -162,7 +162,8 @@ pub fn release(store: &dyn Sittings, sitting: &str, now: &Now) -> Result<()> {
         judge: None,
         drift: None,
     };
-    Ok(store.sitting_close(sitting, &closing)?)
+    store.sitting_close(sitting, &closing)?;
+    Ok(record.sitting.experiment)
 }
 
 fn tag_of(run: &Run, name: &str) -> String {

@@ -21,8 +21,8 @@ use assize_store::{Run, RunQuery, StoreError};
 use super::LoopContext;
 use crate::collect::grid::Subset;
 use crate::collect::{self, CollectOptions, Collection, Speeds, recorded_params};
-use crate::judge::artifact_parse;
 use crate::judge::auto::AutoJudge;
+use crate::judge::{artifact_parse, not_computed_words};
 use crate::size_gate::SizedModel;
 use crate::{PipelineError, Result, count};
 
@@ -193,8 +193,12 @@ impl LoopContext<'_> {
         Ok(())
     }
 
-    /// Lets the automatic judge score what it has not seen in an experiment.
+    /// Lets the automatic judge score what it has not seen in an experiment. Without a judge, the
+    /// verdicts came with the cells.
     pub(super) fn judge(&self, experiment: &str, money_left: Option<f64>) -> Result<Settled> {
+        if self.settings.judge.is_empty() {
+            return Ok(Settled::Done);
+        }
         let model = self.models.judge(&self.settings.judge)?;
         let judge = AutoJudge {
             store: self.store,
@@ -269,6 +273,7 @@ impl LoopContext<'_> {
                 break;
             }
         }
+        check_computed(&part.experiment, &cells)?;
         Ok((settled, cells))
     }
 
@@ -429,9 +434,26 @@ impl TrackedCell {
     }
 }
 
-/// The verdicts of a tier on these cells.
+/// Refuses to go on with cells that lack a computed score: no judge gets them, and counting them as
+/// the lowest would hold a failure of a command against a prompt.
+pub(super) fn check_computed(experiment: &str, cells: &[TrackedCell]) -> Result<()> {
+    let lacks = |it: &&TrackedCell| it.candidates.iter().any(|it| !it.not_computed.is_empty());
+    let cells = cells.iter().filter(lacks).count();
+    if cells == 0 {
+        return Ok(());
+    }
+    Err(PipelineError::CellsFailed(format!(
+        "{}, then run the step again",
+        not_computed_words(experiment, cells)
+    )))
+}
+
+/// The verdicts of a tier on these cells. Computed ones are the race's, and no expert gave them.
 pub(super) fn verdicts_in(cells: &[TrackedCell], tier: Tier) -> u32 {
-    let verdicts: usize = cells.iter().map(|it| it.verdicts(tier).len()).sum();
+    let of_tier = cells
+        .iter()
+        .filter(|it| tier == Tier::Auto || !it.files.iter().any(VerdictFile::is_computed));
+    let verdicts: usize = of_tier.map(|it| it.verdicts(tier).len()).sum();
     u32::try_from(verdicts).unwrap_or(u32::MAX)
 }
 

@@ -73,7 +73,8 @@ pub(super) struct Planned<'a> {
     pub jobs: u32,
     pub thresholds: &'a Thresholds,
     pub generators: &'a [SizedModel],
-    pub judge: &'a SizedModel,
+    /// `None` where every criterion is computed.
+    pub judge: Option<&'a SizedModel>,
     pub prices: Option<Prices>,
 }
 
@@ -99,7 +100,7 @@ impl Planned<'_> {
         let selection_verdicts = selection_verdicts(task, self.candidates, self.thresholds);
         let selection = finalists_outputs(task, Split::Selection, self.candidates);
         let confirmation = finalists_outputs(task, Split::Confirmation, self.candidates);
-        let experts = self.thresholds.deciding_tier() == Tier::Expert;
+        let experts = self.judge.is_some() && self.thresholds.deciding_tier() == Tier::Expert;
         let finals = selection.saturating_add(confirmation);
         let searched = u64::from(race_verdicts) + u64::from(settings.children_in_all());
         let outputs = searched + u64::from(finals);
@@ -138,10 +139,12 @@ impl Planned<'_> {
             add(&mut cost, usd.map(|it| it * share));
             add(&mut seconds, s.map(|it| it * share));
         }
-        let (usd, s) = self.per_output(history.as_ref(), self.judge, 200)?;
-        let usd = self.prices.map(|it| self.verdict_usd(it)).or(usd);
-        add(&mut cost, usd.map(|it| it * f64::from(verdicts)));
-        add(&mut seconds, s.map(|it| it * f64::from(verdicts)));
+        if let Some(judge) = self.judge {
+            let (usd, s) = self.per_output(history.as_ref(), judge, 200)?;
+            let usd = self.prices.map(|it| self.verdict_usd(it)).or(usd);
+            add(&mut cost, usd.map(|it| it * f64::from(verdicts)));
+            add(&mut seconds, s.map(|it| it * f64::from(verdicts)));
+        }
         Ok(PlannedCost {
             cost_usd: cost,
             hours: seconds.map(|it| it / 3600.0),

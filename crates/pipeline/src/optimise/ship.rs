@@ -17,7 +17,7 @@ use assize_domain::task::Task;
 use assize_optimise::Tree;
 
 use super::LoopContext;
-use super::cells::{Part, Settled, TrackedCell};
+use super::cells::{Part, Settled, TrackedCell, check_computed};
 use super::looks::{judge_looks, nominees};
 use crate::compare::SEED;
 use crate::promote::{self, Assessment, PromoteOptions, Signature, Step};
@@ -140,6 +140,7 @@ impl LoopContext<'_> {
             self.submit(task, finalists, split)?;
         }
         let mut cells = self.read(task, &part)?;
+        check_computed(self.experiment, &cells)?;
         let lacks = |cells: &[TrackedCell], tier| {
             let open = cells.iter().filter(|it| !it.is_judged(tier));
             open.count()

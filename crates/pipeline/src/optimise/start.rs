@@ -75,12 +75,18 @@ impl Starting {
         refuse_runs(options)?;
         check_splits(task)?;
         check_gate(options)?;
+        check_judge(options)?;
         Reflector::parse(&options.settings.reflector)?.check(options.force)?;
         let champion = champion(options)?;
         let seed = seed(options, champion.as_ref())?;
         let settings = LoopSettings {
             prompt: seed.name.clone(),
             reserved_auto: selection_verdicts(task, options.values.n_tips, options.thresholds),
+            judge: if task.rubric.needs_judge() {
+                options.settings.judge.clone()
+            } else {
+                String::new()
+            },
             ..options.settings.clone()
         };
         let settings = settings.checked()?;
@@ -93,7 +99,8 @@ impl Starting {
         let generators = settings.models.iter().chain([&incumbent.model]);
         let generators = generators.map(|it| options.models.generator(it));
         let generators = generators.collect::<Result<Vec<_>>>()?;
-        let judge = options.models.judge(&settings.judge)?;
+        let judge = (!settings.judge.is_empty()).then(|| options.models.judge(&settings.judge));
+        let judge = judge.transpose()?;
         let (notes, objections) = remarks(options, &settings, &seed, (race.len(), feedback.len()))?;
         let planned = Planned {
             experiment: options.experiment,
@@ -107,7 +114,7 @@ impl Starting {
             jobs: options.values.jobs,
             thresholds: options.thresholds,
             generators: &generators[..settings.models.len()],
-            judge: &judge,
+            judge: judge.as_ref(),
             prices: options.prices,
         };
         let plan = planned.plan(options.store, notes)?;
@@ -154,9 +161,16 @@ fn remarks(
     (race, feedback): (usize, usize),
 ) -> Result<(Vec<String>, Vec<String>)> {
     let (mut notes, mut objections) = (Vec::new(), Vec::new());
+    let named = options.settings.judge.as_str();
+    if settings.judge.is_empty() && !named.is_empty() {
+        notes.push(format!(
+            "{named} is not asked: every criterion of {} is computed",
+            options.task.rubric.id
+        ));
+    }
     if race < feedback {
         notes.push(format!(
-            "the race uses {race} of {} of the feedback split: {} automatic verdicts are not enough for all",
+            "the race uses {race} of {} of the feedback split: {} verdicts are not enough for all",
             count(feedback, "scenario"),
             settings.race_verdicts()
         ));
@@ -218,10 +232,23 @@ fn refuse_runs(options: &StartOptions<'_>) -> Result<()> {
     }
 }
 
+/// The race needs a judge, unless rules give all its scores.
+fn check_judge(options: &StartOptions<'_>) -> Result<()> {
+    let rubric = &options.task.rubric;
+    if !rubric.needs_judge() || !options.settings.judge.is_empty() {
+        return Ok(());
+    }
+    Err(PipelineError::Invalid(format!(
+        "a loop needs --judge MODEL: an automatic judge scores the race, because not every criterion of {} is computed",
+        rubric.id
+    )))
+}
+
 /// Refuses a loop whose nominee could never pass the gate, whatever the judges say.
 fn check_gate(options: &StartOptions<'_>) -> Result<()> {
     let gate = options.thresholds;
-    if !gate.require.contains(&Tier::Auto) {
+    // The gate asks nothing of tiers where every criterion is computed.
+    if !gate.require.contains(&Tier::Auto) || !options.task.rubric.needs_judge() {
         return Ok(());
     }
     if !gate.require.contains(&Tier::Expert) && gate.double_scored > 0 {

@@ -248,6 +248,11 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
             figure::optional(row.tokens_per_s, figure::speed)
         })
     });
+    let thinking = one(any(&|row| row.thinking_tokens.is_some()), &|| {
+        Column::new("thinking", board, |row| {
+            figure::optional(row.thinking_tokens, figure::speed)
+        })
+    });
     let uneven = any(&|row| row.scenarios != board.rows[0].scenarios);
     groups.extend([
         one(any(&|row| row.vs_incumbent.is_some()), &|| {
@@ -278,6 +283,7 @@ fn groups(board: &Leaderboard, axis: Option<&Axis>, pareto: bool) -> Vec<Vec<Col
             .collect(),
         one(charged, &|| cost(board)),
         p95,
+        thinking,
         scores(board, |row| &row.criteria, figure::plain),
     ]);
     groups.retain(|group| !group.is_empty());

@@ -42,6 +42,7 @@ fn row(rank: u32, (model, prompt): (&str, &str), mean: f64, latency_ms: f64) -> 
         latency_p50_ms: None,
         latency_p95_ms: None,
         cost_usd_per_1000: None,
+        thinking_tokens: None,
     }
 }
 
@@ -84,6 +85,7 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
             sha256: "5f0c9a".repeat(10) + "abcd",
         }),
         tier: BoardTier::Expert,
+        computed: false,
         split: "selection".to_owned(),
         incumbent,
         pareto: Pareto::of(&rows),

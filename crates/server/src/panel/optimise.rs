@@ -7,7 +7,7 @@ use askama::Template;
 use assize_domain::job::JobKind;
 use assize_optimise::diff::{Change, DiffLine};
 use assize_optimise::packet::{FeedbackCell, Packet};
-use assize_optimise::{SEED, Tree, WaitingFor};
+use assize_optimise::{SEED, Tree, WaitingFor, judge_words};
 use assize_pipeline::optimise::{LoopLog, waiting};
 use assize_report::figure;
 use assize_report::lineage as report;
@@ -255,7 +255,7 @@ fn facts(tree: &Tree, budget: Vec<(&'static str, String)>) -> Vec<(&'static str,
     let settings = &tree.settings;
     let mut facts = vec![
         ("models", settings.models.join(", ")),
-        ("judge", settings.judge.clone()),
+        ("judge", judge_words(settings).to_owned()),
         ("reflector", settings.reflector.clone()),
     ];
     facts.extend(budget);

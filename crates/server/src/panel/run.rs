@@ -182,6 +182,7 @@ fn timings(run: &Run) -> Vec<(&'static str, String)> {
         ("tokens per second", metric::TOKENS_PER_S, figure::speed),
         ("prompt tokens", metric::PROMPT_TOKENS, count),
         ("completion tokens", metric::COMPLETION_TOKENS, count),
+        ("thinking tokens", metric::THINKING_TOKENS, count),
     ];
     known
         .into_iter()

@@ -93,6 +93,7 @@ fn shown<'a>(
         latency_ms: run.latency_ms,
         tokens_per_s: run.tokens_per_s,
         completion_tokens: run.completion_tokens,
+        thinking_tokens: run.thinking_tokens,
         cost_usd: run.cost_usd,
         files: decode(run, batch, run_id)?,
         run_id,

@@ -29,7 +29,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8, V9, mirror::TABLES],
+    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8, V9, mirror::TABLES, V11],
 };
 
 /// Ids of texts that every database holds.
@@ -347,6 +347,16 @@ BEGIN DELETE FROM board WHERE run = old.run; END;
 CREATE TRIGGER board_named_metrics_delete AFTER DELETE ON latest_metrics
 WHEN old.key IN (SELECT id FROM texts
                  WHERE text IN ('n_failed', 'completion_tokens', 'generation_cost_usd'))
+BEGIN DELETE FROM board WHERE run = old.run; END;
+";
+
+/// One more of these metrics. (Version 10 is [`mirror::TABLES`].)
+const V11: &str = "
+CREATE TRIGGER board_thinking_update AFTER UPDATE ON latest_metrics
+WHEN old.key = (SELECT id FROM texts WHERE text = 'thinking_tokens')
+BEGIN DELETE FROM board WHERE run = old.run; END;
+CREATE TRIGGER board_thinking_delete AFTER DELETE ON latest_metrics
+WHEN old.key = (SELECT id FROM texts WHERE text = 'thinking_tokens')
 BEGIN DELETE FROM board WHERE run = old.run; END;
 ";
 

@@ -91,7 +91,9 @@ impl Checker {
         let settings = &tree.settings;
         let reflector = Reflector::parse(&settings.reflector).ok();
         let mut models = settings.models.clone();
-        models.push(settings.judge.clone());
+        if !settings.judge.is_empty() {
+            models.push(settings.judge.clone());
+        }
         models.extend(reflector.and_then(|it| it.model().map(ToString::to_string)));
         let mut words = self.words(&["optimise", "step"], fields, None);
         words.push("--events".to_owned());
@@ -109,6 +111,12 @@ impl Checker {
         self.check_places(fields, &mut problems);
         let settings = self.settings_of(task.as_ref(), fields, &mut problems);
         let mut words = self.start_words(fields, &mut problems);
+        let needs_judge = task.as_ref().is_none_or(|it| it.rubric.needs_judge());
+        if needs_judge && fields.get("judge").is_none_or(Value::is_null) {
+            let message =
+                "is missing: this experiment has no loop yet, and a loop needs an automatic judge";
+            problems.push(problem("judge", message));
+        }
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let models = fields.get("models").map(places).unwrap_or_default();
         self.check_weights("models", models.iter().copied(), &mut problems);
@@ -136,11 +144,6 @@ impl Checker {
         let task = task.unwrap_or(&self.session.task_name).to_owned();
         let mut words = self.words(&["optimise", "start"], fields, Some(task));
         words.push("--then-step".to_owned());
-        if fields.get("judge").is_none_or(Value::is_null) {
-            let message =
-                "is missing: this experiment has no loop yet, and a loop needs an automatic judge";
-            problems.push(problem("judge", message));
-        }
         let own = REQUEST_FIELDS
             .iter()
             .filter(|it| JobKind::Optimise.is_in(it.requests))

@@ -50,6 +50,7 @@ pub(super) struct BatchRun {
     pub latency_ms: Option<f64>,
     pub tokens_per_s: Option<f64>,
     pub completion_tokens: Option<f64>,
+    pub thinking_tokens: Option<f64>,
     pub cost_usd: Option<f64>,
     /// The range of its files in the batch.
     pub files: Range<usize>,
@@ -206,6 +207,7 @@ impl Reader<'_> {
             latency_ms: row.latency_ms,
             tokens_per_s: row.tokens_per_s,
             completion_tokens: row.completion_tokens,
+            thinking_tokens: row.thinking_tokens,
             cost_usd: row.cost_usd,
             files: start..batch.files.len(),
             set_aside: self.set_aside.get(&run).cloned(),

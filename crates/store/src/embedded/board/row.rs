@@ -35,7 +35,7 @@ use crate::sqlite::{Attempt, Fault};
 
 /// The format of rows. Increase it with every change to [`BoardRow`] or [`RowFile`]: a row of
 /// another format counts as missing.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 
 /// The data of a run that precedes its verdict files.
 #[derive(Serialize, Deserialize)]
@@ -53,6 +53,7 @@ pub(super) struct BoardRow<'a> {
     pub n_failed: Option<f64>,
     pub completion_tokens: Option<f64>,
     pub cost_usd: Option<f64>,
+    pub thinking_tokens: Option<f64>,
 }
 
 /// In the order of [`keys::PARAMS`].
@@ -89,11 +90,12 @@ mod keys {
     pub const TAGS: RangeInclusive<i64> = known::RUBRIC..=known::SETTINGS;
     pub const METRICS: RangeInclusive<i64> = known::N_CANDIDATES..=known::TOKENS_PER_S;
     /// Metrics whose ids differ between databases, in the order of [`super::BoardRow`]. The
-    /// triggers of schema version 9 name them too.
-    pub const NAMED_METRICS: [&str; 3] = [
+    /// triggers of schema versions 9 and 11 name them too.
+    pub const NAMED_METRICS: [&str; 4] = [
         metric::N_FAILED,
         metric::COMPLETION_TOKENS,
         metric::GENERATION_COST_USD,
+        metric::THINKING_TOKENS,
     ];
 }
 
@@ -197,6 +199,7 @@ impl<'a> Columns<'a> {
             n_failed: self.get()?,
             completion_tokens: self.get()?,
             cost_usd: self.get()?,
+            thinking_tokens: self.get()?,
         })
     }
 }
@@ -442,24 +445,23 @@ mod tests {
             n_failed: Some(1.0),
             completion_tokens: None,
             cost_usd: None,
+            thinking_tokens: None,
         };
         let written = hex(&postcard::to_allocvec(&row).unwrap());
         let expected = [
-            "04",
+            "05",
             &"07".repeat(16),
             "06",
             "01c801",
             "02027631",
             "01cc01",
-            "00",
-            "0102",
+            "000102",
             "02026162",
-            "000000",
-            "0104",
+            "0000000104",
             "010000000000001440",
             "0000",
             "01000000000000f03f",
-            "0000",
+            "000000",
         ];
         assert_eq!(written, expected.concat());
     }
