@@ -11,15 +11,13 @@ use assize_pipeline::judge::drift::Drift;
 use assize_pipeline::judge::export::{Export, ExportOptions};
 use assize_pipeline::judge::file::{self, Source};
 use assize_pipeline::judge::{Entropy, not_computed, not_computed_words};
-use assize_pipeline::optimise::LoopLog;
 use assize_pipeline::{PipelineError, count};
 use assize_report::shell::shell_word;
 use assize_store::Tracking;
-use assize_store::state::State;
 
 use crate::Exit;
 use crate::cli::Judge;
-use crate::environment::{self, STATE_DIR};
+use crate::environment;
 use crate::output::safe;
 use crate::session::Session;
 use crate::webhook::{self, Event, Sat};
@@ -299,22 +297,8 @@ fn say_applied(session: &Session, applied: &Applied) {
         session.output.say(&words);
         return;
     }
-    let experiment = applied.experiment.as_str();
-    let verb = if has_open_loop(experiment) {
-        "optimise step"
-    } else {
-        "compare"
-    };
-    let next = session.next(verb, &[("--experiment", experiment)]);
+    let next = session.next("compare", &[("--experiment", &applied.experiment)]);
     session.output.say(&next);
-}
-
-/// Whether a prompt loop of this machine waits for the verdicts on an experiment.
-fn has_open_loop(experiment: &str) -> bool {
-    let folder = Path::new(STATE_DIR);
-    let found = folder.is_dir().then(|| State::open(folder).ok()).flatten();
-    let tree = found.and_then(|state| LoopLog::find(&state, experiment).ok()??.tree().ok());
-    tree.is_some_and(|tree| !tree.is_finished())
 }
 
 /// Says that runs are not handed to judges, because a computed score is missing.
