@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 use assize_mlflow::{Config, MlflowStore};
 use assize_store::{Promotions as _, RunQuery, Runs as _};
 use assize_test_support::mlflow::Mlflow;
+use assize_test_support::postgres::Postgres;
 use assize_test_support::server::{Reply, Served, token_new};
 use assize_test_support::{Scratch, promotion_task};
 use serde_json::{Value, json};
+
+mod faults;
+mod panel;
+mod renewed;
 
 /// Serves what is tracked on this server, from a folder of its own with the task's files.
 fn serve(mlflow: &Mlflow) -> (Scratch, Served) {
@@ -21,10 +26,12 @@ fn serve(mlflow: &Mlflow) -> (Scratch, Served) {
 }
 
 fn serve_again(mlflow: &Mlflow, scratch: &Scratch) -> Served {
-    let words = format!(
-        "serve --port 0 --json --task task --tracking-uri {}",
-        mlflow.url
-    );
+    serve_at(&mlflow.url, scratch)
+}
+
+fn serve_at(address: &str, scratch: &Scratch) -> Served {
+    let words =
+        format!("serve --port 0 --json --task task --allow script.json --tracking-uri {address}");
     Served::start_with(scratch, &words)
 }
 
@@ -135,9 +142,20 @@ fn round(value: &mut Value) {
 
 #[test]
 fn a_team_s_server_is_served_like_a_file() {
-    let Some(server) = Mlflow::usual() else {
-        return;
-    };
+    if let Some(server) = Mlflow::usual() {
+        is_served_like_a_file(&server);
+    }
+}
+
+#[test]
+fn a_team_s_server_with_postgresql_is_served_like_a_file() {
+    let database = Postgres::start();
+    if let Some(server) = database.as_ref().and_then(Mlflow::on_postgres) {
+        is_served_like_a_file(&server);
+    }
+}
+
+fn is_served_like_a_file(server: &Mlflow) {
     let elsewhere = promotion_task::scratch(promotion_task::ahead);
     server.adopt(&elsewhere);
     promotion_task::fill(&elsewhere);
@@ -145,12 +163,12 @@ fn a_team_s_server_is_served_like_a_file() {
     promotion_task::fill(&file);
     let of_file = Served::start_with(&file, "serve --port 0 --json --task task");
 
-    let (_first_folder, first) = serve(&server);
+    let (_first_folder, first) = serve(server);
     wait_complete(&first);
     assert_eq!(board(&first), board(&of_file));
-    pages_are_shown(&server, &first);
+    pages_are_shown(server, &first);
     a_verdict_from_elsewhere_is_seen(&elsewhere, &first);
-    one_of_two_promotions_counts(&server, &first);
+    one_of_two_promotions_counts(server, &first);
 }
 
 fn pages_are_shown(mlflow: &Mlflow, served: &Served) {

@@ -265,7 +265,6 @@ impl WholeCommit<'_> {
             let run = store.sitting_run_need(sitting)?;
             let mark = format!("{COMMIT}{}", self.commit);
             store.param_claim(&run.run_id, &mark, "done")?;
-            store.touch(&run.run_id)?;
         }
         let marks = Marks::new(store);
         parallel::each(&self.judged, |judged| {

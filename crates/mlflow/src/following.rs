@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use assize_domain::hash::sha256;
 use assize_domain::judge::Tier;
+use assize_domain::promotion::Promotion;
 use assize_domain::run::{RunStatus, artifact, tag};
 use assize_store::embedded::EmbeddedStore;
 use assize_store::following::{
     Followed, FollowedExperiment, FollowedRun, FollowedSink, Following, KnownVersions, RunLease,
-    RunVersion,
+    RunVersion, SkippedRun,
 };
 use assize_store::queue::SittingRecord;
 use assize_store::{Promotions as _, Result, StoreError, Tracking as _};
@@ -23,7 +24,7 @@ use crate::promotions::PROMOTIONS;
 use crate::sittings::key;
 use crate::verdicts::Marks;
 use crate::wire::{CHANGED, RunsAnswer, Tracked};
-use crate::{MlflowStore, SITTINGS, parallel};
+use crate::{MlflowStore, SITTINGS, lock, parallel};
 
 /// The page size of a search for changes.
 const PAGE: usize = 500;
@@ -55,6 +56,7 @@ impl Following for MlflowStore {
                 id: self.experiment_number(&it.id)?,
                 name: it.name,
                 tags,
+                created_ms: it.creation_time.unwrap_or(0),
                 updated_ms: it.last_update_time.unwrap_or(0),
             })
         });
@@ -116,13 +118,13 @@ impl Following for MlflowStore {
         known: KnownVersions<'_>,
         visit: FollowedSink<'_>,
     ) -> Result<()> {
-        self.scan(&experiment.to_string(), "", 0, &mut |runs| {
+        self.scan_fetched(&experiment.to_string(), "", 0, &mut |runs| {
             visit(self.followed(runs, known)?)
         })
     }
 
     fn runs_follow(&self, run_ids: &[String]) -> Result<Followed> {
-        let runs = parallel::each(run_ids, |run_id| match self.run_load(run_id) {
+        let runs = parallel::each(run_ids, |run_id| match self.run_fetch(run_id) {
             Ok(run) => Ok(Some(run)),
             Err(StoreError::NoRun { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -140,15 +142,27 @@ impl Following for MlflowStore {
     }
 
     fn copy_set(&self, copy: Arc<EmbeddedStore>) {
-        let _ = self.copy.set(copy);
+        *lock(&self.copy) = Some(copy);
+    }
+
+    fn forget(&self) {
+        *lock(&self.copy) = None;
+        lock(&self.experiments).clear();
+        lock(&self.cells).clear();
+        lock(&self.sittings).clear();
+        lock(&self.texts).clear();
+        lock(&self.waiting).clear();
+        lock(&self.recent).clear();
     }
 }
 
 /// What a run of a server stands for.
 enum Meaning {
     Run(Box<FollowedRun>),
+    /// A run with a verdict file that cannot be read, and why. Boards report it.
+    Damaged(Box<FollowedRun>, String),
     Sitting(Box<SittingRecord>),
-    History(String),
+    History(String, Vec<Promotion>),
     /// No reader sees it.
     Nothing,
 }
@@ -170,34 +184,52 @@ impl MlflowStore {
         for run in runs {
             let version = version_of(&run);
             if known(&run.run_id) != Some(version) {
-                followed.changed.push(RunVersion {
+                let version = RunVersion {
                     run_id: run.run_id.clone(),
                     experiment_id: self.experiment_number(&run.experiment_id)?,
                     version,
-                });
-                changed.push(run);
+                };
+                changed.push((version, run));
             }
         }
         let sittings = self.experiment_find(SITTINGS)?;
         let is_sitting = |run: &Tracked| sittings.as_ref() == Some(&run.experiment_id);
         let marks = Marks::new(self);
-        let read = parallel::each(&changed, |run| {
-            if is_sitting(run) {
+        let read = parallel::each(&changed, |(_, run)| {
+            let meaning = if is_sitting(run) {
                 self.sitting_meaning(run)
             } else {
                 self.run_meaning(run, &marks)
+            };
+            match meaning {
+                Ok(meaning) => Ok(Ok(meaning)),
+                // A file that the server cannot deliver looks like an unreachable server, and must
+                // not keep the other runs from being followed.
+                Err(error) => self
+                    .experiment_fetch(SITTINGS)
+                    .map(|_| Err(error.to_string())),
             }
         })?;
-        for meaning in read {
+        for ((version, _), meaning) in changed.into_iter().zip(read) {
+            let skip = |reason| SkippedRun {
+                run: version.clone(),
+                reason,
+            };
             match meaning {
-                Meaning::Run(run) => followed.runs.push(*run),
-                Meaning::Sitting(record) => followed.sittings.push(*record),
-                Meaning::History(task) => {
-                    let list = self.promotion_list(&task)?;
-                    followed.promotions.push((task, list));
+                Ok(Meaning::Run(run)) => followed.runs.push(*run),
+                Ok(Meaning::Damaged(run, reason)) => {
+                    followed.skipped.push(skip(reason));
+                    followed.runs.push(*run);
                 }
-                Meaning::Nothing => {}
+                Ok(Meaning::Sitting(record)) => followed.sittings.push(*record),
+                Ok(Meaning::History(task, list)) => followed.promotions.push((task, list)),
+                Ok(Meaning::Nothing) => {}
+                Err(reason) => {
+                    followed.skipped.push(skip(reason));
+                    continue;
+                }
             }
+            followed.changed.push(version);
         }
         Ok(followed)
     }
@@ -207,19 +239,16 @@ impl MlflowStore {
             return Ok(Meaning::Nothing);
         }
         if let Some(task) = run.tag(PROMOTIONS) {
-            return Ok(Meaning::History(task.to_owned()));
+            let list = self.promotion_list(task)?;
+            return Ok(Meaning::History(task.to_owned(), list));
         }
         let Some(id) = run.tag(key::SITTING) else {
             return Ok(Meaning::Nothing);
         };
         let mut run = run.clone();
         self.restore(&mut run)?;
-        match self.record_read(id, &run) {
-            Ok(record) => Ok(Meaning::Sitting(Box::new(record))),
-            // A damaged record must not keep the others from being followed.
-            Err(StoreError::Unreadable { .. } | StoreError::Corrupt { .. }) => Ok(Meaning::Nothing),
-            Err(error) => Err(error),
-        }
+        let record = self.record_read(id, &run)?;
+        Ok(Meaning::Sitting(Box::new(record)))
     }
 
     fn run_meaning(&self, run: &Tracked, marks: &Marks<'_>) -> Result<Meaning> {
@@ -230,12 +259,12 @@ impl MlflowStore {
         }
         let mut run = run.clone();
         self.restore(&mut run)?;
-        let verdict_files = match self.verdict_texts(&run, marks) {
-            Ok(texts) => texts,
+        let (verdict_files, damage) = match self.verdict_texts(&run, marks) {
+            Ok(texts) => (texts, None),
             // Boards report a file that cannot be read when they read the run.
             Err(error @ StoreError::Corrupt { .. }) => {
                 let path = format!("{}unreadable.json", artifact::VERDICTS);
-                vec![(path, error.to_string())]
+                (vec![(path, error.to_string())], Some(error.to_string()))
             }
             Err(error) => return Err(error),
         };
@@ -248,12 +277,16 @@ impl MlflowStore {
                 sitting: it.sitting,
             })
         });
-        Ok(Meaning::Run(Box::new(FollowedRun {
+        let run = Box::new(FollowedRun {
             leases: leases.collect(),
             experiment_id: self.experiment_number(&run.experiment_id)?,
             verdict_files,
             run: self.run_shown(run)?,
-        })))
+        });
+        Ok(match damage {
+            Some(reason) => Meaning::Damaged(run, reason),
+            None => Meaning::Run(run),
+        })
     }
 }
 

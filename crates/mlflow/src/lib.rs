@@ -73,7 +73,7 @@ pub struct MlflowStore {
     recent: Mutex<VecDeque<(Instant, Arc<wire::Tracked>)>>,
     is_assize: OnceLock<bool>,
     /// A copy of this server's runs on this machine, to find pending runs in.
-    copy: OnceLock<Arc<EmbeddedStore>>,
+    copy: Mutex<Option<Arc<EmbeddedStore>>>,
 }
 
 impl fmt::Debug for MlflowStore {
@@ -99,7 +99,7 @@ impl MlflowStore {
             waiting: Mutex::default(),
             recent: Mutex::default(),
             is_assize: OnceLock::new(),
-            copy: OnceLock::new(),
+            copy: Mutex::default(),
         })
     }
 

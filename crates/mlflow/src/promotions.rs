@@ -134,7 +134,6 @@ impl Promotions for MlflowStore {
         if !self.param_claim(&run.run_id, &name, &format!("{hash} {number}"))? {
             return Err(superseded(promotion, self.champion_get(task)?.as_ref()));
         }
-        self.touch(&run.run_id)?;
         self.version_describe(promotion, &version)?;
         self.alias_set(task, ALIAS, number)?;
         Ok(number)

@@ -128,8 +128,15 @@ impl Runs for MlflowStore {
 impl MlflowStore {
     /// An active run by its full id.
     pub(crate) fn run_load(&self, run_id: &str) -> Result<Tracked> {
+        let mut run = self.run_fetch(run_id)?;
+        self.restore(&mut run)?;
+        Ok(run)
+    }
+
+    /// An active run as the server returns it.
+    pub(crate) fn run_fetch(&self, run_id: &str) -> Result<Tracked> {
         let path = format!("/api/2.0/mlflow/runs/get?run_id={}", encoded(run_id));
-        let mut run = match self.rest.get::<RunAnswer>(&path)? {
+        let run = match self.rest.get::<RunAnswer>(&path)? {
             Ok(found) => found.run,
             Err(refusal) if refusal.is_missing() || refusal.status == 400 => {
                 return Err(no_run(run_id, ": see `assize runs list`"));
@@ -139,7 +146,6 @@ impl MlflowStore {
         if !run.is_active {
             return Err(no_run(run_id, " any more: it has been deleted"));
         }
-        self.restore(&mut run)?;
         Ok(run)
     }
 
@@ -232,6 +238,20 @@ impl MlflowStore {
         from_ms: i64,
         visit: &mut dyn FnMut(Vec<Tracked>) -> Result<bool>,
     ) -> Result<()> {
+        self.scan_fetched(experiment_id, filter, from_ms, &mut |mut runs| {
+            self.restore_all(&mut runs)?;
+            visit(runs)
+        })
+    }
+
+    /// Like [`MlflowStore::scan`], with the runs as the server returns them.
+    pub(crate) fn scan_fetched(
+        &self,
+        experiment_id: &str,
+        filter: &str,
+        from_ms: i64,
+        visit: &mut dyn FnMut(Vec<Tracked>) -> Result<bool>,
+    ) -> Result<()> {
         let ids = [experiment_id.to_owned()];
         let mut from_ms = from_ms;
         let mut seen: HashSet<String> = HashSet::new();
@@ -246,7 +266,6 @@ impl MlflowStore {
             let last = page.runs.last().map(|run| run.start_time_ms);
             let mut fresh = page.runs;
             fresh.retain(|run| !seen.contains(&run.run_id));
-            self.restore_all(&mut fresh)?;
             let next_token = page.next_page_token.filter(|token| !token.is_empty());
             let (Some(last), Some(next_token)) = (last, next_token) else {
                 visit(fresh)?;

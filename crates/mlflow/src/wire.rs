@@ -251,6 +251,8 @@ pub(crate) struct Experiment {
     #[serde(default)]
     pub lifecycle_stage: String,
     #[serde(default, deserialize_with = "whole")]
+    pub creation_time: Option<i64>,
+    #[serde(default, deserialize_with = "whole")]
     pub last_update_time: Option<i64>,
     #[serde(default)]
     pub tags: Vec<Pair>,

@@ -1,7 +1,8 @@
 //! A team's tracking server, behind a copy on this machine.
 //!
 //! [`Team`] is the store of `assize serve` when runs are tracked on a server. What reads many runs
-//! reads the copy, an embedded store with the server's ids, which [`follow`] keeps current. What
+//! reads the copy, an embedded store with the server's ids, which [`follow`] and [`sweep`] keep
+//! current. What
 //! writes goes to the server, whose decisions count for all machines, and the runs that it touched
 //! are then read again into the copy ([`roles`]). While the server is unreachable, reading goes on,
 //! verdicts on leased cases are kept on this machine and delivered later ([`verdicts`]), and
@@ -9,13 +10,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use assize_http::place_of;
 use assize_store::embedded::EmbeddedStore;
-use assize_store::following::{Followed, Following, RunVersion};
+use assize_store::following::{Followed, FollowedExperiment, Following, RunVersion};
 use assize_store::state::State;
 use assize_store::state::team::RefusedVerdicts;
 use assize_store::{Result, StoreError};
@@ -24,6 +26,9 @@ use crate::Clock;
 
 mod follow;
 mod roles;
+mod skipped;
+mod sweep;
+mod texts;
 mod verdicts;
 
 /// The state of the connection and of the copy.
@@ -35,6 +40,8 @@ pub struct TeamStatus {
     pub read_ms: Option<i64>,
     /// The number of runs that were read so far, while the copy is not complete.
     pub catching_up: Option<u64>,
+    /// How many runs cannot be read, and why the first of them cannot.
+    pub skipped: Option<(u64, String)>,
     /// Verdicts that wait for the server.
     pub undelivered: u64,
     /// Verdicts that it has refused.
@@ -53,6 +60,13 @@ pub struct Team {
     /// The versions of the runs in the copy.
     versions: Mutex<HashMap<String, i64>>,
     experiments: Mutex<follow::Experiments>,
+    skipped: Mutex<skipped::Skipped>,
+    /// Counts the servers that were found at the address.
+    generation: AtomicU64,
+    /// Whether changes were asked for since the start, with a complete copy.
+    has_polled: AtomicBool,
+    /// Held while changes are asked for.
+    polling: Mutex<()>,
     /// A cache of texts that many runs share.
     texts: Mutex<HashMap<String, Vec<u8>>>,
     /// Held while verdicts are delivered.
@@ -101,9 +115,11 @@ impl Team {
     ) -> Result<Arc<Self>> {
         let place = place_of(server.uri());
         let read_ms = state.copy_read_ms(&place)?;
-        let failure = match server.follow_check() {
-            Ok(()) => None,
-            Err(StoreError::Unreachable { reason, .. }) if read_ms.is_some() => Some(reason),
+        let (failure, experiments) = match reach(server.as_ref()) {
+            Ok(experiments) => (None, Some(experiments)),
+            Err(StoreError::Unreachable { reason, .. }) if read_ms.is_some() => {
+                (Some(reason), None)
+            }
             Err(StoreError::Unreachable { uri, reason }) => {
                 let reason = format!(
                     "{reason}. There is no copy of it on this machine yet, so nothing can be \
@@ -117,16 +133,21 @@ impl Team {
         if read_ms.is_some() {
             server.copy_set(Arc::clone(&copy));
         }
-        Ok(Arc::new(Self {
+        let team = Self {
             status: Mutex::new(TeamStatus {
                 failure,
                 read_ms,
                 catching_up: read_ms.is_none().then_some(0),
+                skipped: None,
                 undelivered: state.verdicts_count(&place)?,
                 refused: state.verdicts_refused(&place)?,
             }),
             versions: Mutex::new(versions),
             experiments: Mutex::default(),
+            skipped: Mutex::default(),
+            generation: AtomicU64::default(),
+            has_polled: AtomicBool::default(),
+            polling: Mutex::default(),
             texts: Mutex::default(),
             server,
             copy,
@@ -136,7 +157,12 @@ impl Team {
             delivering: Mutex::default(),
             stopping: Mutex::default(),
             stopped: Condvar::new(),
-        }))
+        };
+        // Pages must not show the copy of a server that was replaced by another one.
+        if let Some(experiments) = experiments {
+            team.experiments_put(experiments)?;
+        }
+        Ok(Arc::new(team))
     }
 
     /// Starts the threads that keep the copy current.
@@ -150,7 +176,9 @@ impl Team {
         Ok(Followers {
             threads: vec![
                 start("assize-follow", Self::follow_changes)?,
+                start("assize-late", Self::follow_late)?,
                 start("assize-sweep", Self::sweep)?,
+                start("assize-texts", Self::fetch_texts)?,
             ],
             team: Arc::clone(self),
         })
@@ -176,7 +204,13 @@ impl Team {
                 reason: format!("its runs are being read for the first time, {runs} so far"),
             });
         }
-        self.noted(self.poll(follow::OVERLAP))
+        self.noted(self.poll())
+    }
+
+    /// Whether the copy has all sittings that were open when `assize serve` started. Until then it
+    /// is not known which judges must not see results.
+    pub fn knows_sittings(&self) -> bool {
+        self.has_polled.load(Ordering::Acquire)
     }
 
     /// An error if the server was unreachable the last time that it was asked.
@@ -214,12 +248,20 @@ impl Team {
 
     /// Writes what was read from the server, beginning at this time, to the copy.
     fn apply(&self, followed: Followed, read_ms: i64) -> Result<()> {
+        self.skipped_note(&followed);
         if followed.changed.is_empty() {
             return Ok(());
         }
         let changed: Vec<RunVersion> = followed.changed.clone();
         let shown = followed.runs.len() + followed.sittings.len() + followed.promotions.len();
-        self.copy.mirror_apply(followed, read_ms)?;
+        match self.copy.mirror_apply(followed, read_ms) {
+            // The server's history is not a continuation of the one in the copy.
+            Err(StoreError::Conflict(_)) => {
+                *lock(&self.experiments) = follow::Experiments::default();
+                return self.restart_copy();
+            }
+            outcome => outcome?,
+        }
         if shown < changed.len() {
             return self.versions_reload();
         }
@@ -228,6 +270,28 @@ impl Team {
             versions.insert(it.run_id, it.version);
         }
         Ok(())
+    }
+
+    /// Begins a new copy, because another server answers at this address.
+    fn restart_copy(&self) -> Result<()> {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.has_polled.store(false, Ordering::Release);
+        let mut status = lock(&self.status);
+        status.catching_up = Some(0);
+        status.read_ms = None;
+        status.skipped = None;
+        drop(status);
+        // In this order, so that a copy that was cleared only in part is never taken for complete.
+        self.state.copy_read_remove(&self.place)?;
+        self.copy.mirror_clear()?;
+        *lock(&self.skipped) = skipped::Skipped::default();
+        lock(&self.versions).clear();
+        self.server.forget();
+        Ok(())
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Reads the versions again after runs were removed: other runs of their cells are then to be
@@ -259,8 +323,10 @@ impl Team {
         let _ = self.copy.mirror_apply(followed, read_ms);
     }
 
+    /// The version of a run that need not be read again.
     fn version(&self, run_id: &str) -> Option<i64> {
-        lock(&self.versions).get(run_id).copied()
+        let read = || lock(&self.versions).get(run_id).copied();
+        lock(&self.skipped).version(run_id, read)
     }
 
     /// Waits, but not longer than until the server ends; returns whether to go on.
@@ -269,6 +335,12 @@ impl Team {
         let waited = self.stopped.wait_timeout_while(stopping, time, |it| !*it);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
+}
+
+/// The experiments of a server that can be followed.
+fn reach(server: &dyn Following) -> Result<Vec<FollowedExperiment>> {
+    server.follow_check()?;
+    server.experiments_follow()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -18,6 +18,7 @@ use assize_domain::hash::sha256;
 use assize_domain::role::Role;
 use assize_http::{Authority, is_same_origin, path_of};
 use assize_pipeline::Now;
+use assize_pipeline::team::Team;
 use assize_store::embedded::EmbeddedStore;
 use assize_store::state::State as LocalState;
 use assize_store::state::tokens::{Digest, Token};
@@ -60,6 +61,8 @@ pub(crate) struct Access {
     /// The tracked results, which a judge with an open sitting cannot read, and which the pages
     /// show; `None` if only policies are served.
     pub results: Option<Arc<EmbeddedStore>>,
+    /// The team's tracking server whose copy the results are.
+    pub team: Option<Arc<Team>>,
 }
 
 /// Who sent a request.
@@ -306,9 +309,17 @@ fn permit(access: &Access, caller: &Caller, right: Right) -> ApiResult<()> {
             caller.role
         )));
     }
-    if right == Right::Read
-        && caller.role == Role::Judge
-        && let Some(results) = &access.results
+    if right != Right::Read || caller.role != Role::Judge {
+        return Ok(());
+    }
+    if access.team.as_ref().is_some_and(|it| !it.knows_sittings()) {
+        return Err(ApiError::new(
+            ErrorKind::Unavailable,
+            "the open sittings have not been read from the tracking server yet, and judges cannot \
+             see results while one of theirs is open: try again later",
+        ));
+    }
+    if let Some(results) = &access.results
         && results.judge_has_open_sitting(&caller.name)?
     {
         return Err(forbidden(

@@ -22,6 +22,8 @@ struct CopyState {
     is_complete: bool,
     /// Seconds since the copy was current.
     age_s: Option<i64>,
+    /// Runs that cannot be read.
+    skipped: u64,
     undelivered: u64,
 }
 
@@ -37,6 +39,7 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
                 age_s: status
                     .read_ms
                     .map(|read| ((app.config.clock)().ms - read).max(0) / 1000),
+                skipped: status.skipped.map_or(0, |it| it.0),
                 undelivered: status.undelivered,
             }
         });
@@ -55,6 +58,7 @@ pub(crate) async fn check(State(app): State<App>) -> Response {
         body["copy"] = serde_json::json!({
             "complete": copy.is_complete,
             "age_s": copy.age_s,
+            "skipped": copy.skipped,
             "undelivered": copy.undelivered,
         });
     }

@@ -21,6 +21,7 @@ use assize_domain::job::JobKind;
 use assize_pipeline::estimate::seconds_left;
 use assize_pipeline::events::JobEvent;
 use assize_pipeline::optimise::LoopLog;
+use assize_pipeline::team::Team;
 use assize_store::state::State;
 use assize_store::state::jobs::{JobRecord, JobStatus};
 use tokio::sync::{broadcast, watch as watch_channel};
@@ -45,6 +46,8 @@ const BACKLOG: usize = 1024;
 pub(crate) struct Jobs {
     state: Arc<State>,
     config: Arc<Config>,
+    /// The tracking server that jobs write to, if it is served from a copy.
+    team: Option<Arc<Team>>,
     running: Mutex<HashMap<String, RunningJob>>,
     /// Serialises [`Jobs::resume`], so that no job is resumed twice.
     resuming: Mutex<()>,
@@ -63,10 +66,15 @@ struct RunningJob {
 
 impl Jobs {
     /// Takes over the jobs of an earlier server process and starts the scheduler.
-    pub fn start(state: Arc<State>, config: Arc<Config>) -> Result<Arc<Self>, ServerError> {
+    pub fn start(
+        state: Arc<State>,
+        config: Arc<Config>,
+        team: Option<Arc<Team>>,
+    ) -> Result<Arc<Self>, ServerError> {
         let jobs = Arc::new(Self {
             state,
             config,
+            team,
             running: Mutex::default(),
             resuming: Mutex::default(),
             stopping: watch_channel::Sender::new(false),

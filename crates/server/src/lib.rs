@@ -275,13 +275,14 @@ pub fn run(
     serve_on(SocketAddr::new(host, port), async |listener, stop| {
         let config = Arc::new(config);
         let policies = Engine::start(config.policies.clone())?;
-        let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config))?;
+        let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config), stores.team.clone())?;
         let judging = JudgingSessions::new(stores.clone(), Arc::clone(&config));
         let access = Access {
             config: config.access.clone(),
             clock: config.clock,
             state: Arc::clone(&state),
             results: Some(Arc::clone(&stores.file)),
+            team: stores.team.clone(),
         };
         let app = App {
             access: Arc::new(access),

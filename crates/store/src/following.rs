@@ -18,6 +18,9 @@ pub struct FollowedExperiment {
     pub id: i64,
     pub name: String,
     pub tags: Vec<(String, String)>,
+    /// Unix milliseconds; 0 if the server does not say. It never changes, so another time for the
+    /// same id means another server.
+    pub created_ms: i64,
     /// Unix milliseconds.
     pub updated_ms: i64,
 }
@@ -49,6 +52,13 @@ pub struct FollowedRun {
     pub leases: Vec<RunLease>,
 }
 
+/// A run that could not be read, for example because one of its files is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedRun {
+    pub run: RunVersion,
+    pub reason: String,
+}
+
 /// Some runs of a server, as they are now.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Followed {
@@ -61,6 +71,16 @@ pub struct Followed {
     pub sittings: Vec<SittingRecord>,
     /// The complete histories of tasks.
     pub promotions: Vec<(String, Vec<Promotion>)>,
+    /// Runs that are to be read again later. Those that are not in `changed` are left as they were.
+    pub skipped: Vec<SkippedRun>,
+}
+
+/// A file of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFile {
+    pub run_id: String,
+    pub path: String,
+    pub content: Vec<u8>,
 }
 
 /// The known version of a run.
@@ -104,4 +124,7 @@ pub trait Following: Tracking {
     /// Gives the server's store a copy to find pending runs in, because reading all runs from the
     /// server takes long. Decisions still rest on the server.
     fn copy_set(&self, copy: std::sync::Arc<crate::embedded::EmbeddedStore>);
+
+    /// Clears everything that was cached, because another server answers at this address.
+    fn forget(&self);
 }

@@ -35,10 +35,15 @@ fn browser() -> Option<(&'static str, String)> {
 
 /// Runs a script of this repository against a server. `more` are variables of its environment.
 pub fn drive(program: &str, served: &Served, more: &[(&str, &str)]) {
+    let _slot = heavyweight();
+    drive_in_slot(program, served, more);
+}
+
+/// [`drive`] for a test that holds a slot for a heavyweight program already.
+pub fn drive_in_slot(program: &str, served: &Served, more: &[(&str, &str)]) {
     let Some((chromium, folder)) = browser() else {
         return;
     };
-    let _slot = heavyweight();
     let output = Command::new("node")
         .arg(root().join(program))
         .env("NODE_FOLDER", folder)

@@ -33,6 +33,8 @@ pub mod mlflow;
 pub mod network;
 pub mod ollama_stand_in;
 pub mod openai_stand_in;
+#[cfg(unix)]
+pub mod postgres;
 pub mod promotion_task;
 pub mod random;
 pub mod running;

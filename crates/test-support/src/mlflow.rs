@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::limits::{Slot, free_port, heavyweight};
-use crate::{Scratch, mlflow_python};
+use crate::postgres::Postgres;
+use crate::{Scratch, mlflow_python, set_up};
 
 /// A server that ends with the test.
 #[derive(Debug)]
@@ -26,6 +27,23 @@ impl Mlflow {
     pub fn usual() -> Option<Self> {
         let words = "--artifacts-destination {folder}/artifacts";
         Some(Self::start(&mlflow_python()?, "", words, &[]))
+    }
+
+    /// The usual server with a PostgreSQL database, where both can be had.
+    pub fn on_postgres(database: &Postgres) -> Option<Self> {
+        let packages = ["mlflow-postgres", "mlflow", "psycopg2-binary"];
+        let python = match set_up("scripts/python-env.sh", &packages) {
+            Ok(python) => python,
+            Err(reason) => {
+                eprintln!("SKIPPED: MLflow and psycopg2 cannot be had here: {reason}");
+                return None;
+            }
+        };
+        let words = format!(
+            "--artifacts-destination {{folder}}/artifacts --backend-store-uri {}",
+            database.uri
+        );
+        Some(Self::start(&python, "", &words, &[]))
     }
 
     /// Starts `mlflow server` with more words; `{folder}` is a folder of its own.
@@ -138,6 +156,25 @@ impl Mlflow {
     pub fn restart(&mut self) {
         self.child = self.command.spawn().expect("python runs");
         self.wait();
+    }
+
+    /// Replaces the server by a new one at the same address, without any data.
+    pub fn renew(&mut self) {
+        self.kill();
+        for entry in std::fs::read_dir(self.folder.path()).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                std::fs::remove_dir_all(path).expect("a folder is removed");
+            } else if path.extension().is_some_and(|it| it == "db") {
+                std::fs::remove_file(path).expect("a file is removed");
+            }
+        }
+        self.restart();
+    }
+
+    /// The folder with the server's database and artifacts.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Ends the server as a crash would.

@@ -152,7 +152,8 @@ impl<'a> LeaseHandler<'a> {
     /// copy says may be some seconds old, but runs are read again before they are leased.
     fn cells_each(&self, visit: &mut dyn FnMut(Vec<Tracked>) -> Result<bool>) -> Result<()> {
         let experiment = &self.sitting.experiment;
-        let Some(copy) = self.store.copy.get() else {
+        let copy = lock(&self.store.copy).clone();
+        let Some(copy) = copy else {
             let id = self.store.experiment_need(experiment)?;
             return self.store.cells_each(&id, visit);
         };
@@ -283,7 +284,8 @@ impl<'a> LeaseHandler<'a> {
         let found = parallel::each(runs, |waiting| {
             let run = match self.store.run_load(&waiting.run_id) {
                 Ok(run) => run,
-                Err(StoreError::NoRun { .. }) => return Ok(None),
+                // A run that cannot be read must not keep the others from being judged.
+                Err(StoreError::NoRun { .. } | StoreError::Corrupt { .. }) => return Ok(None),
                 Err(error) => return Err(error),
             };
             if holds(&run, self.sitting.tier, &self.sitting.id) {

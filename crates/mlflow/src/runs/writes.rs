@@ -129,12 +129,15 @@ impl MlflowStore {
         Ok(())
     }
 
-    /// Tries to write a write-once param: `false` if it already has another value.
+    /// Tries to write a write-once param: `false` if it already has another value. The server
+    /// refuses the whole request then, so that the run is marked as changed only by the winner.
     pub(crate) fn param_claim(&self, run_id: &str, key: &str, value: &str) -> Result<bool> {
-        let body = json!({"run_id": run_id, "key": key, "value": value});
+        let mark: Vec<Value> = self.change_mark()?.into_iter().collect();
+        let param = json!({"key": key, "value": value});
+        let body = json!({"run_id": run_id, "params": [param], "metrics": mark});
         let logged = self
             .rest
-            .post::<Nothing>("/api/2.0/mlflow/runs/log-parameter", &body)?;
+            .post::<Nothing>("/api/2.0/mlflow/runs/log-batch", &body)?;
         match logged {
             Ok(_) => Ok(true),
             Err(refusal) if refusal.status == 400 => {

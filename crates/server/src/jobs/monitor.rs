@@ -61,6 +61,10 @@ pub(super) fn run(
         }
         std::thread::sleep(POLL_INTERVAL);
     };
+    // The pages that a finished job links to show what it has written.
+    if let Some(team) = &jobs.team {
+        let _ = team.refresh();
+    }
     let was_cancelled = is_cancelled.load(Ordering::SeqCst);
     if let Err(error) = jobs.finish(job, &progress, code, was_cancelled) {
         tracing::error!(job = job.id, "the job's outcome cannot be stored: {error}");

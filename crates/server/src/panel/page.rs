@@ -41,7 +41,9 @@ pub(crate) struct Visit {
 impl Visit {
     pub fn of(app: &App, caller: &Caller) -> Result<Self, StoreError> {
         let role = caller.role;
-        let is_blind = role == Role::Judge && app.store.judge_has_open_sitting(&caller.name)?;
+        let is_known = app.team.as_ref().is_none_or(|it| it.knows_sittings());
+        let is_blind =
+            role == Role::Judge && (!is_known || app.store.judge_has_open_sitting(&caller.name)?);
         Ok(Self {
             name: caller.name.clone(),
             token_id: caller.token_id.clone(),

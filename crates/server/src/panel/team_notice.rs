@@ -33,6 +33,13 @@ impl TeamNotice {
                  incomplete until all are read."
             ));
         }
+        if let Some((count, reason)) = &status.skipped {
+            problems.push(format!(
+                "{} on {address} cannot be read, so that these pages lack them or show what was \
+                 read last. They are tried again regularly. The first: {reason}.",
+                runs(*count)
+            ));
+        }
         if status.undelivered > 0 {
             problems.push(format!(
                 "{} on this machine and will be delivered when the tracking server answers.",
@@ -53,6 +60,11 @@ impl TeamNotice {
             problems,
         }
     }
+}
+
+fn runs(count: u64) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} run{ending}")
 }
 
 fn verdicts(count: u64) -> String {

@@ -69,6 +69,7 @@ pub fn run_policies(
                 clock: config.clock,
                 state,
                 results: None,
+                team: None,
             }),
             engine: Arc::clone(&engine),
         };

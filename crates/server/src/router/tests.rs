@@ -101,7 +101,7 @@ fn app(folder: &Path) -> App {
         plan: Planner::new(reject),
         ended: EndObserver::new(|_| {}),
     });
-    let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config)).unwrap();
+    let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config), None).unwrap();
     let stores = crate::Stores {
         file: Arc::clone(&store),
         team: None,
@@ -111,6 +111,7 @@ fn app(folder: &Path) -> App {
         clock,
         state: Arc::clone(&state),
         results: Some(Arc::clone(&store)),
+        team: None,
     };
     App {
         access: Arc::new(access),

@@ -14,6 +14,7 @@ use assize_domain::judge::Tier;
 use assize_domain::run::{CellRecord, RunStatus, artifact, tag};
 use rusqlite::{Connection, OptionalExtension};
 
+use self::server::{clear, experiments_write, is_same_server};
 use super::cells::{self, Prepared};
 use super::promotions::promotions_mirror;
 use super::rows::{entry, status_number, status_of};
@@ -21,9 +22,11 @@ use super::schema::known;
 use super::sittings::sitting_mirror;
 use super::write_session::WriteSession;
 use super::{EmbeddedStore, experiments};
-use crate::following::{Followed, FollowedExperiment, FollowedRun, RunVersion};
+use crate::following::{Followed, FollowedExperiment, FollowedRun, RunFile, RunVersion};
 use crate::sqlite::Attempt;
 use crate::{Result, StoreError};
+
+mod server;
 
 pub(crate) const TABLES: &str = "
 CREATE TABLE mirrored (
@@ -46,10 +49,21 @@ impl EmbeddedStore {
         })
     }
 
-    /// Writes the list of experiments; those that are not in it count as deleted.
-    pub fn mirror_experiments(&self, all: Vec<FollowedExperiment>) -> Result<()> {
-        self.writer
-            .write(move |session| experiments_write(&session.conn, &all))
+    /// Writes the list of experiments; those that are not in it count as deleted. Returns `false`
+    /// and writes nothing if these are experiments of another server than the one that was copied.
+    pub fn mirror_experiments(&self, all: Vec<FollowedExperiment>) -> Result<bool> {
+        self.writer.write(move |session| {
+            let is_same = is_same_server(&session.conn, &all)?;
+            if is_same {
+                experiments_write(&session.conn, &all)?;
+            }
+            Ok(is_same)
+        })
+    }
+
+    /// Removes everything that was copied, including histories that are otherwise never changed.
+    pub fn mirror_clear(&self) -> Result<()> {
+        self.writer.write(|session| clear(&session.conn))
     }
 
     /// Writes what was read from the server at this time, by this machine's clock.
@@ -70,11 +84,12 @@ impl EmbeddedStore {
             .write(move |session| remove_missing(session, experiment, before_ms, &seen))
     }
 
-    /// Stores a file of a run that was read from the server.
-    pub fn mirror_file_put(&self, run_id: &str, path: &str, content: Vec<u8>) -> Result<()> {
-        let (run_id, path) = (run_id.to_owned(), path.to_owned());
-        self.writer
-            .write(move |session| file_put(session, &run_id, &path, &content))
+    /// Stores files of runs that were read from the server, in one transaction.
+    pub fn mirror_files_put(&self, files: Vec<RunFile>) -> Result<()> {
+        self.writer.write(move |session| {
+            let mut files = files.iter();
+            files.try_for_each(|it| file_put(session, &it.run_id, &it.path, &it.content))
+        })
     }
 
     /// Runs to judge whose candidates are not in the copy yet, newest first.
@@ -117,38 +132,6 @@ impl EmbeddedStore {
             Ok(holders)
         })
     }
-}
-
-fn experiments_write(conn: &Connection, all: &[FollowedExperiment]) -> Attempt<()> {
-    conn.execute("UPDATE experiments SET lifecycle_stage = 'deleted'", [])?;
-    for it in all {
-        // Names are unique: an experiment that was renamed or deleted gives its name up.
-        conn.prepare_cached(
-            "UPDATE experiments SET name = name || ' (' || experiment_id || ')'
-             WHERE name = ?1 AND experiment_id <> ?2",
-        )?
-        .execute((&it.name, it.id))?;
-        conn.prepare_cached(
-            "INSERT INTO experiments (experiment_id, name, creation_time, last_update_time)
-             VALUES (?1, ?2, ?3, ?3)
-             ON CONFLICT (experiment_id) DO UPDATE SET name = excluded.name,
-                 lifecycle_stage = 'active',
-                 last_update_time = max(last_update_time, excluded.last_update_time)",
-        )?
-        .execute((it.id, &it.name, it.updated_ms))?;
-        conn.prepare_cached(
-            "DELETE FROM experiment_tags WHERE experiment = ?1 AND key NOT GLOB 'assize.ledger.*'",
-        )?
-        .execute([it.id])?;
-        for (key, value) in &it.tags {
-            conn.prepare_cached(
-                "INSERT INTO experiment_tags (experiment, key, value) VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO NOTHING",
-            )?
-            .execute((it.id, key, value))?;
-        }
-    }
-    Ok(())
 }
 
 fn apply(session: &mut WriteSession, followed: &Followed, read_ms: i64) -> Attempt<()> {

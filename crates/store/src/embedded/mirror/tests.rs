@@ -76,3 +76,37 @@ fn the_copy_holds_the_run_of_a_cell_that_readers_of_the_server_use() {
     store.mirror_remove_missing(7, 15, seen(&[])).unwrap();
     assert_eq!(names(&store), []);
 }
+
+#[test]
+fn experiments_of_another_server_are_noticed_and_everything_can_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("copy.db");
+    let store = EmbeddedStore::open(&path, || 1, crate::embedded::random_run_id).unwrap();
+    let ledger = ("assize.ledger.1".to_owned(), "entry".to_owned());
+    let listed = |created_ms| {
+        let experiment = |id: i64, name: &str| FollowedExperiment {
+            id,
+            name: name.to_owned(),
+            tags: vec![ledger.clone()],
+            created_ms,
+            updated_ms: created_ms,
+        };
+        vec![experiment(0, "Default"), experiment(7, "e")]
+    };
+    assert!(store.mirror_experiments(listed(100)).unwrap());
+    assert!(store.mirror_experiments(listed(100)).unwrap());
+    let run = reading(FIRST, 1, Some((RunStatus::Finished, 5)));
+    store.mirror_apply(run.clone(), 10).unwrap();
+    assert!(!store.mirror_experiments(listed(200)).unwrap());
+    assert_eq!(names(&store), shown(FIRST, 1), "nothing was written");
+
+    store.mirror_clear().unwrap();
+    assert!(store.mirror_versions().unwrap().is_empty());
+    assert!(store.run_list("e", &RunQuery::default()).is_err());
+    assert!(store.mirror_experiments(listed(200)).unwrap());
+    store.mirror_apply(run, 1).unwrap();
+    assert_eq!(names(&store), shown(FIRST, 1));
+    // The triggers are there again.
+    let changed = [(ledger.0.clone(), "another".to_owned())];
+    assert!(crate::Copying::experiment_tags_add(&store, "e", &changed).is_err());
+}
