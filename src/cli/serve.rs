@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
   assize serve --open-loopback                         programs on this machine need no token
   assize serve --only policies                         choose and learn online, nothing else
   assize serve --tracking-uri http://mlflow:5000       over the team's MLflow server
+  assize serve --mlflow-ui                             with MLflow's own pages, at /mlflow/
   assize token create --role judge --name Ada          a token for somebody else
 
 Then sign in with a browser, or for MLflow's own client:
@@ -36,6 +37,10 @@ pub struct Serve {
     /// A URL, task folder or script that requests may name, besides what is configured; repeatable
     #[arg(long, value_name = "URL|PATH")]
     pub allow: Vec<String>,
+    /// Serve MLflow's own pages at /mlflow/, from an installed mlflow package: DIR, or the one that
+    /// python3 finds
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "auto")]
+    pub mlflow_ui: Option<std::path::PathBuf>,
     /// Leave the tasks' calibration cases out, at the desk and for automatic judges
     #[arg(long)]
     pub no_anchors: bool,

@@ -22,6 +22,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::tracking;
 
+mod mlflow_ui;
 mod plan;
 
 pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
@@ -30,16 +31,25 @@ pub fn run(session: &Session, args: &Serve) -> anyhow::Result<Exit> {
     check(args, is_open)?;
     start_log(&settings)?;
     if args.only == Some(Only::Policies) {
+        mlflow_ui::refuse_alone(args)?;
         return run_policies(session, args, &settings);
     }
+    let pages = mlflow_ui::find(args, session.tracking_uri())?;
     let state = Arc::new(State::open(Path::new(STATE_DIR))?);
     let stores = session.served_stores(&state)?;
-    let part = (args.only, session.tracking_uri());
+    let part = Part {
+        only: None,
+        what: session.tracking_uri(),
+        shows_mlflow: args.mlflow_ui.is_some(),
+    };
     let announce = |address| announce(session, address, part, (&state, is_open));
     let teller = Notifier::new(session);
     let ended = EndObserver::new(teller.observer());
     let shared = (stores.tracking(), Arc::clone(&state), ended);
-    let config = config(session, args, &settings, shared)?;
+    let config = Config {
+        mlflow_pages: pages,
+        ..config(session, args, &settings, shared)?
+    };
     let place = (args.host, args.port);
     let served = assize_server::run(stores, Arc::clone(&state), config, place, announce);
     teller.wait();
@@ -58,7 +68,11 @@ fn run_policies(session: &Session, args: &Serve, settings: &Settings) -> anyhow:
     };
     let what = format!("the policies of {}", config.policies.path.display());
     let is_open = config.access.open_loopback;
-    let part = (args.only, what.as_str());
+    let part = Part {
+        only: args.only,
+        what: &what,
+        shows_mlflow: false,
+    };
     let announce = |address| announce(session, address, part, (&state, is_open));
     let place = (args.host, args.port);
     assize_server::run_policies(Arc::clone(&state), config, place, announce)?;
@@ -102,12 +116,20 @@ fn user(session: &Session) -> String {
         .unwrap_or_else(|| "admin".to_owned())
 }
 
+/// What is served.
+#[derive(Debug, Clone, Copy)]
+struct Part<'a> {
+    only: Option<Only>,
+    what: &'a str,
+    shows_mlflow: bool,
+}
+
 /// Says what is served where. A token is shown once, so the first one is made here, when nothing can
 /// come between any more.
 fn announce(
     session: &Session,
     address: SocketAddr,
-    part: (Option<Only>, &str),
+    part: Part<'_>,
     (state, is_open): (&State, bool),
 ) -> Result<(), ServerError> {
     let token = if is_open {
@@ -122,18 +144,29 @@ fn announce(
 fn announced(
     session: &Session,
     address: SocketAddr,
-    (only, what): (Option<Only>, &str),
+    Part {
+        only,
+        what,
+        shows_mlflow,
+    }: Part<'_>,
     (token, is_open): (Option<&str>, bool),
 ) -> io::Result<()> {
     let url = format!("http://{address}");
+    let pages = shows_mlflow.then(|| format!("{url}{}", assize_server::MLFLOW_PAGES));
     if session.output.json {
         let mut line = json!({"event": "serving", "url": url});
+        if let Some(pages) = pages {
+            line["mlflow_ui"] = pages.into();
+        }
         if let Some(token) = token {
             line["token"] = token.into();
         }
         return session.output.json_line(&line);
     }
     let mut text = format!("Serving {what} at {url}; Ctrl-C stops\n");
+    if let Some(pages) = pages {
+        text.push_str(&format!("MLflow's own pages are at {pages}\n"));
+    }
     if let Some(token) = token {
         let use_it = match only {
             None if tracking::is_server(what) => format!("Sign in with it at {url}"),
@@ -214,5 +247,6 @@ fn config(
         entropy: environment::entropy,
         plan: plan::planner(session, settings, allowed, (store, state, args.no_anchors)),
         ended,
+        mlflow_pages: None,
     })
 }

@@ -8,6 +8,10 @@ mod fuzz;
 #[cfg(unix)]
 mod ledger;
 #[cfg(unix)]
+mod pages;
+#[cfg(unix)]
+mod parity;
+#[cfg(unix)]
 mod recovery;
 mod search;
 #[cfg(unix)]

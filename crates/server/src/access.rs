@@ -254,7 +254,7 @@ pub(crate) async fn frame_errors(State(app): State<App>, request: Request, next:
 /// Whether the client is a browser that expects an HTML page.
 fn expects_page(headers: &HeaderMap, path: &str) -> bool {
     !path.starts_with("/api/")
-        && !path.starts_with("/ajax-api/")
+        && !path.contains("/ajax-api/")
         && header_text(headers, &ACCEPT).is_some_and(|it| it.contains("text/html"))
 }
 

@@ -95,6 +95,13 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Body>) -> Response {
 /// Reads a request's fields into one type: the query of a GET, otherwise the JSON body, and the
 /// parameters of the path.
 pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> ApiResult<T> {
+    let fields = read_fields(request).await?;
+    serde_json::from_value(Value::Object(fields))
+        .map_err(|error| ApiError::invalid(format!("the request cannot be read: {error}")))
+}
+
+/// Reads a request's fields; those that are null count as absent.
+pub(crate) async fn read_fields(request: Request) -> ApiResult<Map<String, Value>> {
     let (mut parts, body) = request.into_parts();
     let mut fields = if parts.method == Method::GET {
         query(parts.uri.query().unwrap_or_default())
@@ -107,8 +114,7 @@ pub(crate) async fn read<T: DeserializeOwned>(request: Request) -> ApiResult<T> 
         }
     }
     fields.retain(|_, value| !value.is_null());
-    serde_json::from_value(Value::Object(fields))
-        .map_err(|error| ApiError::invalid(format!("the request cannot be read: {error}")))
+    Ok(fields)
 }
 
 /// Parses a query string. A repeated key becomes a list.

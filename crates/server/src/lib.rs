@@ -60,6 +60,7 @@ pub use access::AccessConfig;
 pub use jobs::DELEGATED_COMMAND;
 pub use jobs::plan::{FieldProblem, Plan, Planner};
 pub use judging_sessions::EndObserver;
+pub use mlflow::pages::{PREFIX as MLFLOW_PAGES, find as find_mlflow_pages};
 pub use policies::{PoliciesConfig, PoliciesServer, ShadowConfig, run_policies};
 
 /// How long blocking threads may take to finish at shutdown.
@@ -140,6 +141,8 @@ pub struct Config {
     pub entropy: Entropy,
     pub plan: Planner,
     pub ended: EndObserver,
+    /// The folder of MLflow's own pages ([`find_mlflow_pages`]), if they are served.
+    pub mlflow_pages: Option<PathBuf>,
 }
 
 impl Config {

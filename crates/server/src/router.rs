@@ -19,7 +19,7 @@ use crate::{App, api, health, log, metrics, panel, policies};
 
 pub(crate) fn router(app: App) -> Router {
     let mut all = Router::new();
-    for group in groups(app.team.is_some()) {
+    for group in groups(app.team.is_some(), app.config.mlflow_pages.is_some()) {
         let mut routes = Router::new();
         for route in group.routes {
             routes = routes.route(route.path, route.authorized(&app.access));
@@ -48,8 +48,8 @@ pub(crate) fn router(app: App) -> Router {
 }
 
 /// Every route of this server. MLflow's API is served over this server's own file only: a team's
-/// tracking server has its own.
-fn groups(is_team: bool) -> Vec<Group> {
+/// tracking server has its own, and its own pages.
+fn groups(is_team: bool, has_pages: bool) -> Vec<Group> {
     let at_root = |routes| Group {
         prefix: "",
         routes,
@@ -65,6 +65,9 @@ fn groups(is_team: bool) -> Vec<Group> {
         routes: if is_team { Vec::new() } else { group.routes },
         ..group
     }));
+    if has_pages && !is_team {
+        groups.extend(mlflow::pages::groups(mlflow::routes::groups()));
+    }
     groups
 }
 

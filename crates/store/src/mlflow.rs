@@ -33,6 +33,22 @@ pub struct Entry {
     pub value: String,
 }
 
+/// A point of a metric, and its run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunPoint {
+    #[serde(flatten)]
+    pub point: Point,
+    pub run_id: String,
+}
+
+/// A sample of the history of a metric: at most `max_results` points, evenly spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistorySample {
+    pub max_results: u32,
+    /// The first and the last step.
+    pub steps: Option<(i64, i64)>,
+}
+
 /// One point of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
@@ -71,6 +87,8 @@ pub struct Experiment {
     pub lifecycle_stage: &'static str,
     pub creation_time: i64,
     pub last_update_time: i64,
+    /// Always `default`: there are no others.
+    pub workspace: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Entry>,
 }
@@ -120,6 +138,16 @@ pub struct Dataset {
     pub schema: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+}
+
+/// A dataset of an experiment, and the context in which its runs used it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DatasetSummary {
+    pub experiment_id: String,
+    pub name: String,
+    pub digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -172,6 +200,8 @@ pub struct Batch {
     pub tags: Vec<Entry>,
     /// The metrics that refer to a model, repeated.
     pub model_metrics: Vec<ModelPoint>,
+    /// Whether this is one entry and no list of them, which messages name differently.
+    pub is_single: bool,
 }
 
 /// Which lifecycle stages a search includes.
@@ -306,4 +336,16 @@ pub struct Trace {
     pub info: Option<String>,
     pub tags: Vec<Entry>,
     pub assessments: Vec<String>,
+    /// Runs that clients linked the trace to.
+    pub runs: Vec<String>,
+    /// Prompt versions (`NAME/VERSION`) that clients linked to it.
+    pub prompts: Vec<String>,
+}
+
+/// Which logged traces of an experiment to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceDeletion {
+    Ids(Vec<String>),
+    /// The oldest, up to a time in Unix milliseconds and a number.
+    Until(i64, Option<u32>),
 }

@@ -51,7 +51,11 @@ impl Served {
     }
 
     pub fn start_with(scratch: &Scratch, words: &str) -> Self {
-        let mut command = scratch.command(words);
+        Self::start_command(scratch, scratch.command(words))
+    }
+
+    /// Starts a server with a command that was made for it.
+    pub fn start_command(scratch: &Scratch, mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -77,29 +81,7 @@ impl Served {
 
     /// Sends a request with exactly these header lines.
     pub fn raw(&self, line: &str, headers: &[&str], body: &[u8]) -> Reply {
-        let mut stream = TcpStream::connect(self.authority()).expect("a connection");
-        let mut head = format!("{line} HTTP/1.1\r\nConnection: close\r\n");
-        for header in headers {
-            head.push_str(&format!("{header}\r\n"));
-        }
-        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-        // A server that refuses early may close before it has read everything.
-        let _ = stream.write_all(head.as_bytes());
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
-        let end = end.unwrap_or_else(|| panic!("no answer to {line}"));
-        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-        let mut body = answer[end + 4..].to_vec();
-        if head.to_lowercase().contains("transfer-encoding: chunked") {
-            body = unchunk(&body);
-        }
-        Reply {
-            status: head[9..12].parse().expect("a status"),
-            head,
-            body,
-        }
+        exchange(self.authority(), line, headers, body)
     }
 
     /// Sends a request as a well-behaved client would.
@@ -160,6 +142,33 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Sends a request with exactly these header lines to any server.
+pub fn exchange(authority: &str, line: &str, headers: &[&str], body: &[u8]) -> Reply {
+    let mut stream = TcpStream::connect(authority).expect("a connection");
+    let mut head = format!("{line} HTTP/1.1\r\nConnection: close\r\n");
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    // A server that refuses early may close before it has read everything.
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
+    let end = end.unwrap_or_else(|| panic!("no answer to {line}"));
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let mut body = answer[end + 4..].to_vec();
+    if head.to_lowercase().contains("transfer-encoding: chunked") {
+        body = unchunk(&body);
+    }
+    Reply {
+        status: head[9..12].parse().expect("a status"),
+        head,
+        body,
     }
 }
 

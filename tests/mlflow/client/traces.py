@@ -160,12 +160,19 @@ assert [it.info.trace_id for it in [*first, *rest]] == ids and not rest.token
 several = client._tracing_client.batch_get_traces([hand, mine])
 assert {it.info.trace_id: spans(it) for it in several} == {hand: spans(back), mine: spans(logged)}
 
-# Unsupported filters and operations are reported.
-for filter_string in ["span.name = 'below'", "prompt = 'p/1'"]:
-    words = refused(
-        lambda: client.search_traces(locations=[traced], filter_string=filter_string),
-        "NOT_IMPLEMENTED",
-    )
-    assert "not supported" in words, words
-refused(lambda: client.delete_traces(traced, trace_ids=[hand]), "NOT_IMPLEMENTED")
+# Links to runs and prompts; deleting. The trace of a collected run is part of its run.
+assert [it.info.trace_id for it in found(locations=[traced], filter_string="prompt = 'p/1'")] == []
+client.link_traces_to_run([hand], run_id)
+got = found(locations=[traced], filter_string=f"run_id = '{run_id}'")
+assert [it.info.trace_id for it in got] == [hand], got
+assert client.delete_traces(traced, trace_ids=[hand, f"tr-{run_id}"]) == 1
+assert [it.info.trace_id for it in found(locations=[traced])] == [failed, mine]
+assert mlflow.get_trace(f"tr-{run_id}") is not None
+
+# Unsupported filters are reported.
+words = refused(
+    lambda: client.search_traces(locations=[traced], filter_string="span.name = 'below'"),
+    "NOT_IMPLEMENTED",
+)
+assert "not supported" in words, words
 print("traces: fine")

@@ -73,7 +73,7 @@ fn log(store: &EmbeddedStore) -> (String, String) {
             entry("mlflow.note.content", "A note.\nOf two lines."),
             entry("color", "red"),
         ],
-        model_metrics: Vec::new(),
+        ..Batch::default()
     };
     mlflow.run_log(&child, batch).expect("logged");
     let dataset = DatasetInput {
@@ -192,7 +192,7 @@ pub fn round_trip(middle: &str) {
         metrics: vec![point("loss", -1, 9.0), point("recall", 0, 1.0)],
         params: vec![entry("late", "1")],
         tags: vec![entry("late", "2")],
-        model_metrics: Vec::new(),
+        ..Batch::default()
     };
     first.mlflow().run_log(&child, more).expect("logged");
     first

@@ -16,13 +16,14 @@ const FLAGS = [
 
 export const problems = [];
 
-export async function open(options = {}) {
+// Refused answers are part of some tests; everything else in the console is a mistake.
+const REFUSED = /Failed to load resource.*(400|401|403|404|409)/;
+
+export async function open(options = {}, expected = REFUSED) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: FLAGS });
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
-  // Refused answers are part of some tests; everything else in the console is a mistake.
-  const expected = /Failed to load resource.*(400|401|403|404|409)/;
   page.on("console", (it) => {
     if (["error", "warning"].includes(it.type()) && !expected.test(it.text())) problems.push(`${page.url()}: ${it.text()}`);
   });

@@ -1,4 +1,5 @@
-//! Artifacts, by proxy path (`EXPERIMENT/RUN/artifacts/PATH`) and by run.
+//! Artifacts, by proxy path (`EXPERIMENT/RUN/artifacts/PATH`, or any other path for files that
+//! belong to no run) and by run.
 //!
 //! Bodies are streamed in both directions. An upload is written to an anonymous temporary file
 //! until it is complete, so that a slow or broken upload blocks nothing and leaves nothing.
@@ -7,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 
 use assize_domain::error_kind::ErrorKind;
-use assize_store::embedded::mlflow::Mlflow;
+use assize_store::embedded::mlflow::{LOOSE, Mlflow};
 use assize_store::mlflow::FileInfo;
 use assize_store::mlflow::limits::{self, ARTIFACT_BYTES};
 use axum::body::{Body, Bytes};
@@ -20,8 +21,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fields::RunRef;
+use super::mistakes::missing;
 use super::request::respond;
-use super::{ApiError, ApiResult, traces};
+use super::{ApiError, ApiResult, mime, traces};
 use crate::App;
 use crate::http::{blocking, json, stream};
 
@@ -37,16 +39,17 @@ struct ArtifactPath {
 
 #[derive(Debug, Clone)]
 enum Owner {
-    /// A run, or a logged model, whose id starts with `m-`.
+    /// A run, or a logged model, whose id starts with `m-`, or [`LOOSE`].
     Run(String),
     Trace(String),
 }
 
 impl ArtifactPath {
     /// Parses `EXPERIMENT/RUN/artifacts/PATH` (with any prefix before the run),
-    /// `EXPERIMENT/models/MODEL/artifacts/PATH` or `EXPERIMENT/traces/TRACE/artifacts/PATH`.
+    /// `EXPERIMENT/models/MODEL/artifacts/PATH` or `EXPERIMENT/traces/TRACE/artifacts/PATH`. Other
+    /// paths belong to no run.
     fn of(path: &str) -> ApiResult<Self> {
-        let path = path.trim_matches('/');
+        let path = path.trim_end_matches('/');
         limits::artifact_path(path)?;
         let parts: Vec<&str> = path.split('/').collect();
         if let [_, "traces", trace_id, "artifacts", rest @ ..] = parts.as_slice() {
@@ -63,9 +66,10 @@ impl ArtifactPath {
             .windows(2)
             .position(|pair| is_run(pair[0]) && pair[1] == "artifacts");
         let Some(at) = at else {
-            return Err(ApiError::not_found(format!(
-                "'{path}' is not a valid artifact path: use EXPERIMENT/RUN/artifacts/PATH"
-            )));
+            return Ok(Self {
+                owner: Owner::Run(LOOSE.to_owned()),
+                path: path.to_owned(),
+            });
         };
         Ok(Self {
             owner: Owner::Run(parts[at].to_owned()),
@@ -127,7 +131,13 @@ pub(crate) struct ListRequest {
     reason = "handlers take their request by value"
 )]
 pub(crate) fn proxy_list(mlflow: Mlflow<'_>, request: ListRequest) -> ApiResult<Value> {
-    let artifact = ArtifactPath::of(&request.path)?;
+    let artifact = match request.path.as_str() {
+        "" => ArtifactPath {
+            owner: Owner::Run(LOOSE.to_owned()),
+            path: String::new(),
+        },
+        path => ArtifactPath::of(path)?,
+    };
     let mut files = mlflow.artifact_list(artifact.run_id()?, &artifact.path)?;
     for file in &mut files {
         let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -175,7 +185,14 @@ pub(crate) async fn run_upload(
                 "Content-Type must be application/octet-stream",
             ));
         }
-        upload(app, named(query)?, request.into_body(), MAX_UPLOAD).await
+        let artifact = named(query)?;
+        let upload = upload(app, artifact, request.into_body(), MAX_UPLOAD).await;
+        upload.map_err(|error| match error.kind {
+            ErrorKind::TooLarge => {
+                ApiError::invalid("Artifact size is too large. Max size is 10MB.")
+            }
+            _ => error,
+        })
     })
     .await
 }
@@ -184,23 +201,56 @@ pub(crate) async fn run_upload(
 fn named(query: Option<String>) -> ApiResult<ArtifactPath> {
     let query = query.unwrap_or_default();
     let value = |names: &[&str]| {
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs
-            .find(|(key, _)| names.contains(&key.as_ref()))
-            .map(|(_, value)| value.into_owned())
-            .ok_or_else(|| {
-                ApiError::invalid(format!(
-                    "Missing value for required parameter '{}'",
-                    names[0]
-                ))
-            })
+        let value = query_value(&query, names);
+        value.ok_or_else(|| ApiError::invalid(format!("Request must specify {}.", names[0])))
     };
+    let owner = Owner::Run(value(&["run_uuid", "run_id"])?);
     let path = value(&["path"])?;
     limits::artifact_path(&path)?;
-    Ok(ArtifactPath {
-        owner: Owner::Run(value(&["run_id", "run_uuid"])?),
-        path,
+    Ok(ArtifactPath { owner, path })
+}
+
+/// The value of the first of these keys in a query, if it is not empty.
+fn query_value(query: &str, names: &[&str]) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs
+        .find(|(key, value)| names.contains(&key.as_ref()) && !value.is_empty())
+        .map(|(_, value)| value.into_owned())
+}
+
+/// A file of a trace, for MLflow's pages: its spans.
+pub(crate) async fn trace_get(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    respond(async {
+        let query = query.unwrap_or_default();
+        let trace_id = query_value(&query, &["request_id", "trace_id"]);
+        let path = query_value(&query, &["path"]).unwrap_or_else(|| traces::SPANS_FILE.to_owned());
+        let artifact = ArtifactPath {
+            owner: Owner::Trace(trace_id.ok_or_else(|| missing("request_id"))?),
+            path,
+        };
+        download(app, artifact).await
     })
+    .await
+}
+
+/// A file of a logged model, for MLflow's pages.
+pub(crate) async fn model_get(
+    State(app): State<App>,
+    Path(model_id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    respond(async {
+        let path = query_value(&query.unwrap_or_default(), &["artifact_file_path"]);
+        let path = path.ok_or_else(|| missing("artifact_file_path"))?;
+        if !model_id.starts_with("m-") {
+            return Err(ApiError::not_found(format!(
+                "Logged model with ID '{model_id}' not found."
+            )));
+        }
+        let owner = Owner::Run(model_id);
+        download(app, ArtifactPath { owner, path }).await
+    })
+    .await
 }
 
 fn empty() -> Response {
@@ -222,23 +272,9 @@ async fn download(app: App, artifact: ArtifactPath) -> ApiResult<Response> {
         }
     };
     let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    let plain: String = name
-        .chars()
-        .map(|c| {
-            if c.is_ascii_graphic() && c != '"' && c != '\\' {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\"")) {
-        headers.insert(CONTENT_DISPOSITION, disposition);
-    }
+    let kind = HeaderValue::from_static(mime::media_type(&name));
+    headers.insert(CONTENT_TYPE, kind);
+    headers.insert(CONTENT_DISPOSITION, mime::attachment(&name));
     Ok(response)
 }
 
@@ -289,6 +325,9 @@ async fn upload(
         }
         // This only copies to the page cache, so it does not block for long.
         file.write_all(&part).map_err(failed)?;
+    }
+    if size == 0 && limit == MAX_UPLOAD {
+        return Err(ApiError::invalid("Request must specify data."));
     }
     blocking(&app, move |app| store(app.store.mlflow(), &artifact, file)).await?;
     Ok(empty())

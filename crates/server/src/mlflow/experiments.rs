@@ -10,12 +10,12 @@ use assize_store::mlflow::{Entry, Search};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fields::{Id, OneOrMore, Paging, page, view};
+use super::fields::{Id, OneOrMore, Paging, Required, page, view};
 use super::{ApiError, ApiResult};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
-    name: String,
+    name: Required,
     #[serde(default)]
     artifact_location: Option<String>,
     #[serde(default)]
@@ -24,7 +24,7 @@ pub(crate) struct Create {
 
 pub(crate) fn create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
     let id = mlflow.experiment_create(
-        &request.name,
+        &request.name.0,
         request.artifact_location.as_deref(),
         &request.tags,
     )?;
@@ -53,46 +53,44 @@ pub(crate) fn restore(mlflow: Mlflow<'_>, request: ById) -> ApiResult<Value> {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct ByName {
-    experiment_name: String,
+    experiment_name: Required,
 }
 
 pub(crate) fn get_by_name(mlflow: Mlflow<'_>, request: ByName) -> ApiResult<Value> {
-    let experiment = mlflow.experiment_get_by_name(&request.experiment_name)?;
+    let experiment = mlflow.experiment_get_by_name(&request.experiment_name.0)?;
     Ok(json!({"experiment": experiment}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Update {
     experiment_id: Id,
-    #[serde(default)]
-    new_name: Option<String>,
+    new_name: Required,
 }
 
 pub(crate) fn update(mlflow: Mlflow<'_>, request: Update) -> ApiResult<Value> {
-    let Some(name) = request.new_name else {
-        return Err(ApiError::invalid(
-            "Missing value for required parameter 'new_name'",
-        ));
-    };
-    mlflow.experiment_rename(&request.experiment_id.0, &name)?;
+    mlflow.experiment_rename(&request.experiment_id.0, &request.new_name.0)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Tag {
     experiment_id: Id,
-    key: String,
+    key: Required,
     #[serde(default)]
     value: String,
 }
 
 pub(crate) fn tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    mlflow.experiment_tag(&request.experiment_id.0, &request.key, Some(&request.value))?;
+    mlflow.experiment_tag(
+        &request.experiment_id.0,
+        &request.key.0,
+        Some(&request.value),
+    )?;
     Ok(json!({}))
 }
 
 pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    mlflow.experiment_tag(&request.experiment_id.0, &request.key, None)?;
+    mlflow.experiment_tag(&request.experiment_id.0, &request.key.0, None)?;
     Ok(json!({}))
 }
 
@@ -109,16 +107,46 @@ pub(crate) struct SearchRequest {
 }
 
 pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Value> {
-    if !request.paging.is_limited() {
-        return Err(ApiError::invalid(
-            "Missing value for required parameter 'max_results'",
-        ));
-    }
     let found = mlflow.experiment_search(&Search {
         filter: request.filter,
         order_by: request.order_by.0,
         view: view(request.view_type.as_deref())?,
-        slice: request.paging.slice(1_000, 50_000)?,
+        // Required: a request without it is refused like one with 0.
+        slice: request.paging.slice(0, 50_000)?,
     })?;
     page("experiments", found)
+}
+
+/// The largest number of experiments of one request, and of datasets in its response.
+const MAX_EXPERIMENTS: usize = 20;
+const MAX_DATASETS: u32 = 1_000;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DatasetSearch {
+    #[serde(default)]
+    experiment_ids: Value,
+}
+
+/// The datasets of experiments. MLflow serves this to its own pages only.
+pub(crate) fn search_datasets(mlflow: Mlflow<'_>, request: DatasetSearch) -> ApiResult<Value> {
+    let ids: Vec<Id> = serde_json::from_value(request.experiment_ids).unwrap_or_default();
+    if ids.is_empty() {
+        return Err(ApiError::invalid(
+            "SearchDatasets request must specify at least one experiment_id.",
+        ));
+    }
+    if ids.len() > MAX_EXPERIMENTS {
+        return Err(ApiError::invalid(format!(
+            "SearchDatasets request cannot specify more than {MAX_EXPERIMENTS} experiment_ids. \
+             Received {} experiment_ids.",
+            ids.len()
+        )));
+    }
+    let ids: Vec<String> = ids.into_iter().map(|it| it.0).collect();
+    let found = mlflow.dataset_summaries(&ids, MAX_DATASETS)?;
+    Ok(if found.is_empty() {
+        json!({})
+    } else {
+        json!({"dataset_summaries": found})
+    })
 }

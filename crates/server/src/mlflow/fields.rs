@@ -2,13 +2,14 @@
 //! numbers, and NaN and infinities are strings. Invalid values are rejected; MLflow would read
 //! them as zero.
 
-use assize_store::mlflow::{Page, Slice, View};
+use assize_store::mlflow::{Entry, Page, Slice, View};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
+use super::mistakes::missing;
 use super::{ApiError, ApiResult};
 
 /// A request without fields.
@@ -73,9 +74,44 @@ pub(crate) struct Id(pub String);
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
+            Value::String(text) if text.is_empty() => Err(D::Error::custom(NO_VALUE)),
             Value::String(text) => Ok(Self(text)),
             Value::Number(number) => Ok(Self(number.to_string())),
             other => Err(D::Error::custom(format!("{other} is not a valid id"))),
+        }
+    }
+}
+
+/// The error of a required string that is empty, which counts as missing.
+const NO_VALUE: &str = "a value is required";
+
+/// A string that is not empty.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Required(pub String);
+
+impl<'de> Deserialize<'de> for Required {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Err(D::Error::custom(NO_VALUE));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A key that is not empty, and its value.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NamedEntry {
+    key: Required,
+    #[serde(default)]
+    value: String,
+}
+
+impl From<NamedEntry> for Entry {
+    fn from(entry: NamedEntry) -> Self {
+        Self {
+            key: entry.key.0,
+            value: entry.value,
         }
     }
 }
@@ -109,7 +145,7 @@ impl RunRef {
         let id = self.run_id.as_deref().filter(|it| !it.is_empty());
         id.or(self.run_uuid.as_deref())
             .filter(|it| !it.is_empty())
-            .ok_or_else(|| ApiError::invalid("Missing value for required parameter 'run_id'"))
+            .ok_or_else(|| missing("run_id"))
     }
 }
 
@@ -129,17 +165,22 @@ impl Paging {
         let position = token.map(|token| {
             let decoded = STANDARD.decode(token).ok();
             let text = decoded.and_then(|it| String::from_utf8(it).ok());
-            text.ok_or_else(|| bad_token(token))
+            text.ok_or_else(bad_token)
         });
         Ok((self.limit(default, max)?, position.transpose()?))
     }
 
     fn limit(&self, default: u32, max: u32) -> ApiResult<u32> {
         let given = self.max_results.map_or(i64::from(default), |it| it.0);
+        let expected = if given < 1 {
+            "a positive integer".to_owned()
+        } else {
+            format!("at most {max}")
+        };
         let limit = u32::try_from(given).ok();
         limit.filter(|it| (1..=max).contains(it)).ok_or_else(|| {
             ApiError::invalid(format!(
-                "Invalid value {given} for parameter 'max_results': use 1 to {max}"
+                "Invalid value {given} for parameter 'max_results' supplied. It must be {expected}"
             ))
         })
     }
@@ -152,10 +193,6 @@ impl Paging {
             offset: token.map_or(Ok(0), offset)?,
         })
     }
-
-    pub fn is_limited(&self) -> bool {
-        self.max_results.is_some()
-    }
 }
 
 /// Decodes a page token: base64 of `{"offset": N}`.
@@ -163,13 +200,11 @@ fn offset(token: &str) -> ApiResult<u64> {
     let decoded = STANDARD.decode(token).ok();
     let parsed: Option<Value> = decoded.and_then(|it| serde_json::from_slice(&it).ok());
     let offset = parsed.as_ref().and_then(|it| it["offset"].as_u64());
-    offset.filter(|it| *it > 0).ok_or_else(|| bad_token(token))
+    offset.filter(|it| *it > 0).ok_or_else(bad_token)
 }
 
-fn bad_token(token: &str) -> ApiError {
-    ApiError::invalid(format!(
-        "Invalid page token '{token}': use the next_page_token of the previous page, or omit it"
-    ))
+fn bad_token() -> ApiError {
+    ApiError::invalid("Invalid page token, could not base64-decode")
 }
 
 /// The page token for the position at which a page ended.

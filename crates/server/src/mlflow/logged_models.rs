@@ -150,7 +150,6 @@ struct Order {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct SearchRequest {
-    #[serde(default)]
     experiment_ids: Vec<Id>,
     #[serde(default)]
     filter: String,

@@ -10,13 +10,14 @@ use assize_store::mlflow::{Entry, NewVersion, Search, View};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fields::{Id, OneOrMore, Paging, page};
+use super::fields::{Id, OneOrMore, Paging, Required, page};
+use super::mistakes::missing;
 use super::{ApiError, ApiResult};
 
 /// A request about a registered model.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Model {
-    name: String,
+    name: Required,
     #[serde(default)]
     new_name: Option<String>,
     #[serde(default)]
@@ -26,44 +27,42 @@ pub(crate) struct Model {
 }
 
 pub(crate) fn create(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
-    let made = mlflow.model_create(&request.name, &request.description, &request.tags)?;
+    let made = mlflow.model_create(&request.name.0, &request.description, &request.tags)?;
     Ok(json!({"registered_model": made}))
 }
 
 pub(crate) fn get(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
-    Ok(json!({"registered_model": mlflow.model_get(&request.name)?}))
+    Ok(json!({"registered_model": mlflow.model_get(&request.name.0)?}))
 }
 
 pub(crate) fn update(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
-    let changed = mlflow.model_update(&request.name, &request.description)?;
+    let changed = mlflow.model_update(&request.name.0, &request.description)?;
     Ok(json!({"registered_model": changed}))
 }
 
 pub(crate) fn rename(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
     let Some(new_name) = request.new_name else {
-        return Err(ApiError::invalid(
-            "Missing value for required parameter 'new_name'",
-        ));
+        return Err(missing("new_name"));
     };
-    let changed = mlflow.model_rename(&request.name, &new_name)?;
+    let changed = mlflow.model_rename(&request.name.0, &new_name)?;
     Ok(json!({"registered_model": changed}))
 }
 
 pub(crate) fn delete(mlflow: Mlflow<'_>, request: Model) -> ApiResult<Value> {
-    mlflow.model_delete(&request.name)?;
+    mlflow.model_delete(&request.name.0)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct LatestRequest {
-    name: String,
+    name: Required,
     #[serde(default)]
     stages: OneOrMore,
 }
 
 /// The latest versions. All versions are in the stage `None`, because stages cannot be changed.
 pub(crate) fn latest(mlflow: Mlflow<'_>, request: LatestRequest) -> ApiResult<Value> {
-    let mut latest = mlflow.model_get(&request.name)?.latest_versions;
+    let mut latest = mlflow.model_get(&request.name.0)?.latest_versions;
     let mut includes_none_stage = request.stages.0.is_empty();
     for stage in &request.stages.0 {
         match stage.to_ascii_lowercase().as_str() {
@@ -111,64 +110,69 @@ pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Va
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Tag {
-    name: String,
+    name: Required,
     #[serde(default)]
     version: Option<Id>,
-    key: String,
+    key: Required,
     #[serde(default)]
     value: String,
 }
 
 pub(crate) fn tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    mlflow.model_tag(&request.name, &request.key, Some(&request.value))?;
+    mlflow.model_tag(&request.name.0, &request.key.0, Some(&request.value))?;
     Ok(json!({}))
 }
 
 pub(crate) fn tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    mlflow.model_tag(&request.name, &request.key, None)?;
+    mlflow.model_tag(&request.name.0, &request.key.0, None)?;
     Ok(json!({}))
 }
 
 pub(crate) fn version_tag_set(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    let version = request.version.unwrap_or_default().0;
-    mlflow.version_tag(&request.name, &version, &request.key, Some(&request.value))?;
+    let version = request.version.ok_or_else(|| missing("version"))?.0;
+    mlflow.version_tag(
+        &request.name.0,
+        &version,
+        &request.key.0,
+        Some(&request.value),
+    )?;
     Ok(json!({}))
 }
 
 pub(crate) fn version_tag_delete(mlflow: Mlflow<'_>, request: Tag) -> ApiResult<Value> {
-    let version = request.version.unwrap_or_default().0;
-    mlflow.version_tag(&request.name, &version, &request.key, None)?;
+    let version = request.version.ok_or_else(|| missing("version"))?.0;
+    mlflow.version_tag(&request.name.0, &version, &request.key.0, None)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct AliasRequest {
-    name: String,
-    alias: String,
+    name: Required,
+    alias: Required,
     #[serde(default)]
     version: Option<Id>,
 }
 
 pub(crate) fn alias_set(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
-    let version = request.version.unwrap_or_default().0;
-    mlflow.model_alias(&request.name, &request.alias, Some(&version))?;
+    let version = request.version.ok_or_else(|| missing("version"))?.0;
+    mlflow.model_alias(&request.name.0, &request.alias.0, Some(&version))?;
     Ok(json!({}))
 }
 
 pub(crate) fn alias_delete(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
-    mlflow.model_alias(&request.name, &request.alias, None)?;
+    mlflow.model_alias(&request.name.0, &request.alias.0, None)?;
     Ok(json!({}))
 }
 
 pub(crate) fn alias_get(mlflow: Mlflow<'_>, request: AliasRequest) -> ApiResult<Value> {
-    let found = mlflow.version_by_alias(&request.name, &request.alias)?;
+    let found = mlflow.version_by_alias(&request.name.0, &request.alias.0)?;
     Ok(json!({"model_version": found}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Create {
-    name: String,
-    source: String,
+    name: Required,
+    source: Required,
     #[serde(default)]
     description: String,
     #[serde(default)]
@@ -183,8 +187,8 @@ pub(crate) struct Create {
 
 pub(crate) fn version_create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<Value> {
     let made = mlflow.version_create(NewVersion {
-        name: request.name,
-        source: request.source,
+        name: request.name.0,
+        source: request.source.0,
         description: request.description,
         run_id: request.run_id,
         run_link: request.run_link,
@@ -196,29 +200,30 @@ pub(crate) fn version_create(mlflow: Mlflow<'_>, request: Create) -> ApiResult<V
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct VersionRequest {
-    name: String,
+    name: Required,
     version: Id,
     #[serde(default)]
     description: String,
 }
 
 pub(crate) fn version_get(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
-    let found = mlflow.version_get(&request.name, &request.version.0)?;
+    let found = mlflow.version_get(&request.name.0, &request.version.0)?;
     Ok(json!({"model_version": found}))
 }
 
 pub(crate) fn version_update(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
-    let changed = mlflow.version_update(&request.name, &request.version.0, &request.description)?;
+    let changed =
+        mlflow.version_update(&request.name.0, &request.version.0, &request.description)?;
     Ok(json!({"model_version": changed}))
 }
 
 pub(crate) fn version_delete(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
-    mlflow.version_delete(&request.name, &request.version.0)?;
+    mlflow.version_delete(&request.name.0, &request.version.0)?;
     Ok(json!({}))
 }
 
 pub(crate) fn version_source(mlflow: Mlflow<'_>, request: VersionRequest) -> ApiResult<Value> {
-    let found = mlflow.version_get(&request.name, &request.version.0)?;
+    let found = mlflow.version_get(&request.name.0, &request.version.0)?;
     Ok(json!({"artifact_uri": found.source}))
 }
 

@@ -10,9 +10,9 @@ use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ApiError, ApiResult};
+use super::{ApiError, ApiResult, mistakes};
 use crate::App;
-use crate::http::{in_place, json, read};
+use crate::http::{in_place, json, read_fields};
 
 /// A blocking handler function.
 type Work<T, A> = fn(Mlflow<'_>, T) -> ApiResult<A>;
@@ -39,7 +39,7 @@ where
 
     fn call(self, request: Request, app: App) -> Self::Future {
         Box::pin(respond(async move {
-            let fields = read(request).await?;
+            let fields = parsed(request).await?;
             let body = in_place(|| {
                 let response = (self.0)(app.store.mlflow(), fields)?;
                 serde_json::to_vec(&response).map_err(|error| ApiError::internal(error.to_string()))
@@ -47,6 +47,11 @@ where
             Ok(json(StatusCode::OK, body))
         }))
     }
+}
+
+/// Reads a request; a mistake is reported in MLflow's words.
+pub(crate) async fn parsed<T: DeserializeOwned>(request: Request) -> ApiResult<T> {
+    mistakes::parse(read_fields(request).await?)
 }
 
 /// The response, or an error in MLflow's format.

@@ -6,7 +6,8 @@
 
 use super::request::call;
 use super::{
-    artifacts, experiments, logged_models, missing, registry, runs, server, trace_search, traces,
+    artifacts, experiments, logged_models, metrics, missing, registry, runs, server, trace_links,
+    trace_search, traces,
 };
 use crate::access::Right::{Read, Write};
 use crate::http::route::{Group, Route};
@@ -43,10 +44,29 @@ fn version_2() -> Vec<Route> {
     all.extend(logged_model_routes());
     all.extend(registered_model_routes());
     all.extend(model_version_routes());
-    let tags = "/traces/{trace_id}/tags";
-    all.push(Route::patch(tags, Write, call(traces::tag_set)));
-    all.push(Route::delete(tags, Write, call(traces::tag_delete)));
+    all.extend(trace_routes());
+    all.push(Route::post(
+        "/traces/link-to-run",
+        Write,
+        call(trace_links::link_to_run),
+    ));
+    all.push(Route::post(
+        "/traces/link-prompts",
+        Write,
+        call(trace_links::link_prompts),
+    ));
     all
+}
+
+/// Routes that both versions of the API have.
+fn trace_routes() -> Vec<Route> {
+    let tags = "/traces/{trace_id}/tags";
+    vec![
+        Route::patch(tags, Write, call(traces::tag_set)),
+        Route::delete(tags, Write, call(traces::tag_delete)),
+        Route::post("/traces/delete-traces", Write, call(trace_links::delete)),
+        Route::get("/get-trace-artifact", Read, artifacts::trace_get),
+    ]
 }
 
 fn experiment_routes() -> Vec<Route> {
@@ -65,6 +85,11 @@ fn experiment_routes() -> Vec<Route> {
             "/experiments/delete-experiment-tag",
             Write,
             call(it::tag_delete),
+        ),
+        Route::post(
+            "/experiments/search-datasets",
+            Read,
+            call(it::search_datasets),
         ),
     ]
 }
@@ -86,6 +111,16 @@ fn run_routes() -> Vec<Route> {
         Route::post("/runs/log-model", Write, call(runs::log_model)),
         Route::post("/runs/search", Read, runs::search),
         Route::get("/metrics/get-history", Read, call(runs::metric_history)),
+        Route::get(
+            "/metrics/get-history-bulk",
+            Read,
+            call(metrics::history_bulk),
+        ),
+        Route::get(
+            "/metrics/get-history-bulk-interval",
+            Read,
+            call(metrics::history_sample),
+        ),
         Route::get("/artifacts/list", Read, call(artifacts::run_list)),
         Route::post("/upload-artifact", Write, artifacts::run_upload),
     ]
@@ -110,6 +145,11 @@ fn logged_model_routes() -> Vec<Route> {
             "/logged-models/{model_id}/tags/{tag_key}",
             Write,
             call(it::tag_delete),
+        ),
+        Route::get(
+            "/logged-models/{model_id}/artifacts/files",
+            Read,
+            artifacts::model_get,
         ),
         Route::get(
             "/logged-models/{model_id}/artifacts/directories",
@@ -166,7 +206,8 @@ fn model_version_routes() -> Vec<Route> {
 
 fn version_3() -> Vec<Route> {
     let assessment = "/traces/{trace_id}/assessments/{assessment_id}";
-    vec![
+    let mut all = trace_routes();
+    all.extend([
         Route::get("/server-info", Read, call(server::info)),
         Route::post("/traces", Write, call(traces::start)),
         Route::post("/traces/search", Read, call(trace_search::search)),
@@ -176,7 +217,6 @@ fn version_3() -> Vec<Route> {
         Route::get("/traces/batchGetInfos", Read, call(traces::get_many)),
         Route::post("/traces/batchGetInfos", Read, call(traces::get_many)),
         Route::any("/traces/metrics", Read, missing::not_implemented),
-        Route::any("/traces/delete-traces", Read, missing::not_implemented),
         Route::any(
             "/traces/calculate-filter-correlation",
             Read,
@@ -191,7 +231,8 @@ fn version_3() -> Vec<Route> {
         Route::get(assessment, Read, call(traces::assessment_get)),
         Route::patch(assessment, Write, call(traces::assessment_update)),
         Route::delete(assessment, Write, call(traces::assessment_delete)),
-    ]
+    ]);
+    all
 }
 
 fn artifact_proxy() -> Vec<Route> {

@@ -14,11 +14,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fields::{Double, Id, Int, Paging, RunRef, page, token, view};
-use super::request::respond;
+use super::fields::{Double, Id, Int, NamedEntry, Paging, Required, RunRef, page, token, view};
+use super::request::{parsed, respond};
 use super::{ApiError, ApiResult};
 use crate::App;
-use crate::http::read;
 use crate::http::stream::{JsonWriter, stream_json};
 
 #[derive(Debug, Deserialize)]
@@ -86,12 +85,13 @@ pub(crate) struct Pair {
     #[serde(flatten)]
     run: RunRef,
     #[serde(flatten)]
-    entry: Entry,
+    entry: NamedEntry,
 }
 
 pub(crate) fn log_parameter(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Value> {
     let batch = Batch {
-        params: vec![request.entry],
+        params: vec![request.entry.into()],
+        is_single: true,
         ..Batch::default()
     };
     mlflow.run_log(request.run.id()?, batch)?;
@@ -100,7 +100,8 @@ pub(crate) fn log_parameter(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Valu
 
 pub(crate) fn set_tag(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Value> {
     let batch = Batch {
-        tags: vec![request.entry],
+        tags: vec![request.entry.into()],
+        is_single: true,
         ..Batch::default()
     };
     mlflow.run_log(request.run.id()?, batch)?;
@@ -111,17 +112,17 @@ pub(crate) fn set_tag(mlflow: Mlflow<'_>, request: Pair) -> ApiResult<Value> {
 pub(crate) struct Key {
     #[serde(flatten)]
     run: RunRef,
-    key: String,
+    key: Required,
 }
 
 pub(crate) fn delete_tag(mlflow: Mlflow<'_>, request: Key) -> ApiResult<Value> {
-    mlflow.run_tag_delete(request.run.id()?, &request.key)?;
+    mlflow.run_tag_delete(request.run.id()?, &request.key.0)?;
     Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metric {
-    key: String,
+    key: Required,
     value: Double,
     timestamp: Int,
     #[serde(default)]
@@ -140,7 +141,7 @@ fn batch_of(run_id: &str, metrics: Vec<Metric>) -> Batch {
     let mut batch = Batch::default();
     for metric in metrics {
         let point = Point {
-            key: metric.key,
+            key: metric.key.0,
             value: metric.value.0,
             timestamp: metric.timestamp.0,
             step: metric.step.map_or(0, |it| it.0),
@@ -171,7 +172,11 @@ pub(crate) struct LogMetric {
 
 pub(crate) fn log_metric(mlflow: Mlflow<'_>, request: LogMetric) -> ApiResult<Value> {
     let run_id = request.run.id()?;
-    mlflow.run_log(run_id, batch_of(run_id, vec![request.metric]))?;
+    let batch = Batch {
+        is_single: true,
+        ..batch_of(run_id, vec![request.metric])
+    };
+    mlflow.run_log(run_id, batch)?;
     Ok(json!({}))
 }
 
@@ -274,14 +279,14 @@ pub(crate) fn log_model(mlflow: Mlflow<'_>, request: LogModel) -> ApiResult<Valu
 pub(crate) struct History {
     #[serde(flatten)]
     run: RunRef,
-    metric_key: String,
+    metric_key: Required,
     #[serde(flatten)]
     paging: Paging,
 }
 
 pub(crate) fn metric_history(mlflow: Mlflow<'_>, request: History) -> ApiResult<Value> {
     let slice = request.paging.slice(25_000, 1_000_000)?;
-    let found = mlflow.metric_history(request.run.id()?, &request.metric_key, slice)?;
+    let found = mlflow.metric_history(request.run.id()?, &request.metric_key.0, slice)?;
     page("metrics", found)
 }
 
@@ -301,7 +306,7 @@ pub(crate) struct SearchRequest {
 
 pub(crate) async fn search(State(app): State<App>, request: Request) -> Response {
     respond(async {
-        let request: SearchRequest = read(request).await?;
+        let request: SearchRequest = parsed(request).await?;
         let (max_results, after) = request.paging.after(1_000, 50_000)?;
         let search = RunSearch {
             experiment_ids: request.experiment_ids.into_iter().map(|it| it.0).collect(),

@@ -3,7 +3,7 @@
 //! ```text
 //! [attribute.|trace.] status name run_id request_id client_request_id
 //!                     timestamp_ms execution_time_ms end_time_ms
-//! tag.KEY   metadata.KEY   feedback.NAME   expectation.NAME
+//! tag.KEY   metadata.KEY   feedback.NAME   expectation.NAME   prompt
 //! ```
 //!
 //! Filters on spans are not supported, because spans are stored as files that only clients parse.
@@ -12,8 +12,10 @@ use std::borrow::Cow;
 
 use assize_store::mlflow::filter::{Comparison, Literal, Operator, parse};
 use jiff::{SignedDuration, Timestamp};
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
+use super::traces::FoundTrace;
 use super::{ApiError, ApiResult};
 
 /// A conjunction of clauses.
@@ -23,6 +25,8 @@ struct Clause {
     field: Field,
     operator: Operator,
     value: Literal,
+    /// The compiled value of RLIKE.
+    pattern: Option<Regex>,
 }
 
 enum Field {
@@ -31,6 +35,10 @@ enum Field {
     Tag(String),
     Metadata(String),
     Time(Time),
+    /// The run in which the trace was logged, and those it was linked to.
+    Run,
+    /// The linked prompt versions.
+    Prompt,
     /// The kind of assessment, and its name.
     Assessment(&'static str, String),
 }
@@ -56,20 +64,23 @@ impl Filter {
     pub fn run_id(&self) -> Option<&str> {
         self.0.iter().find_map(|clause| match clause {
             Clause {
-                field: Field::Metadata(key),
+                field: Field::Run,
                 operator: Operator::Equal,
                 value: Literal::Text(run_id),
-            } if key == SOURCE_RUN => Some(run_id.as_str()),
+                ..
+            } => Some(run_id.as_str()),
             _ => None,
         })
     }
 
-    pub fn holds(&self, info: &Value) -> bool {
-        self.0.iter().all(|clause| clause.holds(info))
+    pub fn holds(&self, trace: &FoundTrace) -> bool {
+        self.0.iter().all(|clause| clause.holds(trace))
     }
 }
 
 const SOURCE_RUN: &str = "mlflow.sourceRun";
+/// The largest size of a compiled pattern, in bytes.
+const MAX_PATTERN: usize = 1 << 20;
 
 impl Clause {
     fn of(comparison: Comparison) -> ApiResult<Self> {
@@ -81,6 +92,7 @@ impl Clause {
         let field = match (left.entity.as_deref(), left.key) {
             (Some("tag" | "tags"), key) => Field::Tag(key),
             (Some("metadata" | "request_metadata"), key) => Field::Metadata(key),
+            (None, key) if key == "prompt" => Field::Prompt,
             (Some("feedback"), name) => Field::Assessment("feedback", name),
             (Some("expectation"), name) => Field::Assessment("expectation", name),
             (None | Some("attribute" | "attributes" | "trace"), key) => attribute(&key)?,
@@ -93,6 +105,7 @@ impl Clause {
         let is_number = matches!(right, Literal::Number(_));
         let is_valid = match field {
             Field::Time(_) => is_number && operator.sign().is_some(),
+            Field::Prompt => !is_number && operator == Operator::Equal,
             Field::Assessment(..) => !matches!(operator, Operator::In | Operator::NotIn),
             _ => {
                 let is_order = matches!(operator, Operator::Equal | Operator::NotEqual)
@@ -104,17 +117,49 @@ impl Clause {
             return Err(ApiError::invalid(
                 "the filter's operator or value does not fit its field: compare times with \
                  numbers, feedback and expectations with strings or numbers, and all other \
-                 fields with strings by =, !=, LIKE, ILIKE, IN or IS NULL",
+                 fields with strings by =, !=, LIKE, ILIKE, RLIKE, IN or IS NULL",
             ));
         }
+        if let (Field::Prompt, Literal::Text(prompt)) = (&field, &right)
+            && !prompt
+                .rsplit_once('/')
+                .is_some_and(|(name, version)| !name.is_empty() && version.parse::<u32>().is_ok())
+        {
+            return Err(ApiError::invalid(format!(
+                "Invalid prompts filter value '{prompt}'. Expected format: prompt = \"name/version\""
+            )));
+        }
+        let pattern = match (operator, &right) {
+            (Operator::Rlike, Literal::Text(pattern)) => {
+                let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN).build();
+                Some(compiled.map_err(|error| {
+                    ApiError::invalid(format!("'{pattern}' is not a valid pattern: {error}"))
+                })?)
+            }
+            _ => None,
+        };
         Ok(Self {
             field,
             operator,
             value: right,
+            pattern,
         })
     }
 
-    fn holds(&self, info: &Value) -> bool {
+    fn holds(&self, trace: &FoundTrace) -> bool {
+        let info = &trace.info;
+        match self.field {
+            Field::Prompt => return self.any_of(trace.prompts.iter().map(String::as_str)),
+            Field::Run => {
+                let logged_in = info["trace_metadata"][SOURCE_RUN].as_str();
+                return self.any_of(
+                    logged_in
+                        .into_iter()
+                        .chain(trace.runs.iter().map(String::as_str)),
+                );
+            }
+            _ => {}
+        }
         if let Field::Assessment(kind, name) = &self.field {
             let all = info["assessments"].as_array().into_iter().flatten();
             let mut named = all
@@ -134,12 +179,25 @@ impl Clause {
             Field::Text(name) => &info[*name],
             Field::Tag(key) => &info["tags"][key],
             Field::Metadata(key) => &info["trace_metadata"][key],
-            Field::Time(_) | Field::Assessment(..) => &Value::Null,
+            Field::Time(_) | Field::Assessment(..) | Field::Run | Field::Prompt => &Value::Null,
         };
         match self.operator {
             Operator::IsNull => value.is_null(),
             Operator::IsNotNull => !value.is_null(),
             _ => !value.is_null() && self.compare(value),
+        }
+    }
+
+    /// Whether one of several values fits; of the negative operators, all of them must.
+    fn any_of<'a>(&self, mut values: impl Iterator<Item = &'a str>) -> bool {
+        match self.operator {
+            Operator::IsNull => values.next().is_none(),
+            Operator::IsNotNull => values.next().is_some(),
+            Operator::NotEqual | Operator::NotIn => {
+                let mut values = values.peekable();
+                values.peek().is_some() && values.all(|it| self.compare(&it.into()))
+            }
+            _ => values.any(|it| self.compare(&it.into())),
         }
     }
 
@@ -153,6 +211,7 @@ impl Clause {
                 let text = shown(value);
                 match self.operator {
                     Operator::Like => like(&text, wanted),
+                    Operator::Rlike => self.pattern.as_ref().is_some_and(|it| it.is_match(&text)),
                     Operator::Ilike => like(&text.to_lowercase(), &wanted.to_lowercase()),
                     _ => self.fits(text.as_ref().cmp(wanted.as_str())),
                 }
@@ -184,7 +243,7 @@ fn attribute(key: &str) -> ApiResult<Field> {
         "request_id" | "trace_id" => Field::Text("trace_id"),
         "client_request_id" => Field::Text("client_request_id"),
         "name" => Field::Tag("mlflow.traceName".to_owned()),
-        "run_id" => Field::Metadata(SOURCE_RUN.to_owned()),
+        "run_id" => Field::Run,
         "timestamp" | "timestamp_ms" => Field::Time(Time::Start),
         "execution_time" | "execution_time_ms" => Field::Time(Time::Duration),
         "end_time" | "end_time_ms" => Field::Time(Time::End),
@@ -271,6 +330,11 @@ mod tests {
                 {"assessment_name": "answer", "expectation": {"value": "yes"}},
             ],
         });
+        let trace = FoundTrace {
+            info,
+            runs: vec!["linked".to_owned()],
+            prompts: vec!["greet/2".to_owned()],
+        };
         for (filter, expected) in [
             ("status = 'OK'", true),
             ("trace.status != 'OK'", false),
@@ -281,6 +345,14 @@ mod tests {
             ("name ILIKE 'grö_e'", true),
             ("tags.`a b` = ''", true),
             ("tags.missing != 'x'", false),
+            ("name RLIKE '^Gr.+e$'", true),
+            ("name rlike '^x'", false),
+            ("run_id = 'linked'", true),
+            ("run_id != 'linked'", false),
+            ("run_id IN ('abc')", true),
+            ("run_id = 'other'", false),
+            ("prompt = 'greet/2'", true),
+            ("prompt = 'greet/3'", false),
             ("tags.missing IS NULL", true),
             ("metadata.`mlflow.sourceRun` IS NOT NULL", true),
             ("timestamp_ms >= 1500", true),
@@ -297,11 +369,14 @@ mod tests {
             ("status = 'OK' AND name = 'other'", false),
         ] {
             let parsed = Filter::parse(filter).expect(filter);
-            assert_eq!(parsed.holds(&info), expected, "{filter}");
+            assert_eq!(parsed.holds(&trace), expected, "{filter}");
         }
         for invalid in [
             "span.name = 'x'",
             "prompt = 'x'",
+            "prompt LIKE 'x/1'",
+            "name RLIKE '['",
+            "timestamp_ms RLIKE '1'",
             "status > 'OK'",
             "timestamp_ms = 'x'",
         ] {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::fields::{OneOrMore, Paging, page};
 use super::trace_filter::Filter;
-use super::traces::info_find;
+use super::traces::find;
 use super::{ApiError, ApiResult};
 
 /// The largest number of traces that a filter examines; they are read one by one.
@@ -40,11 +40,6 @@ pub(crate) fn search(mlflow: Mlflow<'_>, request: SearchRequest) -> ApiResult<Va
     let experiment_ids: Vec<String> = ids
         .filter_map(|it| it.as_str().map(str::to_owned))
         .collect();
-    if request.locations.is_empty() {
-        return Err(ApiError::invalid(
-            "locations is empty: name at least one experiment",
-        ));
-    }
     if experiment_ids.len() < request.locations.len() {
         return Err(ApiError::not_implemented(
             "searching for traces outside experiments is not supported",
@@ -117,13 +112,13 @@ fn matching(
                  run_id, or search fewer experiments"
             )));
         }
-        let Some(info) = info_find(mlflow, trace_id)?.filter(|it| filter.holds(it)) else {
+        let Some(found) = find(mlflow, trace_id)?.filter(|it| filter.holds(it)) else {
             continue;
         };
         if to_skip > 0 {
             to_skip -= 1;
         } else {
-            items.push(info);
+            items.push(found.info);
         }
     }
     Ok(Page {

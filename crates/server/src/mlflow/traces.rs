@@ -10,12 +10,14 @@
     reason = "handlers take their request by value"
 )]
 
+use assize_domain::error_kind::ErrorKind;
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::{Entry, Trace};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::fields::OneOrMore;
+use super::mistakes::missing;
 use super::{ApiError, ApiResult, messages, run_trace};
 
 /// The tag with the location of a trace's spans.
@@ -23,7 +25,7 @@ const LOCATION_TAG: &str = "mlflow.artifactLocation";
 /// The largest number of traces per request.
 const MAX_TRACES: usize = 500;
 /// The name of the file with a trace's spans.
-const SPANS_FILE: &str = "traces.json";
+pub(super) const SPANS_FILE: &str = "traces.json";
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Start {
@@ -40,12 +42,10 @@ pub(crate) fn start(mlflow: Mlflow<'_>, request: Start) -> ApiResult<Value> {
     messages::check("trace_info", &info, messages::TRACE)?;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let trace_id = text(info.get("trace_id")).filter(|it| !it.is_empty());
-    let trace_id = trace_id
-        .ok_or_else(|| ApiError::invalid("Missing value for required parameter 'trace_id'"))?;
+    let trace_id = trace_id.ok_or_else(|| missing("trace_id"))?;
     let place = json!(info.get("trace_location"));
     let experiment_id = text(place.pointer("/mlflow_experiment/experiment_id"));
-    let experiment_id = experiment_id
-        .ok_or_else(|| ApiError::invalid("Missing value for required parameter 'experiment_id'"))?;
+    let experiment_id = experiment_id.ok_or_else(|| missing("experiment_id"))?;
     let request_time = text(info.get("request_time")).unwrap_or_default();
     let time: jiff::Timestamp = request_time.parse().map_err(|_| {
         ApiError::invalid(format!(
@@ -126,18 +126,25 @@ pub(crate) fn get_many(mlflow: Mlflow<'_>, request: ByIds) -> ApiResult<Value> {
     }
     let mut infos = Vec::new();
     for trace_id in &request.trace_ids.0 {
-        infos.extend(info_find(mlflow, trace_id)?);
+        infos.extend(find(mlflow, trace_id)?.map(|it| it.info));
     }
     Ok(json!({"trace_infos": infos}))
 }
 
 /// A logged trace, or the trace of a run.
-fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Value> {
-    let found = info_find(mlflow, trace_id)?;
-    found.ok_or_else(|| ApiError::not_found(format!("Trace with ID '{trace_id}' not found")))
+pub(super) fn info_of(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Value> {
+    let found = find(mlflow, trace_id)?.map(|it| it.info);
+    found.ok_or_else(|| ApiError::not_found(format!("Trace with ID '{trace_id}' not found.")))
 }
 
-pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<Value>> {
+/// A trace, and what clients linked to it.
+pub(super) struct FoundTrace {
+    pub info: Value,
+    pub runs: Vec<String>,
+    pub prompts: Vec<String>,
+}
+
+pub(super) fn find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<FoundTrace>> {
     let kept = mlflow.trace_get(trace_id)?;
     let (mut info, verdicts) = match &kept.info {
         Some(info) => (read(info)?, Vec::new()),
@@ -151,7 +158,11 @@ pub(super) fn info_find(mlflow: Mlflow<'_>, trace_id: &str) -> ApiResult<Option<
         },
     };
     add(&mut info, &kept, verdicts)?;
-    Ok(Some(info))
+    Ok(Some(FoundTrace {
+        info,
+        runs: kept.runs,
+        prompts: kept.prompts,
+    }))
 }
 
 /// A file of a trace: an uploaded one, or the spans of a run.
@@ -191,7 +202,9 @@ pub(crate) struct Assess {
 pub(crate) fn assess(mlflow: Mlflow<'_>, request: Assess) -> ApiResult<Value> {
     info_of(mlflow, &request.trace_id)?;
     let old = request.assessment.get("overrides").and_then(Value::as_str);
-    let old = old.and_then(|old| assessment_find(mlflow, &request.trace_id, old).ok());
+    let old = old.filter(|it| !it.is_empty());
+    let old = old.map(|old| assessment_find(mlflow, &request.trace_id, old));
+    let old = old.transpose()?;
     old.as_ref().map_or(Ok(()), ensure_not_verdict)?;
     let kept = assessment_store(mlflow, &request.trace_id, request.assessment)?;
     if let Some(mut old) = old {
@@ -212,9 +225,7 @@ fn assessment_check(assessment: &Map<String, Value>) -> ApiResult<()> {
         .get("assessment_name")
         .is_some_and(Value::is_string)
     {
-        return Err(ApiError::invalid(
-            "Missing value for required parameter 'assessment_name'",
-        ));
+        return Err(missing("assessment_name"));
     }
     if has("feedback") == has("expectation") || has("issue") {
         return Err(ApiError::invalid(
@@ -314,9 +325,20 @@ pub(crate) fn assessment_update(mlflow: Mlflow<'_>, request: OneAssessment) -> A
 }
 
 pub(crate) fn assessment_delete(mlflow: Mlflow<'_>, request: OneAssessment) -> ApiResult<Value> {
-    let found = assessment_find(mlflow, &request.trace_id, &request.assessment_id)?;
+    let found = match assessment_find(mlflow, &request.trace_id, &request.assessment_id) {
+        // Like MLflow: what is not there is deleted already.
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(json!({})),
+        found => found?,
+    };
     ensure_not_verdict(&found)?;
     mlflow.assessment_delete(&request.trace_id, &request.assessment_id)?;
+    // What it overrode is valid again.
+    if let Some(old) = found["overrides"].as_str()
+        && let Ok(mut old) = assessment_find(mlflow, &request.trace_id, old)
+    {
+        old["valid"] = true.into();
+        put(mlflow, &request.trace_id, &old)?;
+    }
     Ok(json!({}))
 }
 

@@ -100,6 +100,7 @@ fn app(folder: &Path) -> App {
         entropy,
         plan: Planner::new(reject),
         ended: EndObserver::new(|_| {}),
+        mlflow_pages: Some(folder.to_owned()),
     });
     let jobs = Jobs::start(Arc::clone(&state), Arc::clone(&config), None).unwrap();
     let stores = crate::Stores {
@@ -163,7 +164,7 @@ async fn every_route_accepts_exactly_the_roles_with_its_right() {
     });
     let router = router(app.clone());
     let mut walked = BTreeSet::new();
-    for group in groups(false) {
+    for group in groups(false, true) {
         for route in group.routes {
             let path = format!("{}{}", group.prefix, route.path);
             if path == "/api/policies/events" {
@@ -207,7 +208,7 @@ async fn every_route_accepts_exactly_the_roles_with_its_right() {
 
 #[test]
 fn only_few_routes_are_public() {
-    let open: Vec<&str> = groups(false)
+    let open: Vec<&str> = groups(false, true)
         .iter()
         .flat_map(|it| &it.routes)
         .filter(|it| it.right == Right::Public)

@@ -113,7 +113,7 @@ pub(crate) fn run_add(
         metrics: additions.points.clone(),
         params: additions.params.clone(),
         tags: additions.tags.clone(),
-        model_metrics: Vec::new(),
+        ..Batch::default()
     };
     entries::log(session, run_id, &batch)?;
     entries::inputs_log(session, run_id, &additions.datasets, &[])?;

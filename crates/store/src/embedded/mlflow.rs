@@ -15,8 +15,8 @@ use assize_domain::verdict::VerdictFile;
 
 use super::EmbeddedStore;
 use crate::mlflow::{
-    Batch, DatasetInput, Entry, Experiment, FileInfo, LoggedRun, ModelUse, NewRun, Page, Point,
-    RunChange, RunInfo, RunSearch, Search, Slice, limits,
+    Batch, DatasetInput, DatasetSummary, Entry, Experiment, FileInfo, HistorySample, LoggedRun,
+    ModelUse, NewRun, Page, Point, RunChange, RunInfo, RunPoint, RunSearch, Search, Slice, limits,
 };
 use crate::{Result, Runs};
 
@@ -44,7 +44,10 @@ mod versions;
 
 use orders::Ties;
 
-pub(super) use schema::{V4, V5};
+pub(super) use schema::{V4, V5, V11};
+
+/// The owner of files outside of runs and models.
+pub const LOOSE: &str = "";
 
 /// The store's MLflow API.
 #[derive(Debug, Clone, Copy)]
@@ -201,6 +204,32 @@ impl Mlflow<'_> {
             .read(|conn| read::history(conn, run_id, key, slice))
     }
 
+    /// Evenly spread points of a metric of several runs, one run after another.
+    pub fn metric_history_sample(
+        &self,
+        run_ids: &[String],
+        key: &str,
+        sample: HistorySample,
+    ) -> Result<Vec<RunPoint>> {
+        self.store.read(|conn| {
+            let mut points = Vec::new();
+            for run_id in run_ids {
+                points.extend(read::history_sample(conn, run_id, key, sample)?);
+            }
+            Ok(points)
+        })
+    }
+
+    /// The datasets that runs of these experiments used.
+    pub fn dataset_summaries(
+        &self,
+        experiment_ids: &[String],
+        most: u32,
+    ) -> Result<Vec<DatasetSummary>> {
+        self.store
+            .read(|conn| read::dataset_summaries(conn, experiment_ids, most))
+    }
+
     /// Visits the runs of a page until the visitor returns `false`, and returns the token of the
     /// next page. The first search of its kind among many runs creates the index that it needs.
     pub fn run_search_each(
@@ -227,7 +256,7 @@ impl Mlflow<'_> {
     }
 
     /// The entries of a folder of artifacts; the empty path is the root. The owner of artifacts is
-    /// a run, or a logged model, whose id starts with `m-`.
+    /// a run, or a logged model, whose id starts with `m-`, or nobody ([`LOOSE`]).
     pub fn artifact_list(&self, owner: &str, folder: &str) -> Result<Vec<FileInfo>> {
         self.store.read(|conn| artifacts::list(conn, owner, folder))
     }

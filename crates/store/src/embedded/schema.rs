@@ -22,7 +22,7 @@
 use assize_domain::run::artifact;
 
 use super::mirror;
-use super::mlflow::{V4, V5};
+use super::mlflow::{V4, V5, V11};
 use crate::sqlite::Layout;
 
 /// The tracking database.

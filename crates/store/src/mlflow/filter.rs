@@ -4,7 +4,7 @@
 //! filter     = comparison { ["AND"] comparison } ["AND"]
 //! comparison = identifier operator value | identifier "IS" ["NOT"] "NULL"
 //! identifier = [entity "."] key          key: bare (dots included), `…`, "…" or '…'
-//! operator   = "=" "!=" "<" "<=" ">" ">=" "LIKE" "ILIKE" ["NOT"] "IN"
+//! operator   = "=" "!=" "<" "<=" ">" ">=" "LIKE" "ILIKE" "RLIKE" ["NOT"] "IN"
 //! value      = number | '…' | "…" | "(" text {"," text} ")"
 //! order      = identifier ["ASC" | "DESC"]
 //! ```
@@ -37,6 +37,8 @@ pub enum Operator {
     GreaterOrEqual,
     Like,
     Ilike,
+    /// A regular expression; only for traces.
+    Rlike,
     In,
     NotIn,
     IsNull,
@@ -194,6 +196,9 @@ fn operator(cursor: &mut Cursor<'_>) -> Result<Operator> {
     }
     if cursor.keyword("ILIKE") {
         return Ok(Operator::Ilike);
+    }
+    if cursor.keyword("RLIKE") {
+        return Ok(Operator::Rlike);
     }
     if cursor.keyword("IN") {
         return Ok(Operator::In);

@@ -1,6 +1,6 @@
 //! MLflow's limits for logged data. Values that exceed them are rejected, never truncated.
 
-use super::{Batch, Entry, Point};
+use super::{Batch, DatasetInput, Entry};
 use crate::{Result, StoreError};
 
 pub const KEY: usize = 250;
@@ -38,27 +38,71 @@ pub fn length(what: &str, text: &str, limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// Checks the name of a metric, param or tag: letters, digits, `_-. :/`, and a normalised path.
-pub fn key(what: &str, name: &str) -> Result<()> {
-    length(
-        &format!("the name of the {what} '{}'", shown(name)),
-        name,
-        KEY,
-    )?;
-    let is_legal = |c: char| c.is_alphanumeric() || "_-. :/".contains(c);
-    if !name.chars().all(is_legal) {
+/// The name of a parameter, which is only needed for an error.
+type Parameter<'a> = &'a dyn Fn() -> String;
+
+/// Checks the length of a parameter, with MLflow's message.
+fn parameter_length(parameter: &str, text: &str, limit: usize) -> Result<()> {
+    if text.chars().count() > limit {
         return invalid(format!(
-            "the {what} name '{}' may only contain letters, digits, spaces and _ - . : /",
-            shown(name)
-        ));
-    }
-    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid(format!(
-            "the {what} name '{}' is not a valid path: remove empty parts, '.' and '..'",
-            shown(name)
+            "'{parameter}' exceeds the maximum length of {limit} characters"
         ));
     }
     Ok(())
+}
+
+/// Checks the name of a metric, param or tag: letters, digits, `_-. :/`, and a normalised path.
+/// `parameter` names it in MLflow's messages.
+pub fn key(parameter: &str, name: &str) -> Result<()> {
+    key_at(&|| parameter.to_owned(), name)
+}
+
+fn key_at(parameter: Parameter<'_>, name: &str) -> Result<()> {
+    if name.len() > KEY {
+        parameter_length(&parameter(), name, KEY)?;
+    }
+    let refused = |reason: String| {
+        let (parameter, name) = (parameter(), serde_json::Value::from(name));
+        invalid(format!(
+            "Invalid value {name} for parameter '{parameter}' supplied: {reason}"
+        ))
+    };
+    let is_legal = |c: char| c.is_alphanumeric() || "_-. :/".contains(c);
+    if !name.chars().all(is_legal) {
+        return refused(
+            "Names may only contain alphanumerics, underscores (_), dashes (-), periods (.), \
+             spaces ( ), colon(:) and slashes (/)."
+                .to_owned(),
+        );
+    }
+    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return refused(format!(
+            "Names may be treated as files in certain cases, and must not resolve to other names \
+             when treated as such. This name would resolve to '{}'",
+            normalized(name)
+        ));
+    }
+    Ok(())
+}
+
+/// A path without empty parts, `.` and `..`, as Python's `normpath` has it.
+fn normalized(path: &str) -> String {
+    let start = if path.starts_with('/') { "/" } else { "" };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|it| *it != "..") => {
+                parts.pop();
+            }
+            ".." if !start.is_empty() => {}
+            _ => parts.push(part),
+        }
+    }
+    match (start, parts.as_slice()) {
+        ("", []) => ".".to_owned(),
+        _ => format!("{start}{}", parts.join("/")),
+    }
 }
 
 /// A text shortened for an error message.
@@ -71,7 +115,11 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 pub fn param(entry: &Entry) -> Result<()> {
-    key("param", &entry.key)?;
+    param_at(&|| "key".to_owned(), entry)
+}
+
+fn param_at(parameter: Parameter<'_>, entry: &Entry) -> Result<()> {
+    key_at(parameter, &entry.key)?;
     length(
         &format!("the param '{}'", entry.key),
         &entry.value,
@@ -80,23 +128,40 @@ pub fn param(entry: &Entry) -> Result<()> {
 }
 
 pub fn tag(entry: &Entry) -> Result<()> {
-    key("tag", &entry.key)?;
+    tag_at(&|| "key".to_owned(), entry)
+}
+
+fn tag_at(parameter: Parameter<'_>, entry: &Entry) -> Result<()> {
+    key_at(parameter, &entry.key)?;
     length(&format!("the tag '{}'", entry.key), &entry.value, TAG_VALUE)
 }
 
-pub fn point(point: &Point) -> Result<()> {
-    key("metric", &point.key)
+/// Checks the parts of a dataset.
+pub fn dataset(input: &DatasetInput) -> Result<()> {
+    let dataset = &input.dataset;
+    parameter_length("name", &dataset.name, EXPERIMENT_NAME)?;
+    parameter_length("digest", &dataset.digest, 36)?;
+    parameter_length("source", &dataset.source, 65_535)?;
+    let schema = dataset.schema.as_deref().unwrap_or_default();
+    parameter_length("schema", schema, 1_048_575)?;
+    let profile = dataset.profile.as_deref().unwrap_or_default();
+    parameter_length("profile", profile, 16_777_215)?;
+    for tag in &input.tags {
+        parameter_length("key", &tag.key, 255)?;
+        parameter_length("value", &tag.value, 500)?;
+    }
+    Ok(())
 }
 
 pub fn experiment_name(name: &str) -> Result<()> {
     if name.trim().is_empty() {
         return invalid("an experiment needs a name".to_owned());
     }
-    length("the experiment's name", name, EXPERIMENT_NAME)
+    parameter_length("name", name, EXPERIMENT_NAME)
 }
 
 pub fn experiment_tag(entry: &Entry) -> Result<()> {
-    key("experiment tag", &entry.key)?;
+    key("key", &entry.key)?;
     let what = format!("the experiment tag '{}'", entry.key);
     length(&what, &entry.value, EXPERIMENT_TAG_VALUE)
 }
@@ -109,10 +174,7 @@ pub fn artifact_path(path: &str) -> Result<()> {
         || path.contains(['\\', '\0'])
         || path.contains(char::is_control)
     {
-        return invalid(format!(
-            "Invalid path '{}': use a path below the run's root, without '..'",
-            shown(path)
-        ));
+        return invalid("Invalid path".to_owned());
     }
     Ok(())
 }
@@ -123,7 +185,7 @@ pub fn batch(batch: &Batch) -> Result<()> {
         ("params", batch.params.len(), BATCH_PARAMS),
         ("tags", batch.tags.len(), BATCH_TAGS),
         (
-            "entries",
+            "metrics, params, and tags",
             batch.metrics.len() + batch.params.len() + batch.tags.len(),
             BATCH_TOTAL,
         ),
@@ -131,24 +193,39 @@ pub fn batch(batch: &Batch) -> Result<()> {
     for (what, count, limit) in counts {
         if count > limit {
             return invalid(format!(
-                "a batch of {count} {what} is too large, the limit is {limit}: send several batches"
+                "A batch logging request can contain at most {limit} {what}. Got {count} {what}. \
+                 Please split up {what} across multiple requests and try again."
             ));
         }
     }
-    batch.metrics.iter().try_for_each(point)?;
+    let named = |list: &str, at: usize, field: &str| {
+        if batch.is_single {
+            field.to_owned()
+        } else {
+            format!("{list}[{at}].{field}")
+        }
+    };
+    for (at, point) in batch.metrics.iter().enumerate() {
+        key_at(&|| named("metrics", at, "name"), &point.key)?;
+    }
     for logged in &batch.model_metrics {
         length("the dataset's name", &logged.dataset_name, EXPERIMENT_NAME)?;
         length("the dataset's digest", &logged.dataset_digest, 36)?;
     }
-    batch.params.iter().try_for_each(param)?;
-    batch.tags.iter().try_for_each(tag)
+    for (at, param) in batch.params.iter().enumerate() {
+        param_at(&|| named("params", at, "key"), param)?;
+    }
+    for (at, tag) in batch.tags.iter().enumerate() {
+        tag_at(&|| named("tags", at, "key"), tag)?;
+    }
+    Ok(())
 }
 
 /// Checks the name of a registered model or prompt.
 pub fn model_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', ':']) {
         return invalid(format!(
-            "'{}' is not a valid name of a registered model: it must not be empty or contain / or :",
+            "Invalid model name '{}'. Names cannot contain '/' or ':'.",
             shown(name)
         ));
     }
@@ -178,7 +255,7 @@ pub fn logged_model_name(name: &str) -> Result<()> {
 
 /// Checks a tag of a registered model or of a version; a prompt's text is such a tag.
 pub fn registry_tag(entry: &Entry) -> Result<()> {
-    key("tag", &entry.key)?;
+    key("key", &entry.key)?;
     length(
         &format!("the tag '{}'", entry.key),
         &entry.value,
@@ -195,13 +272,18 @@ pub fn trace_tag(entry: &Entry) -> Result<()> {
 pub fn alias(alias: &str) -> Result<()> {
     length("the alias", alias, ALIAS)?;
     let is_legal = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    let number = alias.strip_prefix(['v', 'V']).unwrap_or(alias);
-    let is_version = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit());
-    if alias.is_empty()
-        || is_version
-        || alias.eq_ignore_ascii_case("latest")
-        || !alias.chars().all(is_legal)
-    {
+    if alias.eq_ignore_ascii_case("latest") {
+        return invalid("'latest' alias name (case insensitive) is reserved.".to_owned());
+    }
+    let number = alias.strip_prefix(['v', 'V']).unwrap_or_default();
+    if !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()) {
+        return invalid(format!(
+            "Version alias name '{}' is reserved.",
+            shown(alias)
+        ));
+    }
+    let is_number = alias.chars().all(|c| c.is_ascii_digit());
+    if alias.is_empty() || is_number || !alias.chars().all(is_legal) {
         return invalid(format!(
             "'{}' is not a valid alias: use letters, digits, _ and -, and neither a version nor \
              'latest'",
@@ -233,6 +315,14 @@ mod tests {
         }
         assert!(key("tag", &"k".repeat(250)).is_ok());
         let error = key("tag", &"k".repeat(251)).unwrap_err().to_string();
-        assert!(error.contains("the limit is 250"), "{error}");
+        assert!(error.contains("maximum length of 250"), "{error}");
+        for (name, would_be) in [
+            ("a//b", "a/b"),
+            ("a/../b", "b"),
+            ("", "."),
+            ("/../a/", "/a"),
+        ] {
+            assert_eq!(normalized(name), would_be, "{name}");
+        }
     }
 }

@@ -10,8 +10,8 @@ use assize_domain::run::artifact::{self, VERDICTS};
 use assize_domain::verdict::VerdictFile;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::logged_models;
 use super::runs::{active_run, find};
+use super::{LOOSE, logged_models};
 use crate::StoreError;
 use crate::embedded::board::row_append;
 use crate::embedded::experiments::count;
@@ -33,6 +33,13 @@ struct ArtifactOwner {
 
 impl ArtifactOwner {
     fn of(conn: &Connection, owner: &str, to_write: bool) -> Attempt<Self> {
+        if owner == LOOSE {
+            return Ok(Self {
+                table: "loose_files",
+                column: "owner",
+                id: 0,
+            });
+        }
         if owner.starts_with("m-") {
             return Ok(Self {
                 table: "logged_model_files",
@@ -124,15 +131,11 @@ fn blob_of(conn: &Connection, home: &ArtifactOwner, path: &str) -> Attempt<Optio
 fn blob_need(conn: &Connection, owner: &str, path: &str) -> Attempt<i64> {
     artifact_path(path)?;
     let home = ArtifactOwner::of(conn, owner, false)?;
-    blob_of(conn, &home, path)?.ok_or_else(|| no_artifact(&home, owner, path).into())
+    blob_of(conn, &home, path)?.ok_or_else(|| no_artifact(path).into())
 }
 
-fn no_artifact(home: &ArtifactOwner, owner: &str, path: &str) -> StoreError {
-    StoreError::NotFound(format!(
-        "the {} {owner} has no artifact '{}'",
-        home.column,
-        shown(path)
-    ))
+fn no_artifact(path: &str) -> StoreError {
+    StoreError::NotFound(format!("No such artifact: '{}'", shown(path)))
 }
 
 pub(super) fn size(conn: &Connection, owner: &str, path: &str) -> Attempt<u64> {
@@ -303,9 +306,6 @@ pub(super) fn delete(session: &WriteSession, owner: &str, path: &str) -> Attempt
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    if found.is_empty() {
-        return Err(no_artifact(&home, owner, path).into());
-    }
     for (number, text, blob) in found {
         if home.holds_verdicts(&text) {
             return Err(verdicts_error(&text).into());

@@ -1,6 +1,6 @@
 //! Writing params, tags, metrics and inputs of a run.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use assize_domain::run::tag::CELL_KEY;
 
@@ -28,7 +28,7 @@ pub(in crate::embedded) fn log(
     batch: &Batch,
 ) -> Attempt<()> {
     let run = active_run(&session.conn, run_id)?.id;
-    params_log(session, run, &batch.params)?;
+    params_log(session, (run, run_id), batch)?;
     let tags: Vec<&Entry> = batch.tags.iter().collect();
     tags_set(session, run, &tags)?;
     for point in &batch.metrics {
@@ -38,20 +38,23 @@ pub(in crate::embedded) fn log(
 }
 
 /// Params are write-once; writing the same value again changes nothing.
-fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt<()> {
-    let mut batch: HashMap<&str, &str> = HashMap::new();
-    for param in params {
-        match batch.insert(&param.key, &param.value) {
-            Some(other) if other == param.value => continue,
-            Some(_) => {
-                return Err(StoreError::Invalid(format!(
-                    "the param '{}' is in the batch twice, with different values",
-                    param.key
-                ))
-                .into());
-            }
-            None => {}
-        }
+fn params_log(
+    session: &mut WriteSession,
+    (run, run_id): (i64, &str),
+    batch: &Batch,
+) -> Attempt<()> {
+    let mut seen = HashSet::new();
+    let mut twice = batch.params.iter().filter(|it| !seen.insert(&it.key));
+    if let Some(param) = twice.next() {
+        return Err(StoreError::Invalid(format!(
+            "Duplicate parameter keys have been submitted: ['{}']. Please ensure the request \
+             contains only one param value per param key.",
+            param.key
+        ))
+        .into());
+    }
+    let mut changes = Vec::new();
+    for param in &batch.params {
         let key = session.text(&param.key)?;
         let value = session.value(key, &param.value)?;
         let written = session
@@ -66,22 +69,42 @@ fn params_log(session: &mut WriteSession, run: i64, params: &[Entry]) -> Attempt
         }
         let kept = entry(&session.conn, "params", run, key)?.unwrap_or_default();
         if kept != param.value {
-            return Err(StoreError::Invalid(format!(
-                "the param '{}' is '{}' and cannot be changed to '{}': params are write-once, \
-                 so use another key or a tag",
-                param.key,
-                shown(&kept),
-                shown(&param.value)
-            ))
-            .into());
+            changes.push((param, kept));
         }
     }
-    Ok(())
+    if changes.is_empty() {
+        return Ok(());
+    }
+    Err(param_changed(run_id, &changes, batch.is_single).into())
+}
+
+/// The error of params that have another value already.
+fn param_changed(run_id: &str, changes: &[(&Entry, String)], is_single: bool) -> StoreError {
+    if let ([(param, kept)], true) = (changes, is_single) {
+        return StoreError::Invalid(format!(
+            "Changing param values is not allowed. Param with key='{}' was already logged with \
+             value='{kept}' for run ID='{run_id}'. Attempted logging new value '{}'.",
+            param.key, param.value
+        ));
+    }
+    let listed = changes.iter().map(|(param, kept)| {
+        let (key, new) = (&param.key, &param.value);
+        format!("{{'key': '{key}', 'old_value': '{kept}', 'new_value': '{new}'}}")
+    });
+    StoreError::Invalid(format!(
+        "Changing param values is not allowed. Params were already logged='[{}]' for run \
+         ID='{run_id}'.",
+        listed.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 pub(super) fn tags_set(session: &mut WriteSession, run: i64, tags: &[&Entry]) -> Attempt<()> {
     for tag in tags {
         if tag.key == RUN_NAME_TAG {
+            // Like MLflow: a run keeps its name rather than have none.
+            if tag.value.is_empty() {
+                continue;
+            }
             limits::length("the run's name", &tag.value, limits::RUN_NAME)?;
             session
                 .conn
@@ -136,9 +159,11 @@ pub(super) fn tag_delete(session: &WriteSession, run_id: &str, key: &str) -> Att
         None => 0,
     };
     if deleted == 0 {
-        return Err(
-            StoreError::NotFound(format!("the run {run_id} has no tag '{}'", shown(key))).into(),
-        );
+        return Err(StoreError::NotFound(format!(
+            "No tag with name: {} in run with id {run_id}",
+            shown(key)
+        ))
+        .into());
     }
     if key == CELL_KEY {
         session
@@ -197,13 +222,15 @@ pub(in crate::embedded) fn inputs_log(
     let run = active_run(&session.conn, run_id)?.id;
     logged_models::uses_log(session, run_id, models, false)?;
     for input in inputs {
+        limits::dataset(input)?;
         let context = input.tags.iter().find(|tag| tag.key == DATASET_CONTEXT_TAG);
         let record = serde_json::to_string(input)
             .map_err(|error| StoreError::Invalid(format!("a dataset cannot be stored: {error}")))?;
         session
             .conn
             .prepare_cached(
-                "INSERT INTO inputs (run, name, digest, context, record) VALUES (?1, ?2, ?3, ?4, ?5)
+                "INSERT INTO inputs (run, name, digest, context, record, position)
+                 VALUES (?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM inputs WHERE run = ?1))
                  ON CONFLICT (run, name, digest) DO NOTHING",
             )?
             .execute((

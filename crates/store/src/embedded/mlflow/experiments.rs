@@ -35,7 +35,7 @@ pub(super) fn location(experiment: i64, given: Option<String>) -> String {
 pub(super) fn number(experiment_id: &str) -> Attempt<i64> {
     experiment_id.parse().map_err(|_| {
         StoreError::Invalid(format!(
-            "'{}' is not a valid experiment id: ids are integers",
+            "Invalid experiment ID '{}'. Experiment ID must be a valid integer.",
             shown(experiment_id)
         ))
         .into()
@@ -60,6 +60,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<(i64, Experiment)> {
             lifecycle_stage: stage(&row.get::<_, String>(3)?),
             creation_time: row.get(4)?,
             last_update_time: row.get(5)?,
+            workspace: "default",
             tags: Vec::new(),
         },
     ))
@@ -80,7 +81,7 @@ fn with_tags(conn: &Connection, (id, mut found): (i64, Experiment)) -> Attempt<E
 }
 
 fn no_experiment(id: &str) -> StoreError {
-    StoreError::NotFound(format!("there is no experiment with id '{}'", shown(id)))
+    StoreError::NotFound(format!("No Experiment with id={} exists", shown(id)))
 }
 
 pub(super) fn get(conn: &Connection, id: &str) -> Attempt<Experiment> {
@@ -98,7 +99,10 @@ pub(in crate::embedded) fn get_by_name(conn: &Connection, name: &str) -> Attempt
         .query_row([name], row)
         .optional()?;
     let found = found.ok_or_else(|| {
-        StoreError::NotFound(format!("there is no experiment named '{}'", shown(name)))
+        StoreError::NotFound(format!(
+            "Could not find experiment with name '{}'",
+            shown(name)
+        ))
     })?;
     with_tags(conn, found)
 }
@@ -113,7 +117,7 @@ pub(super) fn living(conn: &Connection, id: &str) -> Attempt<i64> {
     match stage.as_deref() {
         Some("active") => Ok(number),
         Some(_) => Err(StoreError::Invalid(format!(
-            "the experiment {number} is deleted: restore it first"
+            "The experiment {number} must be in the 'active' state. Current state is deleted."
         ))
         .into()),
         None => Err(no_experiment(id).into()),
@@ -132,9 +136,12 @@ pub(super) fn create(
         .query_row([name], |row| row.get(0))
         .optional()?;
     if let Some(stage) = taken {
-        let hint = if stage == "active" { "" } else { ", deleted" };
+        let hint = match stage.as_str() {
+            "active" => "",
+            _ => " It is deleted: restore it, or use another name.",
+        };
         return Err(StoreError::AlreadyExists(format!(
-            "there is an experiment named '{}' already{hint}",
+            "Experiment(name={}) already exists.{hint}",
             shown(name)
         ))
         .into());
@@ -213,7 +220,7 @@ pub(super) fn tag(session: &WriteSession, id: &str, tag: &Entry, is_kept: bool) 
         .execute((experiment, &tag.key))?;
     if deleted == 0 {
         return Err(StoreError::NotFound(format!(
-            "the experiment {experiment} has no tag '{}'",
+            "No tag with name: {} in experiment with id {experiment}",
             tag.key
         ))
         .into());
@@ -259,10 +266,7 @@ pub(super) fn set_deleted(session: &WriteSession, id: &str, deleted: bool) -> At
         )?
         .execute((experiment, from, to, session.now_ms()))?;
     if changed == 0 {
-        return Err(StoreError::NotFound(format!(
-            "there is no experiment with id '{experiment}' that is {from}"
-        ))
-        .into());
+        return Err(no_experiment(id).into());
     }
     session
         .conn

@@ -18,6 +18,9 @@ use crate::mlflow::{
 };
 use crate::sqlite::Attempt;
 
+/// The tag that lists the registered versions that were made of a model.
+const VERSIONS_TAG: &str = "mlflow.modelVersions";
+
 fn no_model(model_id: &str) -> StoreError {
     StoreError::NotFound(format!(
         "Logged model with ID '{}' not found.",
@@ -101,6 +104,32 @@ fn tags_put(session: &WriteSession, model: i64, tags: &[Entry]) -> Attempt<()> {
             .execute((model, &tag.key, &tag.value))?;
     }
     Ok(())
+}
+
+/// Adds a registered version to the tag that lists them, as MLflow does.
+pub(super) fn version_add(
+    session: &WriteSession,
+    model_id: &str,
+    name: &str,
+    version: i64,
+) -> Attempt<()> {
+    let model = need(&session.conn, model_id)?;
+    let kept: Option<String> = session
+        .conn
+        .prepare_cached("SELECT value FROM logged_model_tags WHERE model = ?1 AND key = ?2")?
+        .query_row((model, VERSIONS_TAG), |row| row.get(0))
+        .optional()?;
+    let name = serde_json::Value::from(name);
+    let entry = format!("{{\"name\": {name}, \"version\": {version}}}");
+    let value = match kept.as_deref().and_then(|it| it.strip_suffix(']')) {
+        Some(list) if list != "[" => format!("{list}, {entry}]"),
+        _ => format!("[{entry}]"),
+    };
+    let tag = Entry {
+        key: VERSIONS_TAG.to_owned(),
+        value,
+    };
+    tags_put(session, model, &[tag])
 }
 
 /// The run that created a model.

@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::experiments::{location, stage};
+use super::experiments::{id_list, location, stage};
 use super::logged_models::uses;
 use super::runs::find;
+use crate::StoreError;
 use crate::embedded::rows::{metric_value, status_of};
 use crate::embedded::write_session::text_find;
 use crate::mlflow::{
-    DatasetInput, Entry, LoggedRun, ModelUse, Page, Point, RUN_NAME_TAG, RunData, RunInfo,
-    RunInputs, RunOutputs, Slice,
+    DatasetInput, DatasetSummary, Entry, HistorySample, LoggedRun, ModelUse, Page, Point,
+    RUN_NAME_TAG, RunData, RunInfo, RunInputs, RunOutputs, RunPoint, Slice,
 };
-use crate::sqlite::Attempt;
+use crate::sqlite::{Attempt, Fault};
 use assize_domain::hash::hex;
 
 pub(in crate::embedded) fn run(conn: &Connection, id: i64) -> Attempt<LoggedRun> {
@@ -155,9 +156,9 @@ impl<'a> Texts<'a> {
         if !self.has_datasets {
             return Ok(datasets);
         }
-        let mut list = self
-            .conn
-            .prepare_cached("SELECT record FROM inputs WHERE run = ?1 ORDER BY name, digest")?;
+        let mut list = self.conn.prepare_cached(
+            "SELECT record FROM inputs WHERE run = ?1 ORDER BY position, name, digest",
+        )?;
         let records = list.query_map([id], |row| row.get::<_, String>(0))?;
         for record in records {
             // Assize itself wrote this JSON, so it parses.
@@ -194,8 +195,7 @@ pub(super) fn history(
     key: &str,
     slice: Slice,
 ) -> Attempt<Page<Point>> {
-    let run = find(conn, run_id)?;
-    let Some(number) = text_find(conn, key)? else {
+    let Some((run, number)) = metric_of(conn, run_id, key)? else {
         return Ok(Page {
             items: Vec::new(),
             next_offset: None,
@@ -209,7 +209,7 @@ pub(super) fn history(
     )?;
     let limit = i64::from(slice.max_results) + 1;
     let offset = i64::try_from(slice.offset).unwrap_or(i64::MAX);
-    let points = list.query_map((run.id, number, limit, offset), |row| {
+    let points = list.query_map((run, number, limit, offset), |row| {
         Ok(Point {
             key: key.to_owned(),
             value: metric_value(row, 0)?,
@@ -221,4 +221,83 @@ pub(super) fn history(
         points.collect::<rusqlite::Result<_>>()?,
         slice,
     ))
+}
+
+/// The ids of a run and of a metric's name. Like MLflow, an unknown run has no points.
+fn metric_of(conn: &Connection, run_id: &str, key: &str) -> Attempt<Option<(i64, i64)>> {
+    let run = match find(conn, run_id) {
+        Ok(run) => run.id,
+        Err(Fault::Store(StoreError::NotFound(_))) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(text_find(conn, key)?.map(|number| (run, number)))
+}
+
+/// Evenly spread points of a metric, by step, time and value: the first one of each part of the
+/// history, and of the last part its last one.
+pub(super) fn history_sample(
+    conn: &Connection,
+    run_id: &str,
+    key: &str,
+    sample: HistorySample,
+) -> Attempt<Vec<RunPoint>> {
+    let Some((run, number)) = metric_of(conn, run_id, key)? else {
+        return Ok(Vec::new());
+    };
+    let (first, last) = sample.steps.unwrap_or((i64::MIN, i64::MAX));
+    let mut list = conn.prepare_cached(
+        "WITH points AS (
+             SELECT value, is_nan, timestamp, step FROM latest_metrics
+             WHERE run = ?1 AND key = ?2 AND step BETWEEN ?3 AND ?4
+             UNION ALL
+             SELECT value, is_nan, timestamp, step FROM earlier_metrics
+             WHERE run = ?1 AND key = ?2 AND step BETWEEN ?3 AND ?4),
+         parts AS (
+             SELECT *, ntile(?5) OVER (ORDER BY step, timestamp, value, is_nan) AS part,
+                    row_number() OVER (ORDER BY step DESC, timestamp DESC, value DESC, is_nan DESC)
+                        AS from_end
+             FROM points),
+         ranked AS (
+             SELECT *, row_number() OVER (PARTITION BY part
+                                          ORDER BY step, timestamp, value, is_nan) AS place
+             FROM parts)
+         SELECT value, is_nan, timestamp, step FROM ranked
+         WHERE from_end = 1 OR (place = 1 AND part < (SELECT max(part) FROM parts))
+         ORDER BY step, timestamp, value, is_nan",
+    )?;
+    let points = list.query_map((run, number, first, last, sample.max_results), |row| {
+        Ok(RunPoint {
+            run_id: run_id.to_owned(),
+            point: Point {
+                key: key.to_owned(),
+                value: metric_value(row, 0)?,
+                timestamp: row.get(2)?,
+                step: row.get(3)?,
+            },
+        })
+    })?;
+    Ok(points.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The datasets of experiments, each with the contexts in which runs used it.
+pub(super) fn dataset_summaries(
+    conn: &Connection,
+    experiment_ids: &[String],
+    most: u32,
+) -> Attempt<Vec<DatasetSummary>> {
+    let mut list = conn.prepare_cached(
+        "SELECT DISTINCT r.experiment, i.name, i.digest, i.context FROM inputs i
+         JOIN runs r ON r.id = i.run
+         WHERE r.experiment IN (SELECT value FROM json_each(?1))
+         ORDER BY r.experiment, i.name, i.digest, i.context LIMIT ?2",
+    )?;
+    let found = list.query_map((id_list(experiment_ids)?, most), |row| {
+        Ok(DatasetSummary {
+            experiment_id: row.get::<_, i64>(0)?.to_string(),
+            name: row.get(1)?,
+            digest: row.get(2)?,
+            context: row.get(3)?,
+        })
+    })?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
 }

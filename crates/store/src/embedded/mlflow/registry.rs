@@ -10,7 +10,7 @@ use super::experiments::{limits_of, page};
 use super::versions;
 use crate::StoreError;
 use crate::embedded::write_session::WriteSession;
-use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
+use crate::mlflow::filter::{Field, Operator, Subject, parse};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Alias, Entry, Page, RegisteredModel, Search};
 use crate::sqlite::Attempt;
@@ -281,17 +281,12 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<Registe
         sql.push(prompt.to_owned(), []);
     }
     let mut orders = Vec::new();
-    for clause in &search.order_by {
-        let order = parse_order(clause)?;
-        let column = match Subject::RegisteredModels.order(&order)? {
+    for order in Subject::RegisteredModels.orders(&search.order_by)? {
+        let column = match order.0 {
             Field::Text(_) => "m.name",
-            Field::Number("creation_timestamp") => "m.creation_time",
             _ => "m.last_update_time",
         };
-        orders.push(format!(
-            "{column}{}",
-            if order.descending { " DESC" } else { "" }
-        ));
+        orders.push(format!("{column}{}", if order.1 { " DESC" } else { "" }));
     }
     orders.push("m.name".to_owned());
     let text = format!(

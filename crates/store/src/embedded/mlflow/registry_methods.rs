@@ -3,7 +3,8 @@
 use super::{Mlflow, registry, traces, versions};
 use crate::Result;
 use crate::mlflow::{
-    Entry, ModelVersion, NewVersion, Page, RegisteredModel, Search, Trace, TraceList, limits,
+    Entry, ModelVersion, NewVersion, Page, RegisteredModel, Search, Trace, TraceDeletion,
+    TraceList, limits,
 };
 
 fn pair(key: &str, value: Option<&str>) -> Entry {
@@ -197,6 +198,31 @@ impl Mlflow<'_> {
             .write(move |session| traces::assessment_put(session, &trace_id, &id, &record))
     }
 
+    /// Links traces to a run.
+    pub fn trace_runs_link(&self, trace_ids: Vec<String>, run_id: &str) -> Result<()> {
+        let run_id = run_id.to_ascii_lowercase();
+        self.store
+            .writer
+            .write(move |session| traces::runs_link(session, &trace_ids, &run_id))
+    }
+
+    /// Links prompt versions (`NAME/VERSION`) to a trace.
+    pub fn trace_prompts_link(&self, trace_id: &str, prompts: Vec<String>) -> Result<()> {
+        let trace_id = trace_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| traces::prompts_link(session, &trace_id, &prompts))
+    }
+
+    /// Deletes logged traces of an experiment, and counts them.
+    pub fn trace_delete(&self, experiment_id: &str, which: TraceDeletion) -> Result<u64> {
+        let id = experiment_id.to_owned();
+        self.store
+            .writer
+            .write(move |session| traces::delete(session, &id, &which))
+    }
+
+    /// Deletes an assessment, if there is one.
     pub fn assessment_delete(&self, trace_id: &str, assessment_id: &str) -> Result<()> {
         let (trace_id, id) = (trace_id.to_owned(), assessment_id.to_owned());
         self.store

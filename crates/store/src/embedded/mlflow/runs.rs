@@ -55,7 +55,7 @@ pub(super) fn find(conn: &Connection, run_id: &str) -> Attempt<RunState> {
         None => None,
     };
     found.ok_or_else(|| {
-        StoreError::NotFound(format!("there is no run with id '{}'", shown(run_id))).into()
+        StoreError::NotFound(format!("Run with id={} not found", shown(run_id))).into()
     })
 }
 
@@ -64,7 +64,7 @@ pub(super) fn active_run(conn: &Connection, run_id: &str) -> Attempt<RunState> {
     let run = find(conn, run_id)?;
     if !run.active {
         return Err(StoreError::Invalid(format!(
-            "the run {run_id} is deleted: restore it before writing to it"
+            "The run {run_id} must be in the 'active' state. Current state is deleted."
         ))
         .into());
     }
@@ -89,7 +89,8 @@ pub(super) fn create(session: &mut WriteSession, new: &NewRun) -> Attempt<Logged
         && name != tag
     {
         return Err(StoreError::Invalid(format!(
-            "run_name is '{}' and the tag {RUN_NAME_TAG} is '{}': give only one, or the same value for both",
+            "Both 'run_name' argument and 'mlflow.runName' tag are specified, but with different \
+             values (run_name='{}', mlflow.runName='{}').",
             shown(name),
             shown(tag)
         ))

@@ -103,3 +103,26 @@ CREATE TABLE run_models (
 
 ALTER TABLE model_versions ADD COLUMN model_id TEXT NOT NULL DEFAULT '';
 ";
+
+/// The order of a run's datasets; files outside of runs; what clients linked traces to.
+pub(crate) const V11: &str = "
+ALTER TABLE inputs ADD COLUMN position INTEGER NOT NULL DEFAULT 0;
+-- Like `artifacts`, with the owner 0.
+CREATE TABLE loose_files (
+    owner INTEGER NOT NULL,
+    path INTEGER NOT NULL,
+    blob INTEGER NOT NULL,
+    PRIMARY KEY (owner, path)
+) WITHOUT ROWID;
+CREATE TABLE trace_runs (
+    trace_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (trace_id, run_id)
+) WITHOUT ROWID;
+CREATE INDEX trace_runs_by_run ON trace_runs (run_id);
+CREATE TABLE trace_prompts (
+    trace_id TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    PRIMARY KEY (trace_id, prompt)
+) WITHOUT ROWID;
+";

@@ -8,7 +8,7 @@ use super::logged_models;
 use super::registry::{IS_PROMPT, entry, model_need, touch};
 use crate::StoreError;
 use crate::embedded::write_session::WriteSession;
-use crate::mlflow::filter::{Field, Operator, Subject, parse, parse_order};
+use crate::mlflow::filter::{Field, Operator, Subject, parse};
 use crate::mlflow::limits::{self, shown};
 use crate::mlflow::{Entry, ModelVersion, NewVersion, Page, Search};
 use crate::sqlite::Attempt;
@@ -30,7 +30,7 @@ pub(super) fn version_need(
 ) -> Attempt<i64> {
     let number: i64 = version.parse().map_err(|_| {
         StoreError::Invalid(format!(
-            "Model version must be an integer, got '{}'",
+            "Parameter 'version' must be an integer, got '{}'.",
             shown(version)
         ))
     })?;
@@ -84,6 +84,9 @@ pub(super) fn create(session: &WriteSession, new: &NewVersion) -> Attempt<ModelV
         ))?;
     for tag in &new.tags {
         tag_put(session, model, version, tag)?;
+    }
+    if !new.model_id.is_empty() {
+        logged_models::version_add(session, &new.model_id, &new.name, version)?;
     }
     read(&session.conn, model, version)
 }
@@ -278,18 +281,14 @@ pub(super) fn search(conn: &Connection, search: &Search) -> Attempt<Page<ModelVe
         sql.push(prompt.to_owned(), []);
     }
     let mut orders = Vec::new();
-    for clause in &search.order_by {
-        let order = parse_order(clause)?;
-        let column = match Subject::ModelVersions.order(&order)? {
+    for order in Subject::ModelVersions.orders(&search.order_by)? {
+        let column = match order.0 {
             Field::Text("name") => "m.name",
             Field::Number("version_number") => "v.version",
             Field::Number("creation_timestamp") => "v.creation_time",
             _ => "v.last_update_time",
         };
-        orders.push(format!(
-            "{column}{}",
-            if order.descending { " DESC" } else { "" }
-        ));
+        orders.push(format!("{column}{}", if order.1 { " DESC" } else { "" }));
     }
     if orders.is_empty() {
         orders.push("v.last_update_time DESC".to_owned());

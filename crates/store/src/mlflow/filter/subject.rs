@@ -1,6 +1,6 @@
 //! Validation of filters: which entities, keys, operators and values each kind of search supports.
 
-use super::{Comparison, Identifier, Literal, Operator, Order, bad};
+use super::{Comparison, Identifier, Literal, Operator, Order, bad, parse_order};
 use crate::Result;
 
 /// The kind of object that is searched.
@@ -73,9 +73,8 @@ impl Subject {
         match self {
             Self::Runs | Self::LoggedModels => &[],
             Self::Experiments => &["experiment_id"],
-            Self::RegisteredModels | Self::ModelVersions => {
-                &["timestamp", "last_updated_timestamp", "creation_timestamp"]
-            }
+            Self::RegisteredModels => &["timestamp", "last_updated_timestamp"],
+            Self::ModelVersions => &["timestamp", "last_updated_timestamp", "creation_timestamp"],
         }
     }
 
@@ -137,6 +136,28 @@ impl Subject {
     /// The field of a sort order.
     pub fn order(self, order: &Order) -> Result<Field> {
         self.field(&order.by, true)
+    }
+
+    /// The attributes of an `order_by`, and whether each is descending. A mistake is an error.
+    pub fn orders(self, clauses: &[String]) -> Result<Vec<(Field, bool)>> {
+        let mut orders: Vec<(Field, bool)> = Vec::new();
+        for clause in clauses {
+            let order = parse_order(clause)?;
+            let field = self.order(&order)?;
+            if !matches!(field, Field::Text(_) | Field::Number(_)) {
+                return bad(format!(
+                    "Invalid order by key '{clause}' specified: only attributes have an order here"
+                ));
+            }
+            if orders.iter().any(|(known, _)| *known == field) {
+                return bad(format!(
+                    "`order_by` contains duplicate fields: '{}'",
+                    order.by.key
+                ));
+            }
+            orders.push((field, order.descending));
+        }
+        Ok(orders)
     }
 
     /// Validates a comparison for this kind of search.
