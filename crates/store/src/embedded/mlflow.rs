@@ -44,7 +44,7 @@ mod versions;
 
 use orders::Ties;
 
-pub(super) use schema::{V4, V5, V11};
+pub(super) use schema::{V4, V5, V12};
 
 /// The owner of files outside of runs and models.
 pub const LOOSE: &str = "";

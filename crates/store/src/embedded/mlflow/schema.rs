@@ -105,7 +105,7 @@ ALTER TABLE model_versions ADD COLUMN model_id TEXT NOT NULL DEFAULT '';
 ";
 
 /// The order of a run's datasets; files outside of runs; what clients linked traces to.
-pub(crate) const V11: &str = "
+pub(crate) const V12: &str = "
 ALTER TABLE inputs ADD COLUMN position INTEGER NOT NULL DEFAULT 0;
 -- Like `artifacts`, with the owner 0.
 CREATE TABLE loose_files (
