@@ -29,20 +29,7 @@ use crate::sqlite::Layout;
 pub(crate) const LAYOUT: Layout = Layout {
     application_id: 0x4173_7a65,
     what: "a tracking store of Assize",
-    migrations: &[
-        V1,
-        V2,
-        V3,
-        V4,
-        V5,
-        V6,
-        V7,
-        V8,
-        V9,
-        mirror::TABLES,
-        V11,
-        V12,
-    ],
+    migrations: &[V1, V2, V3, V4, V5, V6, V7, V8, V9, mirror::TABLES, V11, V12],
 };
 
 /// Ids of texts that every database holds.
