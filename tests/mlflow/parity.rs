@@ -116,13 +116,12 @@ fn request(place: String, line: &str) -> Case {
 fn directive(case: &mut Case, words: &str) {
     let (word, rest) = words.trim().split_once(' ').expect("a word and its value");
     let place = case.place.clone();
-    let difference = || panic!("{place}: name the case first");
     match (word, rest) {
         ("keep", rest) => {
             let (name, pointer) = rest.split_once(' ').expect("a name and a pointer");
             case.keep.push((name.to_owned(), pointer.to_owned()));
         }
-        ("type", kind) => case.media_type = kind.to_owned(),
+        ("type", kind) => kind.clone_into(&mut case.media_type),
         ("only", "code") => case.compared = Compared::Code,
         ("only", "status") => case.compared = Compared::Status,
         ("differs", row) => {
@@ -132,12 +131,12 @@ fn directive(case: &mut Case, words: &str) {
             });
         }
         ("theirs", status) => {
-            case.differs.as_mut().unwrap_or_else(difference).theirs = status.parse().expect(status);
+            case.differs.as_mut().expect("the case first").theirs = status.parse().expect(status);
         }
         ("ours", status) => {
-            case.differs.as_mut().unwrap_or_else(difference).ours = status.parse().expect(status);
+            case.differs.as_mut().expect("the case first").ours = status.parse().expect(status);
         }
-        _ => panic!("{place}: '{words}' is not a directive"),
+        _ => unreachable!("{place}: '{words}' is not a directive"),
     }
 }
 

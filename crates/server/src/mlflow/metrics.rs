@@ -1,10 +1,5 @@
 //! Operations under `metrics/` that cover several runs.
 
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "handlers take their request by value"
-)]
-
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::{HistorySample, RunPoint, Slice};
 use serde::Deserialize;

@@ -71,7 +71,8 @@ pub(super) fn media_type(name: &str) -> &'static str {
     }
     let extension = extension.to_ascii_lowercase();
     // The type of a compressed file is that of its content.
-    if matches!(extension.as_str(), "gz" | "bz2" | "xz") && stem.ends_with(".tar") {
+    let inner = stem.rsplit_once('.').map_or("", |(_, inner)| inner);
+    if matches!(extension.as_str(), "gz" | "bz2" | "xz") && inner == "tar" {
         return "application/x-tar";
     }
     let known = TYPES.iter().find(|(known, _)| *known == extension);

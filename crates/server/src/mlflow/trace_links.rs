@@ -1,10 +1,5 @@
 //! Linking traces to runs and prompts, and deleting them.
 
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "handlers take their request by value"
-)]
-
 use assize_store::embedded::mlflow::Mlflow;
 use assize_store::mlflow::TraceDeletion;
 use serde::Deserialize;

@@ -245,7 +245,7 @@ pub(super) fn history_sample(
         return Ok(Vec::new());
     };
     let (first, last) = sample.steps.unwrap_or((i64::MIN, i64::MAX));
-    let mut list = conn.prepare_cached(
+    let mut select = conn.prepare_cached(
         "WITH points AS (
              SELECT value, is_nan, timestamp, step FROM latest_metrics
              WHERE run = ?1 AND key = ?2 AND step BETWEEN ?3 AND ?4
@@ -265,7 +265,7 @@ pub(super) fn history_sample(
          WHERE from_end = 1 OR (place = 1 AND part < (SELECT max(part) FROM parts))
          ORDER BY step, timestamp, value, is_nan",
     )?;
-    let points = list.query_map((run, number, first, last, sample.max_results), |row| {
+    let points = select.query_map((run, number, first, last, sample.max_results), |row| {
         Ok(RunPoint {
             run_id: run_id.to_owned(),
             point: Point {
