@@ -42,8 +42,13 @@ pub struct Candidate {
     /// Those of the completion's tokens that are thoughts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thinking_tokens: u64,
+    /// Wall time, with whatever else was in the batch.
     #[serde(default)]
     pub latency_ms: f64,
+    /// How many candidates an engine decoded together with this one, on average, itself included;
+    /// 0 where the provider does not say.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub batch: f64,
 }
 
 impl Candidate {
@@ -64,6 +69,11 @@ impl Candidate {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(number: &f64) -> bool {
+    *number <= 0.0
 }
 
 /// How different the candidates of a cell are: one minus the mean Jaccard similarity of

@@ -63,7 +63,10 @@ pub mod metric {
     pub const COMPLETION_TOKENS: &str = "completion_tokens";
     /// Those of the completion's tokens that are thoughts.
     pub const THINKING_TOKENS: &str = "thinking_tokens";
+    /// Of the engine, with everything that was in the batch.
     pub const TOKENS_PER_S: &str = "tokens_per_s";
+    /// How many candidates were decoded together, on average.
+    pub const BATCH_SIZE: &str = "batch_size";
     pub const DIVERSITY: &str = "diversity";
     pub const COST_USD: &str = "cost_usd";
     /// The cost of generating, which judging does not replace.
@@ -71,7 +74,7 @@ pub mod metric {
     pub const COMPOSITE: &str = "composite";
 
     /// What no score of a rubric may be called, because scores become metrics too.
-    pub const TAKEN: [&str; 12] = [
+    pub const TAKEN: [&str; 13] = [
         N_CANDIDATES,
         N_FAILED,
         LATENCY_MS,
@@ -80,6 +83,7 @@ pub mod metric {
         COMPLETION_TOKENS,
         THINKING_TOKENS,
         TOKENS_PER_S,
+        BATCH_SIZE,
         DIVERSITY,
         COST_USD,
         GENERATION_COST_USD,

@@ -32,8 +32,8 @@ const MODEL: &str = "smollm2-135m";
 const CANDIDATES: u32 = 5;
 const MAX_TOKENS: u32 = 64;
 const NUM_CTX: u32 = 2048;
-/// What the engine makes of [`NUM_CTX`] for each sequence.
-const PADDED_CTX: u32 = 2304;
+/// What the engine makes of these prompts for each sequence.
+const PADDED_CTX: u32 = 768;
 const TEMPERATURE: f64 = 0.7;
 
 struct Prompt {
@@ -82,6 +82,7 @@ fn main() {
     let loaded = |fast| {
         let mut config = EmbeddedConfig::new(&directory);
         (config.threads, config.fast, config.keep_prefix) = (Some(threads), fast, false);
+        config.sequences = Some(CANDIDATES);
         let provider = EmbeddedProvider::new(config);
         provider.load(MODEL, NUM_CTX, CANDIDATES).unwrap();
         provider

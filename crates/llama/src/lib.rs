@@ -1,7 +1,7 @@
 //! The embedded engine: llama.cpp in this process, behind the provider interface.
 //!
 //! With it Assize needs no other service. [`EmbeddedProvider`] loads one GGUF file at a time and
-//! decodes all candidates of a cell as one batch over their common prompt; [`pull`] downloads
+//! decodes the candidates of many cells and cases as one batch; [`pull`] downloads
 //! weights into the models directory.
 //!
 //! It is a separate crate because llama.cpp takes minutes to build; only the binary depends on
@@ -10,6 +10,7 @@
 //! It deliberately does not decide whether a model may be loaded (the size gate in
 //! `assize-pipeline` does), does not use a GPU by default, and does not read the environment.
 
+mod counters;
 mod digest;
 mod engine;
 mod gguf;
@@ -19,6 +20,8 @@ mod provider;
 mod pull;
 mod sampler;
 mod sys;
+mod threads;
+mod width;
 mod worker;
 
 pub use provider::{EmbeddedConfig, EmbeddedProvider, default_models_dir};

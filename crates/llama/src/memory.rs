@@ -15,6 +15,12 @@ const BYTES_PER_FLOAT: u64 = 4;
 /// Vocabulary tables, graphs, thread stacks, and what llama.cpp repacks.
 const OVERHEAD_BYTES: u64 = 128 * 1024 * 1024;
 
+/// The most sequences that are decoded at once unless a number is named. On a CPU arithmetic is the
+/// limit long before.
+pub(crate) const DEFAULT_MOST_SEQUENCES: u32 = 32;
+/// The share of the free memory that the cache may take, so that other programs keep the rest.
+const SHARE_OF_FREE: f64 = 0.5;
+
 /// How large a context is built for a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -32,60 +38,94 @@ impl Shape {
     /// each other out of the processor's cache: decoding is a tenth faster.
     const GRANULE: u32 = 256;
 
-    pub(crate) fn new(num_ctx: u32, candidates: u32) -> Self {
+    pub(crate) fn new(tokens: u32, sequences: u32) -> Self {
         Self {
-            tokens_per_sequence: (num_ctx.max(1).div_ceil(Self::GRANULE) | 1)
+            tokens_per_sequence: (tokens.max(1).div_ceil(Self::GRANULE) | 1)
                 .saturating_mul(Self::GRANULE),
-            sequences: candidates.clamp(1, Self::MAX_SEQUENCES),
+            sequences: sequences.clamp(1, Self::MAX_SEQUENCES),
         }
     }
 
     pub(crate) fn total_tokens(self) -> u64 {
         u64::from(self.tokens_per_sequence) * u64::from(self.sequences)
     }
+}
 
-    /// The smallest shape that covers both.
-    pub(crate) fn union(self, other: Self) -> Self {
+/// What a model needs memory for, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    weights: u64,
+    cache_per_token: u64,
+    logits_per_sequence: u64,
+    heads: u64,
+    feed_forward: u64,
+}
+
+impl Footprint {
+    pub(crate) fn new(header: &Header, file_bytes: u64) -> Self {
+        let integer = |key: &str| header.architecture_integer(key);
+        let layers = integer("block_count").unwrap_or(0);
+        let heads = integer("attention.head_count").unwrap_or(1).max(1);
+        let cache_heads = integer("attention.head_count_kv").unwrap_or(heads);
+        let head_width = integer("embedding_length").unwrap_or(0) / heads;
+        let key_width = integer("attention.key_length").unwrap_or(head_width);
+        let value_width = integer("attention.value_length").unwrap_or(head_width);
+        let vocabulary = header.vocabulary_size().unwrap_or(0);
         Self {
-            tokens_per_sequence: self.tokens_per_sequence.max(other.tokens_per_sequence),
-            sequences: self.sequences.max(other.sequences),
+            weights: file_bytes,
+            cache_per_token: product(&[
+                layers,
+                cache_heads,
+                key_width.saturating_add(value_width),
+                BYTES_PER_CACHE_ELEMENT,
+            ]),
+            logits_per_sequence: product(&[BYTES_PER_FLOAT, vocabulary]),
+            heads,
+            feed_forward: integer("feed_forward_length").unwrap_or(0),
         }
     }
 
-    pub(crate) fn covers(self, other: Self) -> bool {
-        self.tokens_per_sequence >= other.tokens_per_sequence && self.sequences >= other.sequences
+    /// Weights, key-value cache and compute buffers.
+    pub(crate) fn bytes(&self, shape: Shape) -> u64 {
+        self.weights
+            .saturating_add(self.context_bytes(shape))
+            .saturating_add(OVERHEAD_BYTES)
+    }
+
+    /// Key-value cache and compute buffers.
+    fn context_bytes(&self, shape: Shape) -> u64 {
+        let cache = shape.total_tokens().saturating_mul(self.cache_per_token);
+        let widest = product(&[self.heads, shape.tokens_per_sequence.into()])
+            .saturating_add(self.feed_forward.saturating_mul(2));
+        let buffers = product(&[BATCH_TOKENS.into(), BYTES_PER_FLOAT, widest]);
+        let logits = product(&[shape.sequences.into(), self.logits_per_sequence]);
+        cache.saturating_add(buffers).saturating_add(logits)
+    }
+
+    /// As many sequences of so many tokens, up to `most`, as the free memory holds beside the
+    /// loaded weights; the bytes that one of them needs where not even that fits.
+    pub(crate) fn shape(&self, tokens: u32, most: u32, free: Option<u64>) -> Result<Shape, u64> {
+        let one = Shape::new(tokens, 1);
+        let Some(free) = free else {
+            return Ok(Shape::new(tokens, most));
+        };
+        if self.context_bytes(one) > free {
+            return Err(self.context_bytes(one));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of bytes"
+        )]
+        let room = (free as f64 * SHARE_OF_FREE) as u64;
+        let fits = |sequences: &u32| self.context_bytes(Shape::new(tokens, *sequences)) <= room;
+        let sequences = (1..=Shape::new(tokens, most).sequences).rev().find(fits);
+        Ok(Shape::new(tokens, sequences.unwrap_or(1)))
     }
 }
 
-/// Weights, key-value cache and compute buffers, in bytes.
-pub(crate) fn estimate_bytes(header: &Header, file_bytes: u64, shape: Shape) -> u64 {
-    let integer = |key: &str| header.architecture_integer(key);
-    let layers = integer("block_count").unwrap_or(0);
-    let heads = integer("attention.head_count").unwrap_or(1).max(1);
-    let cache_heads = integer("attention.head_count_kv").unwrap_or(heads);
-    let head_width = integer("embedding_length").unwrap_or(0) / heads;
-    let key_width = integer("attention.key_length").unwrap_or(head_width);
-    let value_width = integer("attention.value_length").unwrap_or(head_width);
-    let feed_forward = integer("feed_forward_length").unwrap_or(0);
-
-    let product = |factors: &[u64]| factors.iter().fold(1, |p: u64, f| p.saturating_mul(*f));
-    let cache = product(&[
-        shape.total_tokens(),
-        layers,
-        cache_heads,
-        key_width.saturating_add(value_width),
-        BYTES_PER_CACHE_ELEMENT,
-    ]);
-    let widest = product(&[heads, shape.tokens_per_sequence.into()])
-        .saturating_add(feed_forward.saturating_mul(2));
-    let buffers = product(&[BATCH_TOKENS.into(), BYTES_PER_FLOAT, widest]);
-    let vocabulary = header.vocabulary_size().unwrap_or(0);
-    let logits = product(&[shape.sequences.into(), BYTES_PER_FLOAT, vocabulary]);
-    file_bytes
-        .saturating_add(cache)
-        .saturating_add(buffers)
-        .saturating_add(logits)
-        .saturating_add(OVERHEAD_BYTES)
+fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |p: u64, f| p.saturating_mul(*f))
 }
 
 /// Bytes that this process could allocate now; `None` if the platform does not report it.
@@ -180,13 +220,32 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_is_rounded_up_and_covers_smaller_ones() {
-        let shape = Shape::new(2000, 5);
-        assert_eq!(shape.tokens_per_sequence, 2304);
-        assert!(shape.covers(Shape::new(2304, 1)));
-        assert!(!shape.covers(Shape::new(2305, 1)));
-        assert!(!shape.covers(Shape::new(100, 6)));
+    fn a_shape_is_rounded_up_to_an_odd_multiple() {
+        assert_eq!(Shape::new(2000, 5).tokens_per_sequence, 2304);
         assert_eq!(Shape::new(0, 0), Shape::new(1, 1));
         assert_eq!(Shape::new(1, 100_000).sequences, 256);
+    }
+
+    #[test]
+    fn the_number_of_sequences_follows_the_free_memory() {
+        let mb = 1024 * 1024;
+        let footprint = Footprint {
+            weights: 100 * mb,
+            cache_per_token: 23_040,
+            logits_per_sequence: 200_000,
+            heads: 9,
+            feed_forward: 1536,
+        };
+        let sequences = |free_mb: u64| {
+            let shape = footprint.shape(500, 32, Some(free_mb * mb));
+            shape.map(|it| it.sequences)
+        };
+        assert_eq!(sequences(10_000), Ok(32));
+        let some = sequences(400).unwrap();
+        assert!((2..32).contains(&some), "{some}");
+        let least = footprint.context_bytes(Shape::new(500, 1));
+        assert_eq!(sequences(least / mb + 1), Ok(1));
+        assert_eq!(sequences(least / mb), Err(least));
+        assert_eq!(footprint.shape(500, 32, None).unwrap().sequences, 32);
     }
 }

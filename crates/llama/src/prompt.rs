@@ -41,17 +41,6 @@ pub(crate) fn tokens(
     Ok(tokens)
 }
 
-/// How many tokens at the start of all `prompts` are the same.
-pub(crate) fn shared_prefix(prompts: &[&[LlamaToken]]) -> usize {
-    let Some((first, rest)) = prompts.split_first() else {
-        return 0;
-    };
-    rest.iter()
-        .map(|prompt| common_length(first, prompt))
-        .min()
-        .unwrap_or(first.len())
-}
-
 /// How many tokens at the start of both are the same.
 pub(crate) fn common_length(a: &[LlamaToken], b: &[LlamaToken]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
@@ -66,15 +55,15 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_is_shared_by_all() {
+    fn only_the_start_counts() {
         let (a, b, c) = (
             tokens_of(&[1, 2, 3, 4]),
             tokens_of(&[1, 2, 3]),
             tokens_of(&[1, 2, 9, 4]),
         );
-        assert_eq!(shared_prefix(&[&a]), 4);
-        assert_eq!(shared_prefix(&[&a, &b]), 3);
-        assert_eq!(shared_prefix(&[&a, &b, &c]), 2);
-        assert_eq!(shared_prefix(&[]), 0);
+        assert_eq!(common_length(&a, &a), 4);
+        assert_eq!(common_length(&a, &b), 3);
+        assert_eq!(common_length(&a, &c), 2);
+        assert_eq!(common_length(&a, &[]), 0);
     }
 }

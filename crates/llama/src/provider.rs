@@ -3,14 +3,15 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::available_parallelism;
 use std::time::Instant;
 
-use assize_providers::{Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result};
+use assize_providers::{
+    Activity, Completion, ModelInfo, Provider, ProviderError, Request, Resident, Result,
+};
 
 use crate::engine::Settings;
 use crate::gguf::Header;
-use crate::memory::{self, Shape};
+use crate::memory::{self, Footprint, Shape};
 use crate::worker::Worker;
 use crate::{digest, sys};
 
@@ -23,9 +24,11 @@ const BYTES_PER_MB: u64 = 1024 * 1024;
 pub struct EmbeddedConfig {
     /// The directory of `NAME.gguf` files.
     pub models_dir: PathBuf,
-    /// `None` for all cores but one: with all of them in use, one competing process makes
-    /// llama.cpp's threads wait for each other at every layer.
+    /// `None` for as many as there are free cores, which is looked at again and again.
     pub threads: Option<usize>,
+    /// Candidates that are decoded at once; `None` for as many as memory allows and as make
+    /// decoding faster.
+    pub sequences: Option<u32>,
     /// Gives up exact sampling (the same text for a seed whatever else is in the batch) for
     /// speed, and uses a GPU where the build has one.
     pub fast: bool,
@@ -40,16 +43,16 @@ impl EmbeddedConfig {
         Self {
             models_dir: models_dir.into(),
             threads: None,
+            sequences: None,
             fast: false,
             keep_prefix: true,
         }
     }
 
     fn settings(&self) -> Settings {
-        let cores = available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.unwrap_or(cores - 1).max(1);
         Settings {
-            threads: i32::try_from(threads).unwrap_or(i32::MAX),
+            threads: self.threads,
+            sequences: self.sequences,
             fast: self.fast,
             keep_prefix: self.keep_prefix,
         }
@@ -68,8 +71,8 @@ pub fn default_models_dir(xdg_cache_home: Option<&Path>, home: Option<&Path>) ->
 
 /// llama.cpp in this process, as a provider.
 ///
-/// Calls from several threads are serialised: the engine uses all of its cores for one request,
-/// and parallel requests would only share them.
+/// Requests from several threads are decoded as one batch: the more there are, the more tokens are
+/// generated in a second ([`Provider::requests_wanted`] says how many are enough).
 #[derive(Debug)]
 pub struct EmbeddedProvider {
     config: EmbeddedConfig,
@@ -80,7 +83,6 @@ pub struct EmbeddedProvider {
 struct Loaded {
     path: PathBuf,
     resident: Resident,
-    shape: Shape,
     worker: Worker,
 }
 
@@ -123,19 +125,23 @@ impl EmbeddedProvider {
         })
     }
 
-    fn load_new(&self, model: &str, path: PathBuf, shape: Shape) -> Result<Loaded> {
+    fn load_new(&self, model: &str, path: PathBuf, num_ctx: u32) -> Result<Loaded> {
         let info = self.describe(model)?;
-        let worker = Worker::start(path.clone(), shape, self.config.settings())
+        let header = read_header(model, &path)?;
+        let file_bytes = info.size_bytes.unwrap_or(0);
+        let footprint = Footprint::new(&header, file_bytes);
+        // Contexts grow with the prompts; one of the full length has to fit.
+        check_memory(model, footprint.bytes(Shape::new(num_ctx, 1)))?;
+        let worker = Worker::start(path.clone(), footprint, self.config.settings())
             .map_err(|reason| engine_error(model, reason))?;
         Ok(Loaded {
             path,
             resident: Resident {
                 model: model.to_owned(),
                 digest: info.digest,
-                size_bytes: info.size_bytes.unwrap_or(0),
+                size_bytes: file_bytes,
                 expires_at_ms: None,
             },
-            shape,
             worker,
         })
     }
@@ -188,12 +194,12 @@ impl Provider for EmbeddedProvider {
             .collect())
     }
 
-    fn load(&self, model: &str, num_ctx: u32, candidates: u32) -> Result<f64> {
+    /// How many candidates are decoded at once does not depend on how many one cell has.
+    fn load(&self, model: &str, num_ctx: u32, _candidates: u32) -> Result<f64> {
         let path = self.resolve(model)?;
-        let shape = Shape::new(num_ctx, candidates);
         let started = Instant::now();
         let mut slot = self.loaded();
-        match slot.as_mut() {
+        match slot.as_ref() {
             Some(loaded) if loaded.path != path => {
                 return Err(engine_error(
                     model,
@@ -203,18 +209,8 @@ impl Provider for EmbeddedProvider {
                     ),
                 ));
             }
-            Some(loaded) if loaded.shape.covers(shape) => return Ok(0.0),
-            Some(loaded) => {
-                let shape = loaded.shape.union(shape);
-                check_memory(model, &path, shape, loaded.resident.size_bytes)?;
-                let reshaped = loaded.worker.reshape(shape);
-                reshaped.map_err(|reason| engine_error(model, reason))?;
-                loaded.shape = shape;
-            }
-            None => {
-                check_memory(model, &path, shape, 0)?;
-                *slot = Some(self.load_new(model, path, shape)?);
-            }
+            Some(_) => return Ok(0.0),
+            None => *slot = Some(self.load_new(model, path, num_ctx)?),
         }
         Ok(started.elapsed().as_secs_f64() * 1000.0)
     }
@@ -225,19 +221,30 @@ impl Provider for EmbeddedProvider {
             Ok(path) => path,
             Err(error) => return all(error),
         };
-        let slot = self.loaded();
-        let Some(loaded) = slot.as_ref().filter(|loaded| loaded.path == path) else {
+        let loaded = self.loaded();
+        let own = loaded.as_ref().filter(|loaded| loaded.path == path);
+        let Some(door) = own.map(|loaded| loaded.worker.door()) else {
             return all(engine_error(
                 model,
                 "it is not loaded: load it first".to_owned(),
             ));
         };
-        loaded
-            .worker
-            .generate(request)
+        drop(loaded);
+        door.generate(request)
             .into_iter()
             .map(|outcome| outcome.map_err(|reason| engine_error(model, reason)))
             .collect()
+    }
+
+    /// Enough to fill the batch, and one more that takes the place of one that ends.
+    fn requests_wanted(&self, candidates: u32) -> u32 {
+        let sequences = self.config.sequences;
+        let sequences = sequences.unwrap_or(memory::DEFAULT_MOST_SEQUENCES);
+        sequences.div_ceil(candidates.max(1)) + 1
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        Some(self.loaded().as_ref()?.worker.counters.activity())
     }
 
     fn unload(&self, model: &str) -> Result<()> {
@@ -250,11 +257,8 @@ impl Provider for EmbeddedProvider {
     }
 }
 
-/// Rejects a model that does not fit into the free memory; `resident_bytes` are already loaded.
-fn check_memory(model: &str, path: &Path, shape: Shape, resident_bytes: u64) -> Result<()> {
-    let header = read_header(model, path)?;
-    let file_bytes = path.metadata().map_or(0, |metadata| metadata.len());
-    let needed = memory::estimate_bytes(&header, file_bytes, shape).saturating_sub(resident_bytes);
+/// Rejects a model that does not fit into the free memory.
+fn check_memory(model: &str, needed: u64) -> Result<()> {
     match memory::free_bytes() {
         Some(free) if free < needed => Err(ProviderError::OutOfMemory {
             model: model.to_owned(),

@@ -1,11 +1,13 @@
 //! The process-wide llama.cpp backend, and C functions that the safe wrapper does not expose.
 //!
-//! All `unsafe` code of this crate is here: [`build_features`] and [`requantise`].
+//! All `unsafe` code of this crate is here: [`build_features`], [`set_threads`] and
+//! [`requantise_q4_0`].
 
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::llama_backend::LlamaBackend;
 
 /// The crate whose vendored llama.cpp we run; the same version as in `Cargo.toml`.
@@ -97,6 +99,27 @@ fn enabled_features(system_info: &str) -> String {
         .join(" ")
 }
 
+/// Computes with so many threads from the next batch on.
+#[expect(
+    unsafe_code,
+    reason = "the wrapper does not expose llama_set_n_threads"
+)]
+pub(crate) fn set_threads(context: &mut LlamaContext<'_>, threads: i32) {
+    let Some(address) = address_in(&format!("{context:?}")) else {
+        return;
+    };
+    let pointer = std::ptr::with_exposed_provenance_mut::<llama_cpp_sys_2::llama_context>(address);
+    // SAFETY: the address is that of the live context, which is borrowed mutably here, so nothing
+    // else uses it; the function sets two numbers.
+    unsafe { llama_cpp_sys_2::llama_set_n_threads(pointer, threads, threads) }
+}
+
+/// The wrapper (of exactly this version) keeps its pointer to itself, except in its debug output.
+fn address_in(debug: &str) -> Option<usize> {
+    let text = debug.strip_prefix("LlamaContext { context: 0x")?;
+    usize::from_str_radix(text.strip_suffix(" }")?, 16).ok()
+}
+
 /// Quantises `from` to `Q4_0` into `to`; returns whether llama.cpp succeeded.
 #[expect(
     unsafe_code,
@@ -121,7 +144,7 @@ pub(crate) fn requantise_q4_0(from: &Path, to: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reproducibility, enabled_features};
+    use super::{Reproducibility, address_in, enabled_features};
 
     #[test]
     fn only_measured_types_are_called_exact() {
@@ -131,6 +154,14 @@ mod tests {
         assert_eq!(level(true, &[0, 3]), Reproducibility::Fast);
         #[cfg(target_arch = "x86_64")]
         assert_eq!(level(false, &[0, 3]), Reproducibility::Exact);
+    }
+
+    #[test]
+    fn nothing_but_the_known_form_is_an_address() {
+        assert_eq!(address_in("LlamaContext { context: 0x7f00 }"), Some(0x7f00));
+        for other in ["LlamaContext { context: 0x7f00, more: 1 }", "0x7f00", ""] {
+            assert_eq!(address_in(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,50 +1,89 @@
 //! The thread that owns a loaded model.
 //!
-//! A llama.cpp context borrows its model, so both live on the stack of one thread, which
-//! serves requests from a channel. Unloading means ending the thread: when [`Worker::stop`]
-//! has joined it, context and weights have been freed, and llama.cpp's own threads have ended.
-//! A panic inside the engine ends the thread too, and callers get an error.
+//! A llama.cpp context borrows its model, so both live on the stack of one thread, which takes
+//! requests from a channel between two steps. Unloading means ending the thread: when
+//! [`Worker::stop`] has joined it, context and weights have been freed, and llama.cpp's own threads
+//! have ended. A panic inside the engine ends the thread too, and callers get an error.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use assize_providers::{Completion, Request};
+use assize_providers::Request;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::model::{LlamaChatTemplate, LlamaModel};
 
-use crate::engine::{Engine, Settings};
-use crate::memory::Shape;
+use crate::counters::Counters;
+use crate::engine::{Completions, Engine, Settings};
+use crate::memory::Footprint;
 use crate::prompt;
+use crate::threads::Threads;
 
-type Completions = Vec<Result<Completion, String>>;
-
-enum Job {
-    Generate(Box<Request>, Sender<Completions>),
-    Reshape(Shape, Sender<Result<(), String>>),
+struct Job {
+    request: Box<Request>,
+    reply: Sender<Completions>,
 }
 
 /// A loaded model.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    jobs: Sender<Job>,
+    door: Door,
     thread: JoinHandle<()>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// Where requests for a loaded model are handed in, from any thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Door(Sender<Job>);
+
+impl Door {
+    /// Generates a request's candidates.
+    pub(crate) fn generate(&self, request: &Request) -> Completions {
+        let (reply, answer) = channel();
+        let request = Box::new(request.clone());
+        let count = request.candidates.len();
+        let sent = self.0.send(Job { request, reply });
+        sent.ok()
+            .and_then(|()| answer.recv().ok())
+            .unwrap_or_else(|| vec![Err(stopped()); count])
+    }
 }
 
 impl Worker {
     /// Loads the model at `path` on a new thread and waits until it is ready.
-    pub(crate) fn start(path: PathBuf, shape: Shape, settings: Settings) -> Result<Self, String> {
+    pub(crate) fn start(
+        path: PathBuf,
+        footprint: Footprint,
+        settings: Settings,
+    ) -> Result<Self, String> {
         let (jobs, inbox) = channel();
         let (ready, loaded) = channel();
+        let counters = Arc::new(Counters::default());
+        let seen = Arc::clone(&counters);
         let thread = std::thread::Builder::new()
             .name("assize-llama".to_owned())
-            .spawn(move || match load(&path, settings) {
-                Ok((model, template)) => serve(&model, &template, shape, settings, &inbox, ready),
-                Err(reason) => drop(ready.send(Err(reason))),
+            .spawn(move || {
+                // It watches the machine from here on, so that it knows it at the first batch.
+                let threads = Threads::new(settings.threads);
+                match load(&path, settings) {
+                    Ok((model, template)) => {
+                        let _nobody_waits = ready.send(Ok(()));
+                        serve(
+                            Engine::new(&model, &template, footprint, settings, seen, threads),
+                            &inbox,
+                        );
+                    }
+                    Err(reason) => drop(ready.send(Err(reason))),
+                }
             })
             .map_err(|error| format!("cannot start a thread for the model: {error}"))?;
         match loaded.recv().unwrap_or_else(|_| Err(stopped())) {
-            Ok(()) => Ok(Self { jobs, thread }),
+            Ok(()) => Ok(Self {
+                door: Door(jobs),
+                thread,
+                counters,
+            }),
             Err(reason) => {
                 let _panicked = thread.join();
                 Err(reason)
@@ -52,23 +91,8 @@ impl Worker {
         }
     }
 
-    /// Generates a request's candidates.
-    pub(crate) fn generate(&self, request: &Request) -> Completions {
-        let (reply, answer) = channel();
-        let sent = self
-            .jobs
-            .send(Job::Generate(Box::new(request.clone()), reply));
-        sent.ok()
-            .and_then(|()| answer.recv().ok())
-            .unwrap_or_else(|| vec![Err(stopped()); request.candidates.len()])
-    }
-
-    /// Replaces the context by one of another shape; the weights stay.
-    pub(crate) fn reshape(&self, shape: Shape) -> Result<(), String> {
-        let (reply, answer) = channel();
-        let sent = self.jobs.send(Job::Reshape(shape, reply));
-        sent.map_err(|_| stopped())?;
-        answer.recv().unwrap_or_else(|_| Err(stopped()))
+    pub(crate) fn door(&self) -> Door {
+        self.door.clone()
     }
 
     /// Whether the thread is still running, and with it the model loaded.
@@ -76,9 +100,9 @@ impl Worker {
         !self.thread.is_finished()
     }
 
-    /// Ends the thread and returns when everything that it owned is freed.
+    /// Ends the thread after what it has taken, and returns when everything that it owned is freed.
     pub(crate) fn stop(self) {
-        drop(self.jobs);
+        drop(self.door);
         let _panicked = self.thread.join();
     }
 }
@@ -106,32 +130,23 @@ fn load(path: &PathBuf, settings: Settings) -> Result<(LlamaModel, LlamaChatTemp
 }
 
 /// Processes requests until the channel is closed.
-fn serve(
-    model: &LlamaModel,
-    template: &LlamaChatTemplate,
-    mut shape: Shape,
-    settings: Settings,
-    inbox: &Receiver<Job>,
-    mut ready: Sender<Result<(), String>>,
-) {
+fn serve(mut engine: Engine<'_>, inbox: &Receiver<Job>) {
+    let take = |engine: &mut Engine<'_>, Job { request, reply }: Job| {
+        engine.take(
+            &request,
+            Box::new(move |completions| drop(reply.send(completions))),
+        );
+    };
     loop {
-        let mut engine = match Engine::new(model, template, shape, settings) {
-            Ok(engine) => engine,
-            Err(reason) => return drop(ready.send(Err(reason))),
-        };
-        let _nobody_waits = ready.send(Ok(()));
-        loop {
+        if engine.is_idle() {
             match inbox.recv() {
-                Ok(Job::Generate(request, reply)) => {
-                    let _nobody_waits = reply.send(engine.generate(&request));
-                }
-                Ok(Job::Reshape(wanted, reply)) => {
-                    shape = wanted;
-                    ready = reply;
-                    break;
-                }
+                Ok(job) => take(&mut engine, job),
                 Err(_) => return,
             }
         }
+        for job in inbox.try_iter() {
+            take(&mut engine, job);
+        }
+        engine.turn();
     }
 }

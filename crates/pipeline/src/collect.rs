@@ -7,8 +7,9 @@
 //! Hosts work side by side, a lane each ([`lane`]). A scheduler ([`pool`]) says which model a host
 //! loads and when it stops, so that loads are few and the slowest host does not decide the end; the
 //! missing cells of a model are shared by all hosts that work on it ([`feed`]), under one lock for
-//! all collectors. A host enters the guard only when a cell is really missing; then `jobs` threads
-//! generate, and one records what they made, in groups ([`work`]).
+//! all collectors. A host enters the guard only when a cell is really missing; then some threads
+//! generate (`jobs`, or as many as an engine that batches wants), and one records what they made, in
+//! groups ([`work`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use assize_domain::model::ModelId;
 use assize_domain::options::{Options, Place};
 use assize_domain::task::Task;
 use assize_http::redacted;
+use assize_providers::Provider;
 use assize_store::{Cells, Tracking};
 
 use crate::guard::Guard;
@@ -241,6 +243,13 @@ impl Summary {
             CellStatus::Failed => self.failed += 1,
         }
     }
+}
+
+/// Cells that are generated at the same time: as many as the user said, and at least as many as keep an
+/// engine busy that decodes them as one batch.
+pub(crate) fn requests_in_flight(options: &CollectOptions, provider: &dyn Provider) -> u32 {
+    let wanted = provider.requests_wanted(options.values.n_tips);
+    options.values.jobs.max(wanted).max(1)
 }
 
 /// Where events go; called from several threads.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use assize_domain::hash::{canonical_json, sha256_hex};
 use serde_json::{Value, json};
 
-use crate::{Candidate, Completion, ModelInfo, Provider, Request, Resident, Result};
+use crate::{Activity, Candidate, Completion, ModelInfo, Provider, Request, Resident, Result};
 
 /// A provider whose answers are kept.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ fn read(path: &Path) -> Option<Completion> {
         completion_tokens: number("completion_tokens"),
         thinking_tokens: number("thinking_tokens"),
         latency_ms: kept["latency_ms"].as_f64().unwrap_or(0.0),
+        batch: kept["batch"].as_f64().unwrap_or(0.0),
         truncated: kept["truncated"].as_bool().unwrap_or(false),
         from_cache: true,
         ..Completion::default()
@@ -83,6 +84,7 @@ fn write(path: &Path, completion: &Completion) -> Option<()> {
         "completion_tokens": completion.completion_tokens,
         "thinking_tokens": completion.thinking_tokens,
         "latency_ms": completion.latency_ms,
+        "batch": completion.batch,
         "truncated": completion.truncated,
     });
     fs::create_dir_all(path.parent()?).ok()?;
@@ -160,5 +162,13 @@ impl Provider for CachedProvider {
 
     fn unload(&self, model: &str) -> Result<()> {
         self.inner.unload(model)
+    }
+
+    fn requests_wanted(&self, candidates: u32) -> u32 {
+        self.inner.requests_wanted(candidates)
+    }
+
+    fn activity(&self) -> Option<Activity> {
+        self.inner.activity()
     }
 }

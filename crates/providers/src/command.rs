@@ -258,10 +258,9 @@ impl Running {
                 completion_tokens: answer.completion_tokens,
                 thinking_tokens: answer.thinking_tokens,
                 latency_ms: started.elapsed().as_secs_f64() * 1e3,
-                load_ms: 0.0,
                 truncated: answer.truncated,
                 cost_usd: answer.cost_usd.filter(|it| it.is_finite() && *it >= 0.0),
-                from_cache: false,
+                ..Completion::default()
             }),
             (_, Some(error)) => Err(failed(model, &error, false)),
             (None, None) => Err(failed(

@@ -134,9 +134,12 @@ pub struct Completion {
     /// Those of them that are thoughts. Estimated by the share of characters where only the thoughts
     /// themselves are reported.
     pub thinking_tokens: u64,
-    /// Wall time until this candidate was complete. Candidates decoded as one batch each
-    /// report the batch's time divided by their number, so that sums stay true.
+    /// Wall time from when work on this candidate began until it was complete, with whatever else
+    /// was in its batch.
     pub latency_ms: f64,
+    /// How many candidates the engine worked on at the same time, on average; 0 where the provider
+    /// does not say.
+    pub batch: f64,
     /// Time the host spent loading weights for this request; 0 while the model is resident.
     pub load_ms: f64,
     /// Whether the model stopped at `max_tokens` instead of by itself.
@@ -148,6 +151,12 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// The time that was spent on this candidate alone: its share of the batch. Over all candidates
+    /// these add up to the time that the engine worked.
+    pub fn share_ms(&self) -> f64 {
+        self.latency_ms / self.batch.max(1.0)
+    }
+
     /// Sets the raw text: the answer, and before it the thoughts that came beside it. Where JSON was
     /// asked for only the answer answers the question, so `keeps_thoughts` is false there.
     pub fn set_text(&mut self, answer: String, thinking: &str, keeps_thoughts: bool) {
@@ -166,6 +175,21 @@ impl Completion {
             answer
         };
     }
+}
+
+/// What an engine has done since its model was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Activity {
+    /// Tokens of prompts that were decoded; what was found in the cache is not counted.
+    pub prompt_tokens: u64,
+    /// Tokens that were generated, those of candidates that are not complete included.
+    pub completion_tokens: u64,
+    /// Seconds of the steps that generated them, without prompts.
+    pub step_s: f64,
+    /// Candidates that are being decoded now.
+    pub in_batch: u32,
+    /// Candidates that its cache holds at most.
+    pub sequences: u32,
 }
 
 /// A share of a number of tokens.
@@ -250,6 +274,16 @@ pub trait Provider: Send + Sync + Debug {
     /// Unloads `model` and returns only when it is seen to be gone.
     fn unload(&self, _model: &str) -> Result<()> {
         Ok(())
+    }
+
+    /// How many requests of so many candidates keep it busy; one more would only wait.
+    fn requests_wanted(&self, _candidates: u32) -> u32 {
+        1
+    }
+
+    /// What the loaded model has done so far, where the provider knows while it works.
+    fn activity(&self) -> Option<Activity> {
+        None
     }
 
     /// Whether the weights are on somebody else's machine, so that their size does not matter here.

@@ -292,8 +292,8 @@ options! {
     }
     /// Threads of the embedded engine
     threads: usize = 0, MACHINE {
-        comment: "Threads of the embedded engine; 0 means all cores but one.",
-        default_note: "all cores but one",
+        comment: "Threads of the embedded engine; 0 means as many as there are free cores.",
+        default_note: "as many as there are free cores",
     }
     /// Give up exact sampling of the embedded engine for more speed
     fast: bool = false, MACHINE {

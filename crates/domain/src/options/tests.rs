@@ -77,7 +77,7 @@ fn help_shows_defaults_as_people_write_them() {
     assert_eq!(shown("max_model_b"), "4.0");
     assert_eq!(shown("n_tips"), "5");
     assert_eq!(shown("ollama_url"), "http://localhost:11434");
-    assert_eq!(shown("threads"), "all cores but one");
+    assert_eq!(shown("threads"), "as many as there are free cores");
     assert_eq!(shown("diversity"), "");
     assert_eq!(shown("script"), "");
 }

@@ -287,6 +287,7 @@ impl<'a> CellGenerator<'a> {
                     prompt_tokens: completion.prompt_tokens,
                     completion_tokens: completion.completion_tokens,
                     latency_ms: completion.latency_ms,
+                    batch: completion.batch,
                 }
             }
             Err(error) => Candidate {
@@ -305,6 +306,7 @@ impl<'a> CellGenerator<'a> {
                 prompt_tokens: 0,
                 completion_tokens: 0,
                 latency_ms: 0.0,
+                batch: 0.0,
             },
         }
     }
@@ -393,11 +395,14 @@ impl<'a> CellGenerator<'a> {
         if thinking_tokens > 0.0 {
             metrics.push((metric::THINKING_TOKENS, thinking_tokens));
         }
-        if latency_ms > 0.0 {
-            metrics.push((
-                metric::TOKENS_PER_S,
-                completion_tokens / (latency_ms / 1000.0),
-            ));
+        // Of the engine: what is in a batch shares its time.
+        let busy_ms = sum(Completion::share_ms);
+        if busy_ms > 0.0 {
+            metrics.push((metric::TOKENS_PER_S, completion_tokens / (busy_ms / 1000.0)));
+        }
+        let batch = sum(|it| it.batch) / count;
+        if batch > 0.0 {
+            metrics.push((metric::BATCH_SIZE, batch));
         }
         if done.iter().any(|it| it.cost_usd.is_some()) {
             let cost = sum(|it| it.cost_usd.unwrap_or(0.0));

@@ -1,6 +1,6 @@
 //! One model's work on one host, while it is loaded there.
 //!
-//! `jobs` threads take cells and generate them; one thread records what they made, in groups. A cell
+//! As many threads as requests are in flight take cells and generate them; one thread records what they made, in groups. A cell
 //! whose host went away is given back. A cell that failed for its own reasons is recorded as failed,
 //! with one exception: while a host has not made a single cell of the model and another host could,
 //! failed cells are held back. If none follows that succeeds, the model and not the cells is at fault
@@ -14,7 +14,7 @@ use assize_providers::ProviderError;
 use super::cell::{CellGenerator, GeneratedCell, HostFault};
 use super::feed::Feed;
 use super::lane::Lane;
-use super::{CellEvent, CellStatus, Event};
+use super::{CellEvent, CellStatus, Event, requests_in_flight};
 use crate::{PipelineError, Result};
 
 /// After so many cells in a row whose credentials were refused, the rest is left for the next collect.
@@ -81,7 +81,8 @@ impl<'l> Work<'l> {
     }
 
     pub(super) fn run(self) -> Result<End> {
-        let jobs = self.lane.collection.options.values.jobs.max(1) as usize;
+        let provider = &self.lane.pool.hosts[self.host].provider;
+        let jobs = requests_in_flight(self.lane.collection.options, provider.as_ref());
         let (to_recorder, from_workers) = sync_channel::<GeneratedCell>(GROUP);
         let written = std::thread::scope(|scope| {
             let this = &self;

@@ -6,7 +6,6 @@
 //! reason. A judge that holds weights enters the same guard as a generating model; one that
 //! costs money never knowingly passes its cap ([`budget`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +15,7 @@ use assize_domain::judge::{Judge, Tier, clean_version};
 use assize_domain::model::ProviderKind;
 use assize_domain::sitting::{Sitting, SittingState};
 use assize_domain::verdict::Usage;
-use assize_providers::{Provider, ProviderError};
+use assize_providers::{Activity, Provider};
 use assize_store::Tracking;
 use assize_store::queue::{Closing, LeaseRequest, Leased};
 
@@ -38,8 +37,6 @@ mod workers;
 
 /// How long a judge that sends nothing keeps its leases.
 const LEASE_MS: i64 = 10 * 60 * 1000;
-/// Candidates that the embedded engine decodes as one batch.
-const EMBEDDED_BATCH: usize = 16;
 
 /// What an automatic judge works with.
 #[derive(Debug)]
@@ -111,7 +108,11 @@ pub struct AutoProgress {
     /// Candidates.
     pub done: u64,
     pub total: u64,
+    /// Of the candidates that are done.
+    pub completion_tokens: u64,
     pub cost_usd: Option<f64>,
+    /// What the judging engine has done, where it says.
+    pub activity: Option<Activity>,
 }
 
 /// Called as verdicts arrive.
@@ -166,7 +167,7 @@ impl AutoJudge<'_> {
         let provider = self.model.providers.first().ok_or_else(|| {
             PipelineError::Invalid(format!("no provider can run {}", self.model.id))
         })?;
-        let (tenancy, batch) = self.enter(provider, self.batch().min(largest_scenario(&first)))?;
+        let tenancy = self.enter(provider)?;
         let is_free = matches!(
             self.model.id.provider,
             ProviderKind::Ollama | ProviderKind::Embedded
@@ -179,29 +180,20 @@ impl AutoJudge<'_> {
             sitting,
             budget: Budget::new(self.max_cost_usd.filter(|_| charges), self.prices),
         };
-        let workers = Workers::new(self, &scorer, batch);
+        let workers = Workers::new(self, &scorer);
         let result = workers.run(first, progress);
         tenancy.leave()?;
         result
     }
 
-    /// Enters the guard with as large a batch as memory allows, and returns its size.
-    fn enter(&self, provider: &Arc<dyn Provider>, most: usize) -> Result<(Tenancy, usize)> {
+    fn enter(&self, provider: &Arc<dyn Provider>) -> Result<Tenancy> {
         let (name, digest) = (&self.model.id.name, &self.model.info.digest);
-        let mut batch = most.max(1);
-        loop {
-            let place = Place {
-                num_ctx: self.num_ctx,
-                candidates: u32::try_from(batch).unwrap_or(u32::MAX),
-                stopped: &|| self.stop.load(Ordering::Relaxed),
-            };
-            match self.guard.enter(provider, name, digest, &place, |_| {}) {
-                Err(PipelineError::Provider(ProviderError::OutOfMemory { .. })) if batch > 1 => {
-                    batch /= 2;
-                }
-                entered => return Ok((entered?, batch)),
-            }
-        }
+        let place = Place {
+            num_ctx: self.num_ctx,
+            candidates: 1,
+            stopped: &|| self.stop.load(Ordering::Relaxed),
+        };
+        self.guard.enter(provider, name, digest, &place, |_| {})
     }
 
     fn judge(&self) -> Judge {
@@ -213,17 +205,16 @@ impl AutoJudge<'_> {
         }
     }
 
-    /// Candidates that one request holds: an engine that batches gets many, a server one, so
-    /// that as many requests are in flight as were asked for.
-    fn batch(&self) -> usize {
-        match self.model.id.provider {
-            ProviderKind::Embedded => EMBEDDED_BATCH,
-            _ => 1,
-        }
+    /// Requests in flight, of one case each: as many as the user said, and at least as many as keep
+    /// an engine busy that decodes them as one batch.
+    fn in_flight(&self) -> usize {
+        let provider = self.model.providers.first();
+        let wanted = provider.map_or(1, |it| it.requests_wanted(1));
+        self.jobs.max(wanted).max(1) as usize
     }
 
     fn cases_at_once(&self) -> usize {
-        (self.jobs.max(1) as usize * self.batch() * 4).max(64)
+        (self.in_flight() * 4).max(64)
     }
 
     /// Cases up to the limit, where so many were taken.
@@ -275,13 +266,4 @@ impl AutoJudge<'_> {
         }
         Ok(Some(held))
     }
-}
-
-/// How many candidates the largest scenario has.
-fn largest_scenario(leased: &Leased) -> usize {
-    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in &leased.runs {
-        *sizes.entry(&run.scenario).or_default() += run.open_candidates().count();
-    }
-    sizes.into_values().max().unwrap_or(1)
 }

@@ -180,6 +180,7 @@ fn timings(run: &Run) -> Vec<(&'static str, String)> {
         ),
         ("loading", metric::LOAD_MS, figure::latency),
         ("tokens per second", metric::TOKENS_PER_S, figure::speed),
+        ("candidates in a batch", metric::BATCH_SIZE, count),
         ("prompt tokens", metric::PROMPT_TOKENS, count),
         ("completion tokens", metric::COMPLETION_TOKENS, count),
         ("thinking tokens", metric::THINKING_TOKENS, count),
@@ -226,7 +227,12 @@ fn candidate_view(candidate: &Candidate, verdicts: Vec<VerdictRow>) -> Candidate
         facts.push("truncated at max_tokens".to_owned());
     }
     if candidate.latency_ms > 0.0 {
-        facts.push(figure::latency(candidate.latency_ms));
+        let latency = figure::latency(candidate.latency_ms);
+        facts.push(if candidate.batch >= 1.5 {
+            format!("{latency} in a batch of {:.0}", candidate.batch)
+        } else {
+            latency
+        });
     }
     if candidate.completion_tokens > 0 {
         facts.push(format!("{} tokens", candidate.completion_tokens));

@@ -176,6 +176,7 @@ fn candidates(number: usize) -> Arc<str> {
     let all: Vec<Candidate> = (0..CANDIDATES)
         .map(|index| Candidate {
             thinking_tokens: 0,
+            batch: 0.0,
             index,
             seed: index + 7,
             text: Some(raw_text(number)),

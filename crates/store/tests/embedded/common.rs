@@ -31,6 +31,7 @@ pub fn rubric() -> Rubric {
 pub fn candidate(index: u32, text: Option<&str>) -> Candidate {
     Candidate {
         thinking_tokens: 0,
+        batch: 0.0,
         index,
         seed: 7 + index,
         text: text.map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Has the model score a few cases in one request, and reads its answers.
+//! Has the model score one case, and reads its answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,47 +70,38 @@ struct Rejection {
 }
 
 impl Scorer<'_> {
-    /// Asks about these candidates in one request; once more, with what was wrong, about those
-    /// whose answers could not be used.
-    pub fn score(&self, pending: &[PendingCase]) -> Vec<Outcome> {
-        let mut rejections = BTreeMap::new();
-        let all: Vec<usize> = (0..pending.len()).collect();
-        let mut outcomes: Vec<Outcome> = pending.iter().map(Outcome::not_asked).collect();
-        self.round(pending, &all, &mut rejections, &mut outcomes);
-        let again: Vec<usize> = rejections.keys().copied().collect();
-        if !again.is_empty() {
-            self.round(pending, &again, &mut rejections, &mut outcomes);
+    /// Asks about a candidate; once more, with what was wrong, where the answer could not be used.
+    pub fn score(&self, case: &PendingCase) -> Outcome {
+        let mut outcome = Outcome::not_asked(case);
+        if let Some(rejection) = self.ask(case, None, &mut outcome) {
+            self.ask(case, Some(&rejection), &mut outcome);
         }
-        outcomes
+        outcome
     }
 
-    fn round(
+    /// Asks once; returns what is wrong with the answer.
+    fn ask(
         &self,
-        pending: &[PendingCase],
-        places: &[usize],
-        rejections: &mut BTreeMap<usize, Rejection>,
-        outcomes: &mut [Outcome],
-    ) {
-        let asked_flags = self.asked_flags(pending);
-        let mut candidates = Vec::new();
-        let mut sent = Vec::new();
-        for place in places {
-            let case = &pending[*place];
-            let messages = self.messages(case, &asked_flags, rejections.get(place));
-            match self.budget.reserve(&messages, self.judge.max_tokens) {
-                Ok(reserved_usd) => {
-                    let seed = candidate_seed(self.judge.seed, &case.identity, case.index);
-                    candidates.push(assize_providers::Candidate { messages, seed });
-                    sent.push((*place, reserved_usd));
-                }
-                Err(budget_stop) => outcomes[*place].result = ScoringResult::NotAsked(budget_stop),
+        case: &PendingCase,
+        rejection: Option<&Rejection>,
+        outcome: &mut Outcome,
+    ) -> Option<Rejection> {
+        let asked_flags = self.asked_flags(case);
+        let messages = self.messages(case, &asked_flags, rejection);
+        let reserved_usd = match self.budget.reserve(&messages, self.judge.max_tokens) {
+            Ok(reserved_usd) => reserved_usd,
+            Err(budget_stop) => {
+                outcome.result = ScoringResult::NotAsked(budget_stop);
+                return None;
             }
-        }
+        };
+        outcome.asked_again = rejection.is_some();
+        let seed = candidate_seed(self.judge.seed, &case.identity, case.index);
         let bounded = self.judge.model.id.provider != ProviderKind::OpenAi;
         let request = Request {
             prompt: "judge".to_owned(),
             scenario: "judge".to_owned(),
-            candidates,
+            candidates: vec![assize_providers::Candidate { messages, seed }],
             sampling: Sampling {
                 temperature: 0.0,
                 max_tokens: self.judge.max_tokens,
@@ -120,30 +111,29 @@ impl Scorer<'_> {
             },
             ..Request::default()
         };
-        let answers = self.provider.generate(&self.judge.model.id.name, &request);
-        for ((place, reserved_usd), answer) in sent.into_iter().zip(answers) {
-            let cost = self.budget.settle(reserved_usd, answer.as_ref().ok());
-            let outcome = &mut outcomes[place];
-            outcome.asked_again |= rejections.contains_key(&place);
-            self.read(&pending[place], place, answer, cost, rejections, outcome);
-        }
+        let mut answers = self.provider.generate(&self.judge.model.id.name, &request);
+        let answer = answers.pop().unwrap_or_else(|| {
+            Err(ProviderError::Malformed {
+                host: self.provider.host().unwrap_or_default(),
+                reason: "it did not answer".to_owned(),
+            })
+        });
+        let cost = self.budget.settle(reserved_usd, answer.as_ref().ok());
+        self.read(case, answer, cost, outcome)
     }
 
     fn read(
         &self,
         case: &PendingCase,
-        place: usize,
         answer: Result<Completion, ProviderError>,
         cost: Option<f64>,
-        rejections: &mut BTreeMap<usize, Rejection>,
         outcome: &mut Outcome,
-    ) {
+    ) -> Option<Rejection> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                rejections.remove(&place);
                 outcome.result = ScoringResult::Failed(error.to_string());
-                return;
+                return None;
             }
         };
         outcome.usage.add(&Usage {
@@ -151,30 +141,26 @@ impl Scorer<'_> {
             completion_tokens: answer.completion_tokens,
             cost_usd: cost,
         });
-        match prompt::read(
-            self.rubric,
-            &answer.text,
-            case.index,
-            &case.flags,
-            &case.computed,
-        ) {
+        let (flags, computed) = (&case.flags, &case.computed);
+        match prompt::read(self.rubric, &answer.text, case.index, flags, computed) {
             Ok(verdict) => {
-                rejections.remove(&place);
                 outcome.result = ScoringResult::Verdict(verdict);
+                None
             }
             Err(why) => {
                 outcome.result = ScoringResult::Unusable(why.clone());
                 let said = answer.text.chars().take(QUOTED_CHARS).collect();
-                rejections.insert(place, Rejection { said, why });
+                Some(Rejection { said, why })
             }
         }
     }
 
     /// Flags that no mechanical check has computed.
-    fn asked_flags(&self, pending: &[PendingCase]) -> Vec<&str> {
+    fn asked_flags(&self, case: &PendingCase) -> Vec<&str> {
         let names = self.rubric.flags.iter().map(|flag| flag.name.as_str());
-        let is_open = |name: &&str| pending.iter().any(|case| !case.flags.contains_key(*name));
-        names.filter(is_open).collect()
+        names
+            .filter(|name| !case.flags.contains_key(*name))
+            .collect()
     }
 
     fn messages(

@@ -31,8 +31,6 @@ const REASONS: usize = 5;
 pub(super) struct Workers<'a> {
     judge: &'a AutoJudge<'a>,
     scorer: &'a Scorer<'a>,
-    /// Candidates in one request.
-    batch: usize,
     /// Stops the workers: after an error, or when the budget is exhausted.
     halt: AtomicBool,
 }
@@ -64,11 +62,10 @@ struct JudgingState {
 }
 
 impl<'a> Workers<'a> {
-    pub fn new(judge: &'a AutoJudge<'a>, scorer: &'a Scorer<'a>, batch: usize) -> Self {
+    pub fn new(judge: &'a AutoJudge<'a>, scorer: &'a Scorer<'a>) -> Self {
         Self {
             judge,
             scorer,
-            batch,
             halt: AtomicBool::new(false),
         }
     }
@@ -80,11 +77,11 @@ impl<'a> Workers<'a> {
     /// Judges until nothing is left, or until there is a reason to stop.
     pub fn run(&self, first: Leased, progress: Progress<'_>) -> Result<AutoSummary> {
         let started = Instant::now();
-        let (work, tasks) = channel::<Vec<PendingCase>>();
+        let (work, tasks) = channel::<PendingCase>();
         let tasks = Mutex::new(tasks);
-        let (answer, answers) = channel::<Vec<Outcome>>();
+        let (answer, answers) = channel::<Option<Outcome>>();
         let result = std::thread::scope(|scope| {
-            for _ in 0..self.judge.jobs.max(1) {
+            for _ in 0..self.judge.in_flight() {
                 let (tasks, answer) = (&tasks, answer.clone());
                 scope.spawn(move || self.work(tasks, &answer));
             }
@@ -98,19 +95,15 @@ impl<'a> Workers<'a> {
         Ok(summary)
     }
 
-    fn work(&self, tasks: &Mutex<Receiver<Vec<PendingCase>>>, answer: &Sender<Vec<Outcome>>) {
+    fn work(&self, tasks: &Mutex<Receiver<PendingCase>>, answer: &Sender<Option<Outcome>>) {
         loop {
             let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(pending) = next else {
                 return;
             };
             // After a stop the remaining cases are left unscored.
-            let outcomes = if self.stopped() {
-                Vec::new()
-            } else {
-                self.scorer.score(&pending)
-            };
-            if answer.send(outcomes).is_err() {
+            let outcome = (!self.stopped()).then(|| self.scorer.score(&pending));
+            if answer.send(outcome).is_err() {
                 return;
             }
         }
@@ -119,8 +112,8 @@ impl<'a> Workers<'a> {
     fn coordinate(
         &self,
         first: Leased,
-        work: Sender<Vec<PendingCase>>,
-        answers: &Receiver<Vec<Outcome>>,
+        work: Sender<PendingCase>,
+        answers: &Receiver<Option<Outcome>>,
         progress: Progress<'_>,
     ) -> Result<AutoSummary> {
         let mut state = JudgingState::new();
@@ -128,9 +121,9 @@ impl<'a> Workers<'a> {
         self.enqueue(self.anchors(), &work, &mut state);
         while state.in_flight > 0 {
             match answers.recv_timeout(SUBMIT_EVERY) {
-                Ok(outcomes) => {
+                Ok(outcome) => {
                     state.in_flight -= 1;
-                    for outcome in outcomes {
+                    if let Some(outcome) = outcome {
                         self.record(outcome, &mut state);
                     }
                 }
@@ -141,9 +134,10 @@ impl<'a> Workers<'a> {
                 || state.last_submit.elapsed() >= SUBMIT_EVERY
             {
                 self.submit_complete(&mut state)?;
+                state.progress.activity = self.scorer.provider.activity();
                 progress(state.progress);
             }
-            let enough = self.judge.jobs.max(1) as usize * 2;
+            let enough = self.judge.in_flight() * 2;
             if state.in_flight < enough && state.left > 0 && !self.stopped() {
                 let portion = self.judge.portion(state.taken);
                 let more = self.judge.lease(self.scorer.sitting, portion)?;
@@ -175,7 +169,7 @@ impl<'a> Workers<'a> {
     fn enqueue_leased(
         &self,
         leased: Leased,
-        work: &Sender<Vec<PendingCase>>,
+        work: &Sender<PendingCase>,
         state: &mut JudgingState,
     ) -> Result<()> {
         let left = if leased.runs.is_empty() {
@@ -212,7 +206,7 @@ impl<'a> Workers<'a> {
     fn enqueue(
         &self,
         waiting: Vec<PendingCase>,
-        work: &Sender<Vec<PendingCase>>,
+        work: &Sender<PendingCase>,
         state: &mut JudgingState,
     ) {
         for case in &waiting {
@@ -225,10 +219,8 @@ impl<'a> Workers<'a> {
             .map(|run| run.waiting as u64)
             .sum::<u64>();
         state.progress.total = state.progress.done + open + state.left;
-        let mut waiting = waiting.into_iter().peekable();
-        while waiting.peek().is_some() {
-            let batch: Vec<PendingCase> = waiting.by_ref().take(self.batch).collect();
-            if work.send(batch).is_ok() {
+        for case in waiting {
+            if work.send(case).is_ok() {
                 state.in_flight += 1;
             }
         }
@@ -238,6 +230,7 @@ impl<'a> Workers<'a> {
         state.summary.asked_again += u64::from(outcome.asked_again);
         state.summary.usage.add(&outcome.usage);
         state.progress.cost_usd = state.summary.usage.cost_usd;
+        state.progress.completion_tokens = state.summary.usage.completion_tokens;
         let Some(run) = state.runs.get_mut(&outcome.run_id) else {
             return;
         };
@@ -258,7 +251,7 @@ impl<'a> Workers<'a> {
             ScoringResult::Failed(reason) => {
                 state.failures_in_a_row += 1;
                 state.progress.done += 1;
-                let enough = (self.judge.jobs.max(1) as usize * 2).max(10);
+                let enough = (self.judge.in_flight() * 2).max(10);
                 if state.failures_in_a_row >= enough && state.summary.gave_up.is_none() {
                     state.summary.gave_up = Some(reason.clone());
                     self.halt.store(true, Ordering::Relaxed);
