@@ -187,6 +187,9 @@ pub struct Demo {
     /// Leave the automatic judge out: it is the slower half
     #[arg(long)]
     pub no_judge: bool,
+    /// Then serve the result to the browsers of this machine, and open its page
+    #[arg(long)]
+    pub panel: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use assize_domain::task::Task;
@@ -31,6 +31,9 @@ use crate::webhook;
 mod adaptive;
 mod dry_run;
 mod watch;
+
+/// How often progress is shown between two cells.
+const TICK_EVERY: Duration = Duration::from_millis(250);
 
 /// What a collection is about to do.
 #[derive(Debug)]
@@ -220,12 +223,12 @@ fn observed<T>(
         .max()
         .unwrap_or(0)
         .min(24);
-    let progress = CollectProgress::new(&session.output, name_width);
+    let progress = CollectProgress::new(&session.output, name_width, &plan.options.values);
     // A closed pipe does not stop the collection.
     let unread = AtomicBool::new(false);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| tell_when_stopping(&progress, stop, &done));
+        scope.spawn(|| watch_over(&progress, plan, stop, &done));
         let observe = |event: Event<'_>| {
             progress.take(&event);
             let line = match &event {
@@ -246,11 +249,23 @@ fn observed<T>(
     })
 }
 
-fn tell_when_stopping(progress: &CollectProgress, stop: &AtomicBool, done: &AtomicBool) {
+/// Shows what engines do between two cells, and says when the collection is about to stop.
+fn watch_over(progress: &CollectProgress, plan: &Plan, stop: &AtomicBool, done: &AtomicBool) {
+    let activity = |id: &str| {
+        let mut models = plan.admitted.iter();
+        let model = models.find(|it| it.id.to_string() == id)?;
+        model.providers.iter().find_map(|it| it.activity())
+    };
+    let mut has_said = false;
+    let mut ticked = Instant::now();
     while !done.load(Ordering::Relaxed) {
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) && !has_said {
             progress.note("  Stopping: finishing what is in flight. Ctrl-C again stops at once.");
-            return;
+            has_said = true;
+        }
+        if ticked.elapsed() >= TICK_EVERY {
+            ticked = Instant::now();
+            progress.tick(activity);
         }
         std::thread::sleep(Duration::from_millis(20));
     }

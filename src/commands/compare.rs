@@ -186,17 +186,6 @@ fn check(board: &Leaderboard, args: &Compare) -> anyhow::Result<Check> {
     })
 }
 
-/// Prints the board as people read it.
-pub fn print(session: &Session, board: &Leaderboard) -> anyhow::Result<()> {
-    Ok(session.output.data(&render(
-        session,
-        board,
-        &Ask::default(),
-        Format::Table,
-        session.output.color,
-    )?)?)
-}
-
 fn render(
     session: &Session,
     board: &Leaderboard,

@@ -61,7 +61,7 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
             dry_run: args.dry_run,
         },
         &stopped,
-        &|done, total| counter.set_with(done, total, None),
+        &|done, total| counter.set_plain(done, total),
     );
     counter.finish();
     let synced = synced?;

@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use assize_domain::options::Options;
 use assize_pipeline::collect::{CellEvent, CellStatus, Event, HostEvent, HostState};
 use assize_pipeline::counted;
-use assize_pipeline::estimate::seconds_left;
+use assize_pipeline::estimate::{Batched, Shown, seconds_left};
 use assize_pipeline::size_gate::SizedModel;
+use assize_providers::Activity;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Output, complain, safe};
 
-/// Lines are written at most so often where there is no terminal.
+/// Lines are written at most so often where there is no terminal; the first one sooner.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+const FIRST_LINE_AFTER: Duration = Duration::from_secs(3);
 
 /// Shows a collection's events to a person.
 #[derive(Debug)]
@@ -21,6 +24,9 @@ pub struct CollectProgress {
     bars: Option<MultiProgress>,
     quiet: bool,
     name_width: usize,
+    /// Candidates of a cell, and the most tokens of each.
+    n_tips: u32,
+    max_tokens: u32,
     models: Mutex<HashMap<String, Model>>,
 }
 
@@ -35,12 +41,15 @@ struct Model {
     loads: u64,
     /// When generation began; skipped cells do not count into the rate.
     started: Option<Instant>,
-    last_line: Instant,
+    /// What the engine says, where it says anything while it works.
+    activity: Option<Activity>,
+    shown: Shown,
+    next_line: Instant,
     size: String,
 }
 
 impl CollectProgress {
-    pub fn new(output: &Output, name_width: usize) -> Self {
+    pub fn new(output: &Output, name_width: usize, options: &Options) -> Self {
         let bars = (output.is_interactive && !output.quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
         output.set_bars(bars.clone());
@@ -48,7 +57,37 @@ impl CollectProgress {
             bars,
             quiet: output.quiet,
             name_width,
+            n_tips: options.n_tips,
+            max_tokens: options.max_tokens,
             models: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Shows what engines have done since the last cell; `activity` is asked by the model's id.
+    pub fn tick(&self, activity: impl Fn(&str) -> Option<Activity>) {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, model) in models.iter_mut() {
+            if model.started.is_none() || model.done == model.cells {
+                continue;
+            }
+            model.activity = activity(id);
+            if model.activity.is_some() {
+                self.show(model, id);
+            }
+        }
+    }
+
+    fn show(&self, model: &mut Model, id: &str) {
+        if self.quiet {
+            return;
+        }
+        let rate = model.rate(self.n_tips, self.max_tokens);
+        if let Some(bar) = &model.bar {
+            bar.set_position(model.done);
+            bar.set_message(rate);
+        } else if Instant::now() >= model.next_line {
+            model.next_line = Instant::now() + LINE_EVERY;
+            complain(&model.line(id, &rate));
         }
     }
 
@@ -63,6 +102,7 @@ impl CollectProgress {
             Event::Loaded { model, .. } => self.with(model, |it| {
                 it.loads += 1;
                 it.started = Some(Instant::now());
+                it.next_line = Instant::now() + FIRST_LINE_AFTER;
             }),
             Event::Cell(cell) => self.cell(cell),
             Event::Host(host) => self.host(host),
@@ -127,7 +167,9 @@ impl CollectProgress {
             tokens: 0,
             loads: 0,
             started: None,
-            last_line: Instant::now(),
+            activity: None,
+            shown: Shown::default(),
+            next_line: Instant::now() + LINE_EVERY,
             size,
         };
         self.models
@@ -158,31 +200,20 @@ impl CollectProgress {
             model.tokens += cell.completion_tokens;
             model.failed += u64::from(cell.status == CellStatus::Failed);
             model.generated += u64::from(cell.status != CellStatus::Skipped);
-            if let Some(bar) = &model.bar {
-                bar.set_position(model.done);
-                bar.set_message(model.rate());
-            } else if model.last_line.elapsed() >= LINE_EVERY {
-                model.last_line = Instant::now();
-                complain(&model.line(&cell.model.id.to_string()));
-            }
+            self.show(model, &cell.model.id.to_string());
         });
     }
 
     fn finish(&self, model: &SizedModel) {
         self.with(model, |it| match &it.bar {
             Some(bar) => bar.abandon_with_message(it.closing()),
-            None => complain(&it.line(&model.id.to_string())),
+            None => complain(&it.line(&model.id.to_string(), &it.closing())),
         });
     }
 }
 
 impl Model {
-    fn line(&self, id: &str) -> String {
-        let note = if self.done == self.cells {
-            self.closing()
-        } else {
-            self.rate()
-        };
+    fn line(&self, id: &str, note: &str) -> String {
         format!(
             "  {id}  {}  {}/{}   {note}",
             self.size,
@@ -191,14 +222,31 @@ impl Model {
         )
     }
 
-    /// While it runs: `38 tok/s   2m 10s left`.
-    fn rate(&self) -> String {
-        let elapsed_s = self.started.map(|it| it.elapsed().as_secs_f64());
+    /// While it runs: `38 tok/s   2m 10s left`; before the first token `312 tokens of prompts read`.
+    fn rate(&mut self, n_tips: u32, max_tokens: u32) -> String {
+        let Some(elapsed_s) = self.started.map(|it| it.elapsed().as_secs_f64()) else {
+            return String::new();
+        };
         let left = self.cells - self.done;
-        let left = elapsed_s.and_then(|it| seconds_left(self.generated, left, it));
-        left.map_or_else(String::new, |left| {
-            format!("{}{} left", self.speed(), duration(left))
-        })
+        let Some(activity) = self.activity else {
+            let left = seconds_left(self.generated, left, elapsed_s);
+            return left.map_or_else(String::new, |left| {
+                format!("{}{} left", self.speed(), duration(left))
+            });
+        };
+        let work = Batched {
+            done: self.generated * u64::from(n_tips),
+            done_tokens: self.tokens,
+            left: left * u64::from(n_tips),
+            max_tokens,
+        };
+        match work.seconds_left(&activity, elapsed_s) {
+            Some(left) => {
+                let left = self.shown.next(left, elapsed_s);
+                format!("{}{} left", self.speed(), duration(left))
+            }
+            None => prompts_read(activity),
+        }
     }
 
     /// When it is done: `1 load   42 tok/s`.
@@ -219,10 +267,12 @@ impl Model {
     }
 
     fn speed(&self) -> String {
-        let Some(started) = self.started.filter(|_| self.tokens > 0) else {
+        let begun = self.activity.map_or(0, |it| it.completion_tokens);
+        let tokens = self.tokens.max(begun);
+        let Some(started) = self.started.filter(|_| tokens > 0) else {
             return String::new();
         };
-        let rate = self.tokens as f64 / started.elapsed().as_secs_f64().max(1e-3);
+        let rate = tokens as f64 / started.elapsed().as_secs_f64().max(1e-3);
         format!("{rate:.0} tok/s   ")
     }
 }
@@ -235,7 +285,19 @@ pub struct Counter {
     doing: &'static str,
     what: &'static str,
     started: Instant,
-    last_line: Mutex<Instant>,
+    /// When the next line is due, and the time left as it was shown last.
+    state: Mutex<(Instant, Shown)>,
+}
+
+/// What a [`Counter`] shows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Count<'a> {
+    pub done: u64,
+    pub total: u64,
+    /// Perhaps what it has cost.
+    pub cost: Option<&'a str>,
+    /// What the engine has done, with the tokens of what is done and the most tokens of each.
+    pub engine: Option<(Activity, u64, u32)>,
 }
 
 impl Counter {
@@ -253,36 +315,61 @@ impl Counter {
             doing,
             what,
             started: Instant::now(),
-            last_line: Mutex::new(Instant::now()),
+            state: Mutex::new((Instant::now() + FIRST_LINE_AFTER, Shown::default())),
         }
     }
 
+    /// Of something that costs nothing and has no engine.
+    pub fn set_plain(&self, done: u64, total: u64) {
+        self.set(Count {
+            done,
+            total,
+            ..Count::default()
+        });
+    }
+
     /// With the rate, the time left, and perhaps what it has cost.
-    pub fn set_with(&self, done: u64, total: u64, cost: Option<&str>) {
-        let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
-        let left = seconds_left(done.max(1), total.saturating_sub(done), seconds).unwrap_or(0.0);
-        let cost = cost.map_or_else(String::new, |cost| format!("   {cost}"));
-        let left = format!(
-            "{:.1}/s   {} left{cost}",
-            done as f64 / seconds,
-            duration(left)
-        );
+    pub fn set(&self, count: Count<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = self.note(count, &mut state.1);
+        let Count { done, total, .. } = count;
         if let Some(bar) = &self.bar {
             bar.set_length(total);
             bar.set_position(done);
-            bar.set_message(left);
-            return;
+            bar.set_message(note);
+        } else if !self.quiet && Instant::now() >= state.0 {
+            state.0 = Instant::now() + LINE_EVERY;
+            let (doing, what) = (self.doing, self.what);
+            complain(format!("  {doing}  {done}/{total} {what}   {note}").trim_end());
         }
-        let mut last_line = self
-            .last_line
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !self.quiet && last_line.elapsed() >= LINE_EVERY {
-            *last_line = Instant::now();
-            complain(&format!(
-                "  {}  {done}/{total} {}   {left}",
-                self.doing, self.what
-            ));
+    }
+
+    fn note(&self, count: Count<'_>, shown: &mut Shown) -> String {
+        let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
+        let (done, left) = (count.done, count.total.saturating_sub(count.done));
+        let left_s = match count.engine {
+            None => seconds_left(done, left, seconds),
+            Some((activity, done_tokens, max_tokens)) => {
+                let work = Batched {
+                    done,
+                    done_tokens,
+                    left,
+                    max_tokens,
+                };
+                work.seconds_left(&activity, seconds)
+            }
+        };
+        let cost = count
+            .cost
+            .map_or_else(String::new, |cost| format!("   {cost}"));
+        match (left_s, count.engine) {
+            (Some(left_s), _) => {
+                let left_s = shown.next(left_s, seconds);
+                let rate = done as f64 / seconds;
+                format!("{rate:.1}/s   {} left{cost}", duration(left_s))
+            }
+            (None, Some((activity, ..))) => prompts_read(activity),
+            (None, None) => String::new(),
         }
     }
 
@@ -290,6 +377,14 @@ impl Counter {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Before an engine has generated anything.
+fn prompts_read(activity: Activity) -> String {
+    match activity.prompt_tokens {
+        0 => String::new(),
+        tokens => format!("{} of prompts read", counted(tokens, "token", "tokens")),
     }
 }
 

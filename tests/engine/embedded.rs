@@ -4,8 +4,10 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips or fails says why")]
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use assize_test_support::limits::heavyweight;
 use assize_test_support::{Outcome, Scratch, write_small_task};
@@ -52,6 +54,18 @@ fn the_demo_does_the_whole_job_and_a_second_one_skips() {
     assert!(demo.stderr.contains("24 runs judged now"), "{demo}");
     assert!(demo.stdout.contains("embedded:smollm2-135m × v1"), "{demo}");
     assert!(demo.stderr.contains("its scores are noise"), "{demo}");
+    assert!(
+        demo.stderr.contains("computed of every candidate"),
+        "{demo}"
+    );
+    assert!(demo.stderr.contains("overlong"), "{demo}");
+    assert!(demo.stderr.contains("Wrote demo.html"), "{demo}");
+    let report = scratch.read("demo.html");
+    assert!(report.contains("<html") && report.contains("v2-mentor"));
+    assert!(
+        demo.stderr.contains("assize serve --open-loopback"),
+        "{demo}"
+    );
     let again = run(&scratch, &models, &["demo", "--n-tips", "1"]);
     assert_eq!(again.code, 0, "{again}");
     assert!(
@@ -99,6 +113,102 @@ fn the_same_seed_gives_the_same_candidates_in_another_experiment() {
     assert!(
         one.iter().all(|text| other.contains(text)),
         "{one:#?}\n{other:#?}"
+    );
+}
+
+/// Every text of an experiment, with its place.
+fn texts(scratch: &Scratch, models: &PathBuf, experiment: &str) -> Vec<String> {
+    let export = ["runs", "export", "--experiment", experiment];
+    let lines = run(scratch, models, &export).json_lines();
+    let place = |it: &serde_json::Value| {
+        let params = &it["params"];
+        let candidate = &it["candidate"];
+        format!(
+            "{} {} {} {}",
+            params["prompt"], params["scenario"], candidate["index"], candidate["text"]
+        )
+    };
+    let mut texts: Vec<String> = lines.iter().map(place).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn a_killed_collection_goes_on_with_the_same_texts() {
+    let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
+    let scratch = Scratch::new();
+    let words = |experiment| {
+        let line = format!(
+            "collect --models embedded:smollm2-135m --prompts v1,v2-mentor --n-tips 3 --max-tokens 24 \
+             --experiment {experiment} --json"
+        );
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let whole = words("whole");
+    let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+    let outcome = run(&scratch, &models, &whole);
+    assert_eq!(outcome.code, 0, "{outcome}");
+
+    let parts = words("parts");
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let mut child = scratch
+        .command(&parts)
+        .env("ASSIZE_MODELS_DIR", &models)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    for _ in 0..3 {
+        lines.next().expect("a cell").expect("readable");
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let resumed = run(&scratch, &models, &parts);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    let skipped = resumed.summary()["skipped"].as_u64().expect("a number");
+    assert!((3..16).contains(&skipped), "{resumed}");
+    let expected = texts(&scratch, &models, "whole");
+    assert_eq!(expected.len(), 48);
+    assert_eq!(texts(&scratch, &models, "parts"), expected);
+}
+
+#[test]
+fn the_demo_opens_the_panel_on_its_data() {
+    let Some(models) = models_dir() else { return };
+    let _slot = heavyweight();
+    let scratch = Scratch::new();
+    let mut child = scratch
+        .command(&["demo", "--n-tips", "1", "--no-judge", "--panel"])
+        .env("ASSIZE_MODELS_DIR", &models)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let url = lines.map_while(Result::ok).find_map(|line| {
+        let url = line.strip_prefix("The panel is at ")?;
+        Some(url.to_owned())
+    });
+    let url = url.expect("an address");
+    let page = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        ureq::get(&url)
+            .call()
+            .ok()?
+            .body_mut()
+            .read_to_string()
+            .ok()
+    });
+    child.kill().expect("ended");
+    child.wait().expect("ended");
+    let page = page.expect("the page");
+    assert!(
+        page.contains("demo") && page.contains("v2-mentor"),
+        "{page}"
     );
 }
 

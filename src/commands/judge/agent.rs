@@ -61,7 +61,7 @@ pub fn run(session: &Session, args: &Headless) -> anyhow::Result<Exit> {
     let progress = Counter::new(&session.output, "judging", "cases");
     let mut ask =
         |file: &str| process::ask(&args.cmd, file, timeout, !session.output.quiet, &stopped);
-    let told = |done: usize, left: u64| progress.set_with(done as u64, done as u64 + left, None);
+    let told = |done: usize, left: u64| progress.set_plain(done as u64, done as u64 + left);
     let cleared = agent::clear(&mut held.queue, &options, &mut ask, &told);
     progress.finish();
     let summary = cleared?;

@@ -16,7 +16,7 @@ use assize_store::Tracking;
 use crate::Exit;
 use crate::cli::{AutoFlags, GivenOptions};
 use crate::environment;
-use crate::output::progress::Counter;
+use crate::output::progress::{Count, Counter};
 use crate::output::safe;
 use crate::session::{self, Session};
 use crate::settings::Settings;
@@ -183,7 +183,14 @@ pub fn judge_automatically(
     let progress = Counter::new(&session.output, "judging", "cases");
     let summary = judge.run(&|now| {
         let cost = now.cost_usd.map(|cost| format!("${cost:.4}"));
-        progress.set_with(now.done, now.total, cost.as_deref());
+        progress.set(Count {
+            done: now.done,
+            total: now.total,
+            cost: cost.as_deref(),
+            engine: now
+                .activity
+                .map(|it| (it, now.completion_tokens, MAX_TOKENS)),
+        });
         if session.output.json && flags.events {
             let event = JobEvent::Progress(JobProgress {
                 done: now.done,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use assize_domain::options::Options;
 use assize_domain::task::Task;
 use assize_optimise::State;
 use assize_pipeline::collect::{CellStatus, Event};
@@ -246,7 +247,7 @@ struct StepProgress<'a> {
 impl<'a> StepProgress<'a> {
     fn new(output: &'a Output, events: bool) -> Self {
         let bars = output.is_interactive.then(|| {
-            let cells = CollectProgress::new(output, 24);
+            let cells = CollectProgress::new(output, 24, &Options::default());
             (cells, Counter::new(output, "judging", "cases"))
         });
         Self {
@@ -306,7 +307,7 @@ impl<'a> StepProgress<'a> {
 
     fn judged(&self, now: JobProgress) {
         if let Some((_, cases)) = &self.bars {
-            cases.set_with(now.done, now.total, None);
+            cases.set_plain(now.done, now.total);
         }
         self.emit(&JobEvent::Judging(now));
     }
