@@ -182,6 +182,7 @@ fn open_panel(session: &Session, experiment: &str) -> anyhow::Result<Exit> {
         allowed_host: Vec::new(),
         allow: Vec::new(),
         no_anchors: false,
+        mlflow_ui: None,
     };
     serve::run(session, &args)
 }
