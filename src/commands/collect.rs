@@ -49,6 +49,12 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     let task = session.task()?;
     let settings = settings(session, &task, args)?;
     session.check_default_task(&settings.options.experiment)?;
+    // Before the models are asked anything: a missing judge is a mistake of the command line.
+    let judge = if args.adaptive {
+        adaptive::judge_of(session, &task.rubric, args)?
+    } else {
+        None
+    };
     let mut plan = plan(session, task, &settings, args.shard)?;
     if args.cache || args.watch {
         plan.admitted = cached(&plan.admitted);
@@ -58,7 +64,7 @@ pub fn run(session: &Session, args: &Collect) -> anyhow::Result<Exit> {
     }
     if args.adaptive {
         plan.options.adaptive = true;
-        return adaptive::run(session, &plan, args);
+        return adaptive::run(session, &plan, args, judge);
     }
     if args.dry_run {
         return dry_run::show(session, &plan);

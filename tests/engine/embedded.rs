@@ -207,7 +207,7 @@ fn the_demo_opens_the_panel_on_its_data() {
     child.wait().expect("ended");
     let page = page.expect("the page");
     assert!(
-        page.contains("demo") && page.contains("v2-mentor"),
+        page.contains("demo") && page.contains("24 cells are collected"),
         "{page}"
     );
 }

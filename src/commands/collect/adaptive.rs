@@ -4,6 +4,7 @@ use anyhow::bail;
 use assize_domain::anchor::Anchors;
 use assize_domain::job::JobKind;
 use assize_domain::leaderboard::Pair;
+use assize_domain::rubric::Rubric;
 use assize_domain::scenario::Split;
 use assize_pipeline::collect::adaptive::{Adaptive, Ended, Outcome, Round, Standing};
 use assize_pipeline::collect::{Collection, Speeds};
@@ -22,7 +23,12 @@ use crate::session::{self, Session};
 use crate::webhook;
 
 /// Collects adaptively, or shows what that would mean.
-pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exit> {
+pub fn run(
+    session: &Session,
+    plan: &Plan,
+    args: &Collect,
+    judge: Option<&str>,
+) -> anyhow::Result<Exit> {
     if plan.options.values.split == Split::Confirmation {
         bail!(PipelineError::Invalid(
             "--adaptive chooses pairs by their scores, and those of the confirmation split are \
@@ -30,7 +36,6 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
                 .to_owned()
         ));
     }
-    let judge = judge_of(session, plan, args)?;
     let given = args.options.0.of(JobKind::Judge);
     if let Some(judge) = judge {
         judge::auto::check_judge(session, judge, &given)?;
@@ -91,12 +96,11 @@ pub fn run(session: &Session, plan: &Plan, args: &Collect) -> anyhow::Result<Exi
 }
 
 /// The model that judges between the rounds; `None` where every criterion is computed.
-fn judge_of<'a>(
+pub fn judge_of<'a>(
     session: &Session,
-    plan: &Plan,
+    rubric: &Rubric,
     args: &'a Collect,
 ) -> anyhow::Result<Option<&'a str>> {
-    let rubric = &plan.task.rubric;
     let named = args.judge.as_deref();
     if rubric.needs_judge() {
         return Ok(Some(named.ok_or_else(|| {
