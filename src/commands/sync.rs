@@ -7,7 +7,7 @@ use assize_pipeline::journal::Delivery;
 use assize_pipeline::sync::{self, Synced};
 use assize_pipeline::{PipelineError, count, counted, lock};
 use assize_report::shell::command_line;
-use assize_store::RunQuery;
+use assize_store::{RunQuery, Tracking};
 use serde_json::json;
 
 use crate::Exit;
@@ -75,11 +75,20 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
         .output
         .say(&closing_line(&synced, experiment, args.dry_run));
     remarks(&session.output, &synced);
+    advise(session, &*source.store, args, &synced);
+    Ok(Exit::Done)
+}
+
+/// What to type next.
+fn advise(session: &Session, source: &dyn Tracking, args: &Sync, synced: &Synced) {
+    let (Some(to), Some(experiment)) = (&args.to, &args.experiment) else {
+        return;
+    };
     // An address with credentials is not printed, and could not be typed without them.
     if redacted(to) == *to {
         let target = ("--tracking-uri", to.as_str());
         for task in &synced.different_histories {
-            let found = session.task_of::<Task>(&*source.store, experiment);
+            let found = session.task_of::<Task>(source, experiment);
             let found = found.and_then(|it| Ok(it.need()?));
             let place = found.ok().filter(|it| it.task.name == *task);
             let place = place.map_or_else(|| task.clone(), |it| it.place);
@@ -94,7 +103,6 @@ pub fn run(session: &Session, args: &Sync) -> anyhow::Result<Exit> {
             session.output.say(&session.next("compare", &flags));
         }
     }
-    Ok(Exit::Done)
 }
 
 /// Where a URI leads, in one spelling. One that cannot be used is an error.

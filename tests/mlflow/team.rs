@@ -14,8 +14,20 @@ use assize_test_support::server::{Reply, Served, token_new};
 use assize_test_support::{Scratch, promotion_task};
 use serde_json::{Value, json};
 
+#[expect(
+    clippy::similar_names,
+    reason = "the team's server, and the one that is served"
+)]
 mod faults;
+#[expect(
+    clippy::similar_names,
+    reason = "the team's server, and the one that is served"
+)]
 mod panel;
+#[expect(
+    clippy::similar_names,
+    reason = "the team's server, and the one that is served"
+)]
 mod renewed;
 
 /// Serves what is tracked on this server, from a folder of its own with the task's files.

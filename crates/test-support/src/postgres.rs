@@ -11,7 +11,7 @@ const ORDINARY_USER: &str = "nobody";
 /// A server that ends with the test.
 #[derive(Debug)]
 pub struct Postgres {
-    /// The address of a database, for SQLAlchemy.
+    /// The address of a database, for `SQLAlchemy`.
     pub uri: String,
     programs: PathBuf,
     folder: tempfile::TempDir,

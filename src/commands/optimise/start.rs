@@ -169,6 +169,29 @@ fn children(number: u32) -> String {
     }
 }
 
+fn automatic_row(plan: &LoopPlan) -> (&'static str, String) {
+    let name = if plan.settings.judge.is_empty() {
+        "computed"
+    } else {
+        "automatic"
+    };
+    let words = format!(
+        "at most {} verdicts: {} in the race, {} for the gate",
+        plan.settings.max_auto, plan.race_verdicts, plan.selection_verdicts
+    );
+    (name, words)
+}
+
+fn expert_words(plan: &LoopPlan) -> String {
+    if plan.expert_verdicts == 0 {
+        return "none".to_owned();
+    }
+    format!(
+        "at most {} verdicts: nominee and incumbent on {} selection and {} confirmation scenarios",
+        plan.expert_verdicts, plan.selection_scenarios, plan.confirmation_scenarios
+    )
+}
+
 /// What the loop would do and use at most.
 fn plan_text(plan: &LoopPlan) -> String {
     let settings = &plan.settings;
@@ -208,28 +231,8 @@ fn plan_text(plan: &LoopPlan) -> String {
                 settings.candidates
             ),
         ),
-        (
-            if settings.judge.is_empty() {
-                "computed"
-            } else {
-                "automatic"
-            },
-            format!(
-                "at most {} verdicts: {} in the race, {} for the gate",
-                settings.max_auto, plan.race_verdicts, plan.selection_verdicts
-            ),
-        ),
-        (
-            "expert",
-            if plan.expert_verdicts == 0 {
-                "none".to_owned()
-            } else {
-                format!(
-                    "at most {} verdicts: nominee and incumbent on {} selection and {} confirmation scenarios",
-                    plan.expert_verdicts, plan.selection_scenarios, plan.confirmation_scenarios
-                )
-            },
-        ),
+        automatic_row(plan),
+        ("expert", expert_words(plan)),
         ("outputs", format!("at most {}", plan.outputs)),
         (
             "cost, time",

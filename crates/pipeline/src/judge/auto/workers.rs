@@ -118,7 +118,7 @@ impl<'a> Workers<'a> {
     ) -> Result<AutoSummary> {
         let mut state = JudgingState::new();
         self.enqueue_leased(first, &work, &mut state)?;
-        self.enqueue(self.anchors(), &work, &mut state);
+        Self::enqueue(self.anchors(), &work, &mut state);
         while state.in_flight > 0 {
             match answers.recv_timeout(SUBMIT_EVERY) {
                 Ok(outcome) => {
@@ -183,7 +183,7 @@ impl<'a> Workers<'a> {
         }
         state.taken += waiting.len();
         state.left = left.min(self.judge.remaining(state.taken) as u64);
-        self.enqueue(waiting, work, state);
+        Self::enqueue(waiting, work, state);
         Ok(())
     }
 
@@ -203,12 +203,7 @@ impl<'a> Workers<'a> {
         pending.collect()
     }
 
-    fn enqueue(
-        &self,
-        waiting: Vec<PendingCase>,
-        work: &Sender<PendingCase>,
-        state: &mut JudgingState,
-    ) {
+    fn enqueue(waiting: Vec<PendingCase>, work: &Sender<PendingCase>, state: &mut JudgingState) {
         for case in &waiting {
             let run_id = Arc::clone(&case.run_id);
             state.runs.entry(run_id).or_default().waiting += 1;
