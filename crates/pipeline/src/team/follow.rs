@@ -20,7 +20,7 @@ use assize_store::{Result, StoreError};
 use super::{Team, lock};
 
 /// How often changes are asked for.
-const POLL: Duration = Duration::from_secs(2);
+pub(super) const POLL: Duration = Duration::from_secs(2);
 /// How far a question reaches back beyond the last one.
 const OVERLAP: Duration = Duration::from_secs(30);
 /// How often runs are tried again that could not be read.

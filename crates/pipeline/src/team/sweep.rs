@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use assize_store::Result;
 
-use super::follow::{LONGEST_DELAY, PAGE_PAUSE};
+use super::follow::{LONGEST_DELAY, PAGE_PAUSE, POLL};
 use super::{Team, lock};
 
 /// The pause between two complete readings.
@@ -18,16 +18,26 @@ impl Team {
     /// Reads all runs again and again.
     pub(super) fn sweep(&self) {
         loop {
-            let pause = match self.sweep_once() {
-                // Meanwhile another server began to answer at this address.
-                Ok(()) if lock(&self.status).catching_up.is_some() => Duration::ZERO,
-                Ok(()) => SWEEP_EVERY,
-                Err(_) => LONGEST_DELAY,
+            let goes_on = match self.sweep_once() {
+                Ok(()) => self.wait_for_next_sweep(),
+                Err(_) => self.pause(LONGEST_DELAY),
             };
-            if !self.pause(pause) {
+            if !goes_on {
                 return;
             }
         }
+    }
+
+    /// Waits until all runs are to be read again: at once if another server began to answer at this
+    /// address. Whether to go on.
+    fn wait_for_next_sweep(&self) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < SWEEP_EVERY && lock(&self.status).catching_up.is_none() {
+            if !self.pause(POLL) {
+                return false;
+            }
+        }
+        self.pause(Duration::ZERO)
     }
 
     fn sweep_once(&self) -> Result<()> {
