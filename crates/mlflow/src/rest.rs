@@ -42,6 +42,8 @@ const RESPONSE_TIMEOUT_UNREACHABLE: Duration = Duration::from_secs(5);
 const SEARCH_TIMEOUT: Duration = Duration::from_mins(2);
 /// Larger uploads have no response timeout, because the server has to forward them.
 const LARGE_BODY: usize = 1 << 20;
+/// How often a request is sent again whose rows another process inserted at the same moment.
+const INSERT_RACES: usize = 5;
 
 /// Why a request failed.
 enum Failure {
@@ -103,8 +105,16 @@ impl Rest {
         self.json("GET", path, None)
     }
 
-    /// `POST` of an idempotent request.
+    /// `POST` of an idempotent request. Two processes may write the same row at the same moment,
+    /// for example one point of a metric in the same millisecond, and MLflow then refuses one of
+    /// them, whose request may be half done. It is sent again: rows that are there are accepted.
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<Answer<T>> {
+        for _ in 0..INSERT_RACES {
+            match self.json("POST", path, Some(body))? {
+                Err(refusal) if refusal.is_insert_race() => {}
+                answer => return Ok(answer),
+            }
+        }
         self.json("POST", path, Some(body))
     }
 
@@ -381,5 +391,67 @@ impl Rest {
             _ => return None,
         };
         Some(self.unusable(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A stand-in for an MLflow server that refuses the first `races` requests as a server does
+    /// whose database has just got the same row from another process.
+    fn racing_server(races: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let mut reader = BufReader::new(stream.expect("a connection"));
+                let mut length = 0;
+                let mut line = String::new();
+                while reader.read_line(&mut line).expect("a header") > 2 {
+                    let header = line.to_lowercase();
+                    if let Some(value) = header.strip_prefix("content-length:") {
+                        length = value.trim().parse().expect("a length");
+                    }
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).expect("a body");
+                let (status, body) = if number < races {
+                    let message = "(sqlite3.IntegrityError) UNIQUE constraint failed: metrics.key";
+                    let refusal = json!({"error_code": "BAD_REQUEST", "message": message});
+                    ("400 Bad Request", refusal.to_string())
+                } else {
+                    ("200 OK", json!({"request": number}).to_string())
+                };
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                     content-length: {}\r\n\r\n",
+                    body.len()
+                );
+                let mut stream = reader.into_inner();
+                stream
+                    .write_all((head + &body).as_bytes())
+                    .expect("an answer");
+            }
+        });
+        url
+    }
+
+    #[test]
+    fn a_request_that_lost_an_insert_race_is_sent_again_and_not_forever() {
+        let post = |races| {
+            let rest = Rest::new(&Config::new(&racing_server(races))).expect("an address");
+            let path = "/api/2.0/mlflow/runs/log-batch";
+            rest.post::<Value>(path, &json!({"run_id": "a"}))
+                .expect("a reachable server")
+        };
+        assert_eq!(post(2).expect("accepted"), json!({"request": 2}));
+        assert!(post(100).expect_err("refused").is_insert_race());
     }
 }

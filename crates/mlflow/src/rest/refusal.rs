@@ -42,4 +42,41 @@ impl Refusal {
     pub fn is_there_already(&self) -> bool {
         self.code == "RESOURCE_ALREADY_EXISTS"
     }
+
+    /// Whether the server's database refused a row that another request inserted at the same
+    /// moment. MLflow looks for existing rows before it inserts, but not in one step. The names
+    /// are those of the exceptions of SQLite's, MySQL's and PostgreSQL's drivers.
+    pub fn is_insert_race(&self) -> bool {
+        let names = ["IntegrityError", "UniqueViolation"];
+        !self.is_there_already() && names.iter().any(|name| self.message.contains(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_insert_race_is_told_from_other_refusals() {
+        let refusal = |message: &str| {
+            let body = serde_json::json!({"error_code": "BAD_REQUEST", "message": message});
+            Refusal::read(400, body.to_string().as_bytes())
+        };
+        for message in [
+            "(raised as a result of Query-invoked autoflush; consider using a \
+             session.no_autoflush block if this flush is occurring prematurely) \
+             (sqlite3.IntegrityError) UNIQUE constraint failed: metrics.key, metrics.timestamp",
+            "(psycopg2.errors.UniqueViolation) duplicate key value violates unique constraint \
+             \"latest_metric_pk\"",
+        ] {
+            assert!(refusal(message).is_insert_race(), "{message}");
+        }
+        let created = Refusal {
+            code: "RESOURCE_ALREADY_EXISTS".to_owned(),
+            ..refusal("Registered Model (name=a) already exists. Error: (sqlite3.IntegrityError)")
+        };
+        assert!(!created.is_insert_race());
+        let changed = "Changing param values is not allowed. Param with key='a' was already logged";
+        assert!(!refusal(changed).is_insert_race());
+    }
 }
