@@ -247,6 +247,7 @@ impl<'model> Engine<'model> {
             shape,
             &self.settings,
             self.threads.now(),
+            Arc::clone(&self.counters),
         )?);
         self.live = (0..shape.sequences).map(|_| None).collect();
         self.width = match self.settings.sequences {
@@ -280,12 +281,11 @@ impl<'model> Engine<'model> {
             return Err("internal error: a candidate has no sequence".to_owned());
         };
         *slot = Some(next);
-        let held = cache.hold(sequence, &prompt, needs_logits, &mut self.threads)?;
-        self.counters.add_prompt(held.decoded);
-        let Some(logits) = held.logits else {
+        let row = cache.hold(sequence, &prompt, needs_logits, &mut self.threads)?;
+        let Some(row) = row else {
             return Ok(());
         };
-        let logits = cache.logits(logits);
+        let logits = cache.logits(row);
         let own = self.live[sequence].iter_mut();
         let others = self.waiting.iter_mut();
         let others = others.filter(|it| !it.has_begun() && it.has_prompt(&prompt));

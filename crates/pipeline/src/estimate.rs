@@ -120,22 +120,26 @@ pub struct Batched {
 }
 
 impl Batched {
-    /// Seconds until what is left is done; `None` before a token was generated.
+    /// Seconds until what is left is done; `None` before the first step.
     ///
     /// The shortest candidates are complete first. So that the estimate does not begin too low and
-    /// grow, those that are in the engine count as if they became as long as they may.
+    /// grow, those that are in the engine count as if they became as long as they may. Prompts take as
+    /// long for each candidate as they took so far, which the first ones of a kind make too high.
     pub fn seconds_left(&self, activity: &Activity, elapsed_s: f64) -> Option<f64> {
         let generated = activity.completion_tokens as f64;
-        if generated <= 0.0 {
+        if generated <= 0.0 || activity.step_s <= 0.0 {
             return None;
         }
+        let in_batch = u64::from(activity.in_batch).min(self.left);
+        let begun = (self.done + in_batch).max(1) as f64;
+        let prompt_s = (elapsed_s - activity.step_s).max(0.0) / begun;
         let most = f64::from(self.max_tokens);
         let doubtful = f64::from(activity.sequences.max(1));
         let done_tokens = self.done_tokens as f64;
         let each = (done_tokens + doubtful * most) / (self.done as f64 + doubtful);
         let begun = (generated - done_tokens).max(0.0);
         let tokens = (self.left as f64 * each - begun).max(0.0);
-        Some(tokens * elapsed_s.max(0.0) / generated)
+        Some(tokens * activity.step_s / generated + prompt_s * (self.left - in_batch) as f64)
     }
 }
 
@@ -202,8 +206,11 @@ mod tests {
             {
                 running.push((*length, *length));
             }
-            elapsed_s += running.len() as f64 / 100.0;
+            let step_s = running.len() as f64 / 100.0;
+            elapsed_s += step_s;
+            activity.step_s += step_s;
             activity.completion_tokens += running.len() as u64;
+            activity.in_batch = u32::try_from(running.len()).expect("few");
             for it in &mut running {
                 it.1 -= 1;
             }

@@ -8,6 +8,7 @@
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use llama_cpp_2::context::LlamaContext;
@@ -17,6 +18,7 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::token::LlamaToken;
 
 use super::Settings;
+use crate::counters::Counters;
 use crate::memory::{BATCH_TOKENS, Shape};
 use crate::prompt::common_length;
 use crate::sys;
@@ -37,14 +39,6 @@ pub(super) struct Entry {
     pub(super) logits: bool,
 }
 
-/// What came of bringing a prompt into the cache.
-pub(super) struct Held {
-    /// Tokens that had to be decoded.
-    pub(super) decoded: usize,
-    /// The row of logits after the prompt, where they were asked for.
-    pub(super) logits: Option<usize>,
-}
-
 /// A context, and the prompt that each sequence begins with.
 #[derive(Debug)]
 pub(super) struct Cache<'model> {
@@ -53,6 +47,7 @@ pub(super) struct Cache<'model> {
     shape: Shape,
     keep_prefix: bool,
     threads: i32,
+    counters: Arc<Counters>,
     /// By sequence: prompt tokens whose cache is known to be there. What was generated after them
     /// may follow.
     held: Vec<Rc<[LlamaToken]>>,
@@ -64,6 +59,7 @@ impl<'model> Cache<'model> {
         shape: Shape,
         settings: &Settings,
         threads: i32,
+        counters: Arc<Counters>,
     ) -> Result<Self, String> {
         let backend = sys::backend()
             .ok_or("llama.cpp was already initialised by other code in this process")?;
@@ -95,6 +91,7 @@ impl<'model> Cache<'model> {
             shape,
             keep_prefix: settings.keep_prefix,
             threads,
+            counters,
             held: (0..shape.sequences).map(|_| Rc::from([])).collect(),
         })
     }
@@ -113,23 +110,21 @@ impl<'model> Cache<'model> {
         sequences.min_by_key(|it| usize::MAX - common_length(&self.held[*it], prompt))
     }
 
-    /// Brings `prompt` into a sequence, where nobody else is.
+    /// Brings `prompt` into a sequence, where nobody else is; returns the row of the logits after it,
+    /// where they are asked for.
     pub(super) fn hold(
         &mut self,
         sequence: usize,
         prompt: &Rc<[LlamaToken]>,
         needs_logits: bool,
         threads: &mut Threads,
-    ) -> Result<Held, String> {
+    ) -> Result<Option<usize>, String> {
         let kept = self.reuse(sequence, prompt, needs_logits)?;
         // Until it is decoded, nothing is known of what follows.
         self.held[sequence] = Rc::from([]);
         let row = self.decode_part(&prompt[kept..], kept, sequence, needs_logits, threads)?;
         self.held[sequence] = Rc::clone(prompt);
-        Ok(Held {
-            decoded: prompt.len() - kept,
-            logits: needs_logits.then_some(row),
-        })
+        Ok(needs_logits.then_some(row))
     }
 
     /// Leaves nothing in the sequence but a prefix of `prompt`, from the sequence that holds most of
@@ -203,6 +198,7 @@ impl<'model> Cache<'model> {
             });
             let entries: Vec<Entry> = entries.collect();
             self.decode(&entries, threads)?;
+            self.counters.add_prompt(now.len());
             row = now.len() - 1;
             position += now.len();
             tokens = later;
