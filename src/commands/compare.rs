@@ -11,6 +11,7 @@ use assize_pipeline::compare::{
     CompareOptions, CurrentScenarios, DecisionRule, Scored, Wanted, by_scenario, compare_finding,
 };
 use assize_pipeline::{PipelineError, seal, whole_file};
+use assize_report::sentences::{self, Next};
 use assize_report::shell::shell_word;
 use assize_report::terminal::Style;
 use assize_report::{markdown, terminal};
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 use crate::Exit;
 use crate::cli::{Compare, Format, ParetoBy};
+use crate::commands::optimise;
 use crate::environment;
 use crate::output::{complain, safe};
 use crate::session::Session;
@@ -200,16 +202,12 @@ fn render(
                 color,
                 pareto: ask.pareto,
             };
-            let globals = session.flags(&[]).into_iter();
-            let globals: Vec<String> = globals
-                .map(|(name, value)| format!("{name} {}", shell_word(&value)))
-                .collect();
             let by = ask.answers.by_scenario.as_ref();
             let by = by.map(|it| terminal::by_scenario::render(board, it, style) + "\n");
             let examples = ask.answers.examples.as_ref();
             let examples = examples.map(|it| terminal::examples::render(it, style) + "\n");
             // The decision and the next step come last, where the cursor is.
-            let board = terminal::table_with(board, style, &globals);
+            let board = terminal::table_with(board, style, next_step(session, board));
             by.unwrap_or_default() + &examples.unwrap_or_default() + &board
         }
         Format::Json => {
@@ -232,6 +230,25 @@ fn render(
             assize_report::html::render_with(board, &ask.report, &environment::now_rfc3339())
         }
     })
+}
+
+/// What to do after the board, with this session's global flags. A prompt loop promotes its own
+/// winner, by runs on scenarios that the search did not use: there its next step is due instead.
+fn next_step(session: &Session, board: &Leaderboard) -> Next {
+    let mut parts = match sentences::next(board) {
+        Next::Command(parts) => parts,
+        advice @ Next::Advice(_) => return advice,
+    };
+    if parts[0] == "assize promote" {
+        parts[0] = match optimise::is_loop_open(&board.experiment) {
+            Some(true) => "assize optimise step".to_owned(),
+            Some(false) => "assize optimise show".to_owned(),
+            None => parts[0].clone(),
+        };
+    }
+    let globals = session.flags(&[]).into_iter();
+    parts.extend(globals.map(|(name, value)| format!("{name} {}", shell_word(&value))));
+    Next::Command(parts)
 }
 
 /// The leaderboard as programs read it, with what was asked for besides.

@@ -17,6 +17,7 @@ use assize_store::Tracking;
 
 use crate::Exit;
 use crate::cli::Judge;
+use crate::commands::optimise;
 use crate::environment;
 use crate::output::safe;
 use crate::session::Session;
@@ -297,7 +298,13 @@ fn say_applied(session: &Session, applied: &Applied) {
         session.output.say(&words);
         return;
     }
-    let next = session.next("compare", &[("--experiment", &applied.experiment)]);
+    let experiment = applied.experiment.as_str();
+    let verb = if optimise::is_loop_open(experiment) == Some(true) {
+        "optimise step"
+    } else {
+        "compare"
+    };
+    let next = session.next(verb, &[("--experiment", experiment)]);
     session.output.say(&next);
 }
 

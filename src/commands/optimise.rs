@@ -72,6 +72,17 @@ fn start_and_step(session: &Session, args: &OptimiseStart) -> anyhow::Result<Exi
     step::run(session, &step)
 }
 
+/// Whether the prompt loop of an experiment on this machine goes on; `None` where there is none.
+pub fn is_loop_open(experiment: &str) -> Option<bool> {
+    let folder = Path::new(STATE_DIR);
+    let state = folder
+        .is_dir()
+        .then(|| State::open(folder).ok())
+        .flatten()?;
+    let tree = LoopLog::find(&state, experiment).ok()??.tree().ok()?;
+    Some(!tree.is_finished())
+}
+
 fn state() -> anyhow::Result<State> {
     Ok(State::open(Path::new(STATE_DIR))?)
 }

@@ -9,8 +9,12 @@ use assize_test_support::promotion_task::{self, Tip, ahead, score};
 use assize_test_support::{Outcome, Scratch, binary, script, write_small_task};
 use serde_json::{Value, json};
 
+#[path = "../optimise/fixture.rs"]
+#[expect(dead_code, reason = "the tests of the prompt loop use the rest")]
+mod fixture;
+
 /// What stands before a command that is to be typed.
-const LEADS: [&str; 6] = ["Next: ", "then ", "undo: ", "See: ", "or ", "file: "];
+const LEADS: [&str; 5] = ["Next: ", "then ", "undo: ", "See: ", "or "];
 
 /// The commands of an output; lines that end with a backslash go on.
 fn suggestions(output: &str) -> Vec<String> {
@@ -25,7 +29,9 @@ fn suggestions(output: &str) -> Vec<String> {
         let at = line.find("assize ")?;
         let before = &line[..at];
         let is_typed = before.is_empty() || LEADS.iter().any(|lead| before.ends_with(lead));
-        is_typed.then(|| line[at..].to_owned())
+        // Advice that goes on in another line may begin with the name of a command there.
+        let is_prose = line.ends_with('.');
+        (is_typed && !is_prose).then(|| line[at..].to_owned())
     };
     joined.lines().filter_map(command).collect()
 }
@@ -34,6 +40,8 @@ fn suggestions(output: &str) -> Vec<String> {
 struct Shell {
     scratch: Scratch,
     ran: BTreeSet<String>,
+    /// What every open score is filled in with; by the candidate's length where it is not set.
+    level: Option<usize>,
 }
 
 impl Shell {
@@ -43,6 +51,7 @@ impl Shell {
         Self {
             scratch,
             ran: BTreeSet::new(),
+            level: None,
         }
     }
 
@@ -91,6 +100,12 @@ impl Shell {
         }
     }
 
+    /// Runs a command that was run before, and everything that it suggests, once more.
+    fn follow_again(&mut self, line: &str) {
+        self.ran.clear();
+        self.follow(line);
+    }
+
     /// Does what a person does between export and apply.
     fn fill_in(&self, file: &str) {
         let mut content = self.scratch.read_json(file);
@@ -100,7 +115,7 @@ impl Shell {
                 score(case, |it| [it[0], it[1], it[2], it[3]]);
                 continue;
             }
-            let level = 1 + text.len() % 3;
+            let level = self.level.unwrap_or(1 + text.len() % 3);
             let scores = case["scores"].as_object_mut().expect("scores");
             for score in scores.values_mut().filter(|it| it.is_null()) {
                 *score = json!(level);
@@ -185,6 +200,71 @@ fn the_commands_after_an_adaptive_collection_work() {
     assert!(shell.has_run("--split confirmation"), "{:#?}", shell.ran);
     assert!(
         shell.has_run("assize promote --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+}
+
+#[test]
+fn the_commands_of_the_prompt_loop_work() {
+    let mut shell = Shell::new(fixture::scratch(&fixture::fixing_rounds()));
+    shell.follow(&format!("assize {}", fixture::START));
+    assert!(
+        shell.has_run("optimise step --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    assert!(
+        shell.has_run("judge export --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    assert!(shell.has_run("judge apply judge.json"), "{:#?}", shell.ran);
+    shell.follow_again("assize optimise step --experiment e");
+    shell.follow_again("assize optimise status --experiment e");
+    shell.follow_again("assize compare --experiment e");
+    shell.follow_again("assize optimise stop --experiment e");
+    // The loop promotes its winner itself.
+    shell.follow_again("assize compare --experiment e");
+    assert!(!shell.has_run("assize promote"), "{:#?}", shell.ran);
+}
+
+#[test]
+fn the_commands_of_a_loop_that_needs_no_judge_lead_to_a_file() {
+    let scratch = fixture::scratch(&fixture::fixing_rounds());
+    fixture::compute(&scratch);
+    let mut shell = Shell::new(scratch);
+    shell.follow(&format!(
+        "assize {}",
+        fixture::START.replace("--judge scripted:j ", "")
+    ));
+    assert!(
+        shell.has_run("> task/prompts/p1.r2c1.md"),
+        "{:#?}",
+        shell.ran
+    );
+    let kept = shell.scratch.read("task/prompts/p1.r2c1.md");
+    assert!(kept.contains("be brief, be kind"), "{kept}");
+    assert!(!shell.has_run("judge export"), "{:#?}", shell.ran);
+}
+
+#[test]
+fn the_release_of_a_sitting_and_a_copy_can_be_typed_as_printed() {
+    let mut shell = Shell::new(Scratch::collected(2, 2));
+    // Everything is worth 1, whatever the calibration cases are meant to be.
+    shell.level = Some(1);
+    shell.follow("assize judge export --experiment e --out judge.json");
+    assert!(shell.has_run("assize judge release "), "{:#?}", shell.ran);
+    assert!(
+        shell.has_run("assize compare --experiment e"),
+        "{:#?}",
+        shell.ran
+    );
+    shell.follow(
+        "assize sync --from sqlite:.assize/assize.db --to 'sqlite:a copy.db' --experiment e",
+    );
+    assert!(
+        shell.has_run("--tracking-uri 'sqlite:a copy.db'"),
         "{:#?}",
         shell.ran
     );

@@ -42,11 +42,11 @@ pub struct Style {
 /// The table with the decision, where the differences come from, warnings, coverage and the
 /// next step. Ends with a line break.
 pub fn table(board: &Leaderboard, style: Style) -> String {
-    table_with(board, style, &[])
+    table_with(board, style, sentences::next(board))
 }
 
-/// [`table`], with global flags (quoted for a shell) that are added to the next command.
-pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> String {
+/// [`table`], with another next step.
+pub fn table_with(board: &Leaderboard, style: Style, next: Next) -> String {
     let style = Style {
         width: style.width.max(MIN_WIDTH),
         ..style
@@ -82,7 +82,7 @@ pub fn table_with(board: &Leaderboard, style: Style, globals: &[String]) -> Stri
     if let Some(used) = sentences::confirmation_use(board) {
         page.sentence(&used, Paint::Plain);
     }
-    page.closing(board, globals);
+    page.closing(board, next);
     page.lines.join("\n") + "\n"
 }
 
@@ -167,14 +167,13 @@ impl Page {
     }
 
     /// Coverage and the next step, on one line where both fit.
-    fn closing(&mut self, board: &Leaderboard, globals: &[String]) {
+    fn closing(&mut self, board: &Leaderboard, next: Next) {
         let coverage = sentences::coverage(board).map_or_else(String::new, |it| it + " ");
-        match sentences::next(board) {
+        match next {
             Next::Advice(advice) => {
                 self.sentence(&format!("{coverage}Next: {advice}"), Paint::Plain);
             }
-            Next::Command(mut parts) => {
-                parts.extend_from_slice(globals);
+            Next::Command(parts) => {
                 let command = parts.join(" ");
                 if width(&format!(" {coverage}Next: {command}")) <= self.style.width {
                     let command = painted(&command, Paint::Command, self.style.color);

@@ -11,10 +11,10 @@ use assize_pipeline::events::{JobEvent, JobProgress, LoopEntry, LoopStepped};
 use assize_pipeline::judge::auto::Prices;
 use assize_pipeline::optimise::{Extent, LoopContext, LoopLog, Stepped, turn};
 use assize_pipeline::task_files;
-use assize_report::shell::shell_word;
+use assize_report::shell::{command_lines, shell_word};
 
 use super::models::Models;
-use super::{command, say_next, setup_of, show, state};
+use super::{say_next, setup_of, show, state};
 use crate::Exit;
 use crate::cli::{GivenOptions, OptimiseStep};
 use crate::commands::promote::say_steps;
@@ -182,17 +182,17 @@ fn finish(
             ("--experiment", experiment),
             ("--text", nominee.child.as_str()),
         ];
-        let command = command(session, "optimise show", &show);
+        let command = command_lines("optimise show", &session.flags(&show), session.output.width);
         let file = Path::new(place).join(format!("prompts/{}.md", nominee.pair.prompt));
         // A built-in task has no folder.
         let to = if Path::new(place).is_dir() {
-            format!(" > {}", shell_word(&file.display().to_string()))
+            format!(" \\\n     > {}", shell_word(&file.display().to_string()))
         } else {
             String::new()
         };
         session
             .output
-            .say(&format!("To keep it as a file: {command}{to}"));
+            .say(&format!("To keep it as a file:\n{command}{to}"));
     }
     Ok(if stepped.refused {
         Exit::Refused
