@@ -3,11 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-const MOST_LINES: usize = 500;
+use assize_test_support::root;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+const MOST_LINES: usize = 500;
 
 fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {

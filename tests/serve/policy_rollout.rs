@@ -325,7 +325,8 @@ fn the_example_clients_work() {
         command.env("ASSIZE_TOKEN", &site.served.token);
         command.output()
     };
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/clients");
+    let examples = assize_test_support::root().join("examples/clients");
+    let examples = examples.display();
     match run("python3", &format!("{examples}/tips.py")) {
         Ok(done) => {
             let text = String::from_utf8_lossy(&done.stdout).into_owned();

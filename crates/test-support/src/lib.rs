@@ -17,7 +17,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -40,10 +40,17 @@ pub mod random;
 pub mod running;
 pub mod server;
 
-/// The root of the repository.
+/// The root of the repository, by the folder of the package that Cargo tests. What the compiler knew
+/// is not asked first: one target directory may serve several checkouts.
 pub fn root() -> &'static Path {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates.and_then(Path::parent).expect("crates/test-support")
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR");
+        let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let mut folders = Path::new(&package).ancestors();
+        let root = folders.find(|it| it.join("Cargo.lock").is_file());
+        root.expect("a folder with Cargo.lock").to_owned()
+    });
+    &ROOT
 }
 
 /// The path of the `assize` binary under test.
