@@ -24,6 +24,8 @@ pub struct CollectProgress {
     bars: Option<MultiProgress>,
     quiet: bool,
     name_width: usize,
+    /// The place of the bar in a line's template.
+    bar: &'static str,
     /// Candidates of a cell, and the most tokens of each.
     n_tips: u32,
     max_tokens: u32,
@@ -57,6 +59,7 @@ impl CollectProgress {
             bars,
             quiet: output.quiet,
             name_width,
+            bar: bar_for(output.width),
             n_tips: options.n_tips,
             max_tokens: options.max_tokens,
             models: Mutex::new(HashMap::new()),
@@ -144,12 +147,11 @@ impl CollectProgress {
             .map_or_else(|| "hosted".to_owned(), billions);
         let bar = self.bars.as_ref().map(|bars| {
             let template = format!(
-                "  {{prefix:{}}}  {{bar:22}}  {{pos}}/{{len}} cells   {{msg}}",
-                self.name_width + 7
+                "  {{prefix:{}}}  {}  {{pos}}/{{len}} cells   {{msg}}",
+                self.name_width + 7,
+                self.bar
             );
-            let style = ProgressStyle::with_template(&template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = bars.add(ProgressBar::new(cells).with_style(style.progress_chars("━╸ ")));
+            let bar = bars.add(ProgressBar::new(cells).with_style(style_of(&template)));
             let name = super::text_table::shorten(&id, self.name_width);
             bar.set_prefix(format!(
                 "{name:<width$}  {size:>5}",
@@ -277,6 +279,21 @@ impl Model {
     }
 }
 
+/// The place of a bar in a template: what the rest of the line leaves, where that is little.
+const fn bar_for(columns: usize) -> &'static str {
+    if columns < 100 {
+        "{wide_bar}"
+    } else {
+        "{bar:22}"
+    }
+}
+
+fn style_of(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸ ")
+}
+
 /// Something that is counted: one bar on a terminal, a line now and then elsewhere.
 #[derive(Debug)]
 pub struct Counter {
@@ -303,11 +320,10 @@ pub struct Count<'a> {
 impl Counter {
     pub fn new(output: &Output, doing: &'static str, what: &'static str) -> Self {
         let bar = (output.is_interactive && !output.quiet).then(|| {
-            let template = format!("  {doing}  {{bar:22}}  {{pos}}/{{len}} {what}   {{msg}}");
-            let style = ProgressStyle::with_template(&template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = bar_for(output.width);
+            let template = format!("  {doing}  {bar}  {{pos}}/{{len}} {what}   {{msg}}");
             ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10))
-                .with_style(style.progress_chars("━╸ "))
+                .with_style(style_of(&template))
         });
         Self {
             bar,
