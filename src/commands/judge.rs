@@ -266,16 +266,7 @@ fn say_applied(session: &Session, applied: &Applied) {
             judge.kind
         ));
     }
-    if !applied.half_scored.is_empty() {
-        session.output.say("Partly scored, so still pending:");
-        for pointer in applied.half_scored.iter().take(HALF_SCORED_SHOWN) {
-            session.output.say(&format!("  {pointer} is missing"));
-        }
-        if applied.half_scored.len() > HALF_SCORED_SHOWN {
-            let more = applied.half_scored.len() - HALF_SCORED_SHOWN;
-            session.output.say(&format!("  … and {more} more"));
-        }
-    }
+    say_half_scored(session, &applied.half_scored);
     if applied.unscored > 0 {
         session.output.say(&format!(
             "{} unscored and still pending.",
@@ -306,6 +297,20 @@ fn say_applied(session: &Session, applied: &Applied) {
     };
     let next = session.next(verb, &[("--experiment", experiment)]);
     session.output.say(&next);
+}
+
+fn say_half_scored(session: &Session, pointers: &[String]) {
+    if pointers.is_empty() {
+        return;
+    }
+    session.output.say("Partly scored, so still pending:");
+    for pointer in pointers.iter().take(HALF_SCORED_SHOWN) {
+        session.output.say(&format!("  {pointer} is missing"));
+    }
+    if pointers.len() > HALF_SCORED_SHOWN {
+        let more = pointers.len() - HALF_SCORED_SHOWN;
+        session.output.say(&format!("  … and {more} more"));
+    }
 }
 
 /// Says that runs are not handed to judges, because a computed score is missing.

@@ -45,7 +45,7 @@ impl Refusal {
 
     /// Whether the server's database refused a row that another request inserted at the same
     /// moment. MLflow looks for existing rows before it inserts, but not in one step. The names
-    /// are those of the exceptions of SQLite's, MySQL's and PostgreSQL's drivers.
+    /// are those of the exceptions of Python's database drivers.
     pub fn is_insert_race(&self) -> bool {
         let names = ["IntegrityError", "UniqueViolation"];
         !self.is_there_already() && names.iter().any(|name| self.message.contains(name))
