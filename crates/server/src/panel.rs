@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 fn public() -> Vec<Route> {
     let css = async || asset("text/css; charset=utf-8", &ASSETS.css);
-    let js = async || asset("text/javascript; charset=utf-8", JS);
+    let js = async || asset("text/javascript; charset=utf-8", &ASSETS.js);
     let icon = async || asset("image/svg+xml", ICON);
     vec![
         Route::get("/sign-in", Right::Public, sign_in::page),
@@ -140,25 +140,34 @@ fn judging() -> Vec<Route> {
     ]
 }
 
-const JS: &str = include_str!("../assets/panel.js");
+/// The parts of the one script, in order; each page's behaviour has a file of its own.
+const SCRIPTS: &[&str] = &[
+    include_str!("../assets/panel.js"),
+    include_str!("../assets/job.js"),
+    include_str!("../assets/new_run.js"),
+    include_str!("../assets/desk.js"),
+];
+/// The parts of the one style sheet, in order.
+const STYLES: &[&str] = &[
+    include_str!("../assets/panel.css"),
+    include_str!("../assets/pages.css"),
+    svg::CSS,
+];
 const ICON: &str = include_str!("../assets/icon.svg");
 
 struct Assets {
     css: String,
+    js: String,
     /// A hash of the content, so that browsers can cache assets indefinitely.
     version: String,
 }
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| {
-    let css = [
-        include_str!("../assets/panel.css"),
-        include_str!("../assets/pages.css"),
-        svg::CSS,
-    ]
-    .concat();
-    let mut version = sha256_hex([&css, JS, ICON].concat().as_bytes());
+    let css = STYLES.concat();
+    let js = SCRIPTS.join("\n");
+    let mut version = sha256_hex([css.as_str(), &js, ICON].concat().as_bytes());
     version.truncate(10);
-    Assets { css, version }
+    Assets { css, js, version }
 });
 
 fn asset(kind: &'static str, content: &'static str) -> Response {
