@@ -36,9 +36,6 @@ struct Ask {
     report: Answers,
 }
 
-/// The most cells whose outputs are in an HTML report.
-const MOST_CELLS: usize = 2_000;
-
 pub fn run(session: &Session, args: &Compare) -> anyhow::Result<Exit> {
     // A wrong extension is an error before anything is computed or written.
     let outputs: Vec<(&Path, Format)> = args
@@ -149,13 +146,18 @@ fn answers(
     formats: &[Format],
 ) -> anyhow::Result<Answers> {
     let is_html = formats.contains(&Format::Html);
+    let always = if is_html {
+        Wanted::REPORT
+    } else {
+        Wanted::default()
+    };
     let wanted = Wanted {
-        examples: args.examples.map_or(usize::from(is_html), usize::from),
-        cells: if is_html { MOST_CELLS } else { 0 },
+        examples: args.examples.map_or(always.examples, usize::from),
+        ..always
     };
     let mut answers = scored.answers(store, wanted)?;
     if args.by.is_some() || is_html {
-        answers.by_scenario = Some(by_scenario(&scored.compared));
+        answers.by_scenario = Some(by_scenario(&scored.compared.board, &scored.compared.cells));
     }
     Ok(answers)
 }

@@ -7,6 +7,7 @@ mod http;
 mod job_requests;
 mod jobs_on_hosts;
 mod openapi;
+mod panel_board;
 mod panel_browser;
 mod panel_forms;
 mod policies;

@@ -60,6 +60,9 @@ pub struct Leaderboard {
     /// Pairs that were collected here and have too few verdicts of this tier to be tested.
     #[serde(default)]
     pub unjudged_pairs: Vec<Pair>,
+    /// Pairs that have no row because every cell of theirs failed.
+    #[serde(default)]
+    pub failed_pairs: Vec<FailedPair>,
     /// Where the leading challenger loses.
     #[serde(default)]
     pub harm: Option<Harm>,
@@ -220,6 +223,17 @@ impl Row {
     }
 }
 
+/// A pair whose cells all failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FailedPair {
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// Cells that were collected; each failed.
+    pub cells: u32,
+    /// Candidates that were requested and never came.
+    pub n_failed: u32,
+}
+
 /// A mean over scenarios with its uncertainty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
@@ -264,6 +278,9 @@ pub struct Decision {
     pub winner: Option<Pair>,
     pub reason: String,
     pub scenarios_needed: Option<u32>,
+    /// Whether the incumbent is the champion and no challenger is ahead of it.
+    #[serde(default)]
+    pub champion_holds: bool,
     /// The winner's difference to the incumbent, corrected for having been selected.
     #[serde(default)]
     pub corrected_diff: Option<f64>,
@@ -387,6 +404,7 @@ mod tests {
             combination: None,
             method: None,
             unjudged_pairs: Vec::new(),
+            failed_pairs: Vec::new(),
             harm: None,
             older_versions: Vec::new(),
         }

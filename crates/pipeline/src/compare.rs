@@ -4,6 +4,7 @@
 //! rows, tests and a decision. The unit is the scenario: candidates of one cell are correlated,
 //! so every interval and test works on cell means.
 
+use assize_domain::judge::Tier;
 use assize_domain::leaderboard::answers::Answers;
 use assize_domain::leaderboard::{BoardTier, Leaderboard, Pair};
 use assize_domain::ledger::ConfirmationUse;
@@ -84,6 +85,15 @@ impl Scored {
     pub fn answers(&self, store: &dyn Tracking, wanted: Wanted) -> Result<Answers> {
         answers::read(store, &self.compared, &self.scores, wanted)
     }
+
+    /// Reads everything that the HTML report shows besides the board.
+    pub fn report_answers(&self, store: &dyn Tracking) -> Result<Answers> {
+        let Compared { board, cells } = &self.compared;
+        Ok(Answers {
+            by_scenario: Some(by_scenario(board, cells)),
+            ..self.answers(store, Wanted::REPORT)?
+        })
+    }
 }
 
 /// The mean composite of every pair in every scenario, by the board's tier.
@@ -94,6 +104,8 @@ pub struct Cells {
     pub scenarios: Vec<String>,
     /// By pair, then by scenario; `None` where nothing is judged.
     pub means: Vec<Vec<Option<f64>>>,
+    /// The tiers that have verdicts.
+    pub tiers: Vec<Tier>,
 }
 
 /// Reads the experiment and ranks its pairs. `rule` is `level` and `margin` of `[gate]`.
@@ -150,10 +162,12 @@ fn compare_scores(
 ) -> Result<Compared> {
     let tier = options.tier.unwrap_or_else(|| scores.default_tier().into());
     let mut warning = None;
+    let promoted = store.champion_get(&scores.task)?;
+    let champion = promoted.as_ref().and_then(|it| champion_index(scores, it));
     let incumbent = match &options.incumbent {
         Some(wanted) => Some(named(scores, "incumbent", wanted)?),
-        None => match store.champion_get(&scores.task)? {
-            Some(it) => champion_index(scores, &it).or_else(|| {
+        None => match promoted {
+            Some(it) => champion.or_else(|| {
                 warning = Some(format!(
                     "the champion {} is not in this experiment as it was promoted, so the first \
                      model and prompt are the incumbent",
@@ -165,7 +179,7 @@ fn compare_scores(
         },
     };
     let view = view::View::of(store, scores, tier, incumbent, options)?;
-    let mut board = rank::rank(scores, &view, incumbent, options, rule);
+    let mut board = rank::rank(scores, &view, (incumbent, champion), options, rule);
     board
         .warnings
         .extend(warning.filter(|_| !board.rows.is_empty()));
@@ -174,6 +188,7 @@ fn compare_scores(
         means: view.means,
         scenarios: scores.scenarios.iter().map(|(id, _)| id.clone()).collect(),
         pairs: scores.pairs(),
+        tiers: scores.tiers_judged(),
     };
     Ok(Compared { board, cells })
 }

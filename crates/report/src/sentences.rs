@@ -60,7 +60,7 @@ pub fn decision(board: &Leaderboard) -> Option<String> {
 }
 
 /// Whether the scores are those of an automatic judge alone.
-fn is_automatic(board: &Leaderboard) -> bool {
+pub fn is_automatic(board: &Leaderboard) -> bool {
     board.tier == BoardTier::Auto && !board.computed
 }
 

@@ -15,12 +15,15 @@ pub(crate) mod heat_map;
 mod labels;
 pub(crate) mod lineage;
 pub(crate) mod losses;
+pub(crate) mod paired;
 pub mod power;
 pub(crate) mod scatter;
 pub(crate) mod variance;
 
+use assize_domain::leaderboard::answers::ByScenario;
 use assize_domain::leaderboard::{Leaderboard, Row};
 
+use crate::axis::Axis;
 use crate::markup::{Markup, Value};
 use crate::text::width;
 
@@ -60,6 +63,16 @@ pub fn variance(board: &Leaderboard) -> Option<String> {
 /// Where the leading challenger loses.
 pub fn losses(board: &Leaderboard) -> Option<String> {
     losses::draw(board).map(Markup::into_string)
+}
+
+/// The differences of challengers to the incumbent in every scenario.
+pub fn paired(board: &Leaderboard, by: &ByScenario) -> Option<String> {
+    paired::draw(board, by).map(Markup::into_string)
+}
+
+/// One difference as a bar that fills a table's cell, on an axis that covers all of them.
+pub fn difference_cell(axis: &Axis, diff: f64) -> String {
+    difference::cell(axis, diff).into_string()
 }
 
 /// The control chart of judges' sittings, in the order of time.

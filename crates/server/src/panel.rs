@@ -24,6 +24,7 @@ pub(crate) mod escape;
 mod experiment;
 mod experiments;
 mod fields;
+mod gate_actions;
 mod gate_checks;
 mod job_hosts;
 mod jobs;
@@ -32,7 +33,9 @@ mod new_run;
 mod optimise;
 mod option_inputs;
 pub(crate) mod page;
+mod pair_name;
 mod policies;
+mod promotion_record;
 mod promotions;
 mod relative_time;
 mod run;
@@ -63,10 +66,21 @@ fn public() -> Vec<Route> {
 }
 
 fn pages() -> Vec<Route> {
-    use experiment::{board, grid, history, judges, runs};
+    use experiment::{board, download, grid, history, judges, runs};
     vec![
         Route::get("/", Right::Read, experiments::page),
         Route::get("/experiments/{name}", Right::Read, board::page),
+        Route::get("/experiments/{name}/board.csv", Right::Read, download::csv),
+        Route::get(
+            "/experiments/{name}/board.html",
+            Right::Read,
+            download::html,
+        ),
+        Route::get(
+            "/experiments/{name}/board.json",
+            Right::Read,
+            download::json,
+        ),
         Route::get("/experiments/{name}/grid", Right::Read, grid::page),
         Route::get("/experiments/{name}/runs", Right::Read, runs::page),
         Route::get("/experiments/{name}/history", Right::Read, history::page),
@@ -74,6 +88,7 @@ fn pages() -> Vec<Route> {
         Route::get("/runs/{id}", Right::Read, run::page),
         Route::get("/compare-runs", Right::Read, run_diff::page),
         Route::get("/promotions", Right::Read, promotions::page),
+        Route::get("/promotions/record", Right::Read, promotion_record::page),
         Route::get("/policies", Right::Read, policies::page),
         Route::get("/optimise", Right::Read, optimise::list),
         Route::get("/optimise/{name}", Right::Read, optimise::page),
@@ -96,6 +111,7 @@ fn changes() -> Vec<Route> {
         Route::post("/jobs/{id}/resume", Right::Write, jobs::resume),
         Route::post("/promotions/attempt", Right::Write, promotions::attempt),
         Route::post("/promotions/promote", Right::Write, promotions::promote),
+        Route::post("/promotions/reopen", Right::Write, promotions::judge_again),
         Route::post("/promotions/rollback", Right::Write, promotions::rollback),
         Route::post(
             "/policies/promote",
@@ -151,6 +167,7 @@ const SCRIPTS: &[&str] = &[
 const STYLES: &[&str] = &[
     include_str!("../assets/panel.css"),
     include_str!("../assets/pages.css"),
+    include_str!("../assets/board.css"),
     svg::CSS,
 ];
 const ICON: &str = include_str!("../assets/icon.svg");

@@ -31,6 +31,14 @@ pub struct Wanted {
     pub cells: usize,
 }
 
+impl Wanted {
+    /// What the HTML report always has.
+    pub const REPORT: Self = Self {
+        examples: 1,
+        cells: 2_000,
+    };
+}
+
 /// A judged candidate.
 #[derive(Debug, Clone)]
 struct Judged {

@@ -3,14 +3,13 @@
 use assize_domain::leaderboard::answers::{ByScenario, PairWins, ScenarioMean, ScenarioRow};
 use assize_domain::leaderboard::{Leaderboard, Pair, Row};
 
-use super::{Cells, Compared};
+use super::Cells;
 
 /// Means that differ by less are equal: sums of the same scores in another order.
 const SAME: f64 = 1e-9;
 
 /// The board once more, scenario by scenario.
-pub fn by_scenario(compared: &Compared) -> ByScenario {
-    let Compared { board, cells } = compared;
+pub fn by_scenario(board: &Leaderboard, cells: &Cells) -> ByScenario {
     let pairs: Vec<Pair> = board.rows.iter().map(Row::pair).collect();
     let challenger = challenger(board);
     let scenarios = cells.scenarios.iter().enumerate();

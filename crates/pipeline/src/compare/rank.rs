@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use assize_domain::judge::Tier;
 use assize_domain::leaderboard::{
-    BoardRule, BoardTier, Estimate, Harm, Leaderboard, Pair, Pareto, Row, Scores as NamedScores,
-    Variance,
+    BoardRule, BoardTier, Estimate, FailedPair, Harm, Leaderboard, Pair, Pareto, Row,
+    Scores as NamedScores, Variance,
 };
 use assize_stats::table::{self, Table};
 use assize_stats::{Draws, MIN_TEST_BLOCKS, best, score, variance};
@@ -26,7 +26,7 @@ const DISPLAY_DRAWS: usize = 2_000;
 pub fn rank(
     scores: &Scores,
     view: &View<'_>,
-    incumbent: Option<usize>,
+    (incumbent, champion): (Option<usize>, Option<usize>),
     options: &CompareOptions,
     rule: DecisionRule,
 ) -> Leaderboard {
@@ -47,6 +47,7 @@ pub fn rank(
             BoardTier::Expert | BoardTier::Combined => Tier::Expert,
         },
         split: options.split,
+        has_champion: champion.is_some() && family.incumbent == champion,
     };
     let harm = harm_of(scores, &view.table, &family, &decision, options, rule.level);
     let coverage = scores.coverage(view.coverage);
@@ -83,6 +84,7 @@ pub fn rank(
         combination: view.combination.clone(),
         method: family.method.map(|it| it.name().to_owned()),
         unjudged_pairs,
+        failed_pairs: failed_pairs(scores, &pairs),
         harm,
         older_versions: scores.older.clone(),
     }
@@ -135,6 +137,24 @@ pub fn unjudged<'a>(scores: &'a Scores, family: &'a Family) -> impl Iterator<Ite
         let is_tested = family.versus(*pair).is_some_and(|it| it.p.is_some());
         Some(*pair) != family.incumbent && !is_tested
     })
+}
+
+/// The pairs whose cells all failed.
+fn failed_pairs(scores: &Scores, pairs: &[Pair]) -> Vec<FailedPair> {
+    let has_failed = |index: &usize| {
+        let runs = scores.runs_of(*index);
+        !runs.is_empty() && runs.iter().all(|it| it.is_failed)
+    };
+    let failed = (0..pairs.len()).filter(has_failed);
+    let mut failed: Vec<FailedPair> = failed
+        .map(|index| FailedPair {
+            pair: pairs[index].clone(),
+            cells: u32::try_from(scores.runs_of(index).len()).unwrap_or(u32::MAX),
+            n_failed: scores.lost(index).failed,
+        })
+        .collect();
+    failed.sort_by(|a, b| a.pair.cmp(&b.pair));
+    failed
 }
 
 /// Notes what differed between each challenger and the incumbent besides model and prompt.

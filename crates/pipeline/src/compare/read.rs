@@ -428,6 +428,11 @@ impl Scores {
         self.tiers.get(&tier)
     }
 
+    /// The tiers that have verdicts.
+    pub fn tiers_judged(&self) -> Vec<Tier> {
+        self.tiers.keys().copied().collect()
+    }
+
     /// The number of pairs.
     pub fn pair_count(&self) -> usize {
         self.pairs.len()

@@ -17,6 +17,8 @@ pub struct Place<'a> {
     pub experiment: &'a str,
     pub tier: Tier,
     pub split: Split,
+    /// Whether the incumbent is the champion of the task.
+    pub has_champion: bool,
 }
 
 impl Place<'_> {
@@ -84,11 +86,17 @@ pub fn of(
         }
         NoWinner::LeaderIsWorse => {
             let reason = format!("{} More scenarios would not change that.", standing());
-            no_winner(&reason, None)
+            undecided(&reason, None, place.has_champion)
         }
         NoWinner::NotSignificant { scenarios, needed } => {
             let outlook = needed.map(|needed| outlook(needed, scenarios, rule));
-            no_winner(&(standing() + &outlook.unwrap_or_default()), needed)
+            let ahead = leader.and_then(|it| family.versus(it));
+            let is_behind = ahead.is_some_and(|it| it.diff <= 0.0 && it.p_adjusted.is_some());
+            undecided(
+                &(standing() + &outlook.unwrap_or_default()),
+                needed,
+                place.has_champion && is_behind,
+            )
         }
     }
 }
@@ -132,6 +140,7 @@ fn winner(pair: usize, family: &Family, pairs: &[Pair], corrected: Option<f64>) 
         winner,
         reason,
         scenarios_needed: None,
+        champion_holds: false,
         corrected_diff: corrected,
     }
 }
@@ -168,10 +177,21 @@ fn not_comparable(
 }
 
 fn no_winner(why: &str, scenarios_needed: Option<usize>) -> Sentence {
+    undecided(why, scenarios_needed, false)
+}
+
+/// No challenger wins; `champion_holds` where the champion itself leads.
+fn undecided(why: &str, scenarios_needed: Option<usize>, champion_holds: bool) -> Sentence {
+    let lead = if champion_holds {
+        "Champion holds"
+    } else {
+        "No winner yet"
+    };
     Sentence {
         winner: None,
-        reason: format!("No winner yet: {why}"),
+        reason: format!("{lead}: {why}"),
         scenarios_needed: scenarios_needed.and_then(|needed| u32::try_from(needed).ok()),
+        champion_holds,
         corrected_diff: None,
     }
 }

@@ -106,6 +106,7 @@ fn board(rows: Vec<Row>, incumbent: Option<Pair>) -> Leaderboard {
         combination: None,
         method: None,
         unjudged_pairs: Vec::new(),
+        failed_pairs: Vec::new(),
         harm: None,
         older_versions: Vec::new(),
     }
@@ -160,6 +161,7 @@ pub fn winner() -> Leaderboard {
             ),
             winner: Some(best),
             scenarios_needed: None,
+            champion_holds: false,
             corrected_diff: None,
         }),
         variance: Some(shares()),
@@ -184,6 +186,7 @@ pub fn no_winner() -> Leaderboard {
                  About 14 more scenarios would show a difference of 0.5 with 80 % power."
                 .to_owned(),
         scenarios_needed: Some(22),
+        champion_holds: false,
         corrected_diff: None,
     });
     it.variance = Some(Variance {
@@ -220,6 +223,7 @@ pub fn nothing_judged() -> Leaderboard {
         winner: None,
         reason: "No winner yet: nothing is judged.".to_owned(),
         scenarios_needed: None,
+        champion_holds: false,
         corrected_diff: None,
     });
     it
@@ -245,6 +249,7 @@ pub fn one_pair() -> Leaderboard {
         reason: "No winner yet: qwen2.5:0.5b × v1 is alone; collect another pair to compare."
             .to_owned(),
         scenarios_needed: None,
+        champion_holds: false,
         corrected_diff: None,
     });
     it
@@ -286,6 +291,7 @@ pub fn long_names() -> Leaderboard {
             ),
             winner: Some(winner),
             scenarios_needed: None,
+            champion_holds: false,
             corrected_diff: None,
         }),
         variance: Some(shares()),
@@ -318,6 +324,7 @@ pub fn one_scenario() -> Leaderboard {
                  5 are needed."
             .to_owned(),
         scenarios_needed: Some(5),
+        champion_holds: false,
         corrected_diff: None,
     });
     it
@@ -394,6 +401,7 @@ pub fn hostile() -> Leaderboard {
         reason: format!("{winner} beats {}", ATTACKS.join(" ")),
         winner: Some(winner),
         scenarios_needed: None,
+        champion_holds: false,
         corrected_diff: None,
     });
     it

@@ -15,6 +15,8 @@ use crate::boards::{Boards, CachedBoard};
 
 pub(crate) mod auto_judge;
 pub(crate) mod board;
+pub(crate) mod board_controls;
+pub(crate) mod download;
 pub(crate) mod grid;
 pub(crate) mod history;
 pub(crate) mod judges;
@@ -29,6 +31,8 @@ pub(crate) struct Top {
     /// The decision, or why there is none.
     pub sentence: String,
     pub note: Option<&'static str>,
+    /// Whether the leader leads by automatic scores alone.
+    pub is_auto: bool,
     pub coverage: Option<String>,
     pub warnings: Vec<String>,
     pub pending: u64,
@@ -80,6 +84,7 @@ impl Top {
             tab,
             sentence: sentence.unwrap_or_else(|| "Leaderboard".to_owned()),
             note: sentences::tier_note(board),
+            is_auto: sentences::is_automatic(board) && !board.rows.is_empty(),
             coverage: sentences::coverage(board),
             warnings: board.warnings.clone(),
             pending,
@@ -102,6 +107,7 @@ impl Top {
                 tab,
                 sentence: experiment.to_owned(),
                 note: None,
+                is_auto: false,
                 coverage: None,
                 warnings: Vec::new(),
                 pending,

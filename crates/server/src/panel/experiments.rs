@@ -4,9 +4,11 @@
 //! that is not cached is computed in the background and shown as "…".
 
 use askama::Template;
+use assize_report::sentences;
 use axum::extract::State;
 
 use super::page::{Frame, PageResult, Visit, show};
+use super::pair_name::PairName;
 use super::relative_time::RelativeTime;
 use crate::App;
 use crate::boards::{Boards, CachedBoard};
@@ -38,7 +40,20 @@ enum Leader {
     /// Nothing is judged yet.
     None,
     /// The winner, or the pair with the highest mean while nothing is significant.
-    Pair { name: String, is_winner: bool },
+    Pair {
+        name: PairName,
+        standing: Standing,
+        is_auto: bool,
+    },
+}
+
+/// What the lead is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Winner,
+    /// The champion, which no challenger is ahead of.
+    ChampionHolds,
+    NotSignificant,
 }
 
 pub(crate) async fn page(State(app): State<App>, visit: Visit) -> PageResult {
@@ -81,16 +96,23 @@ fn leader(app: &App, experiment: &str, computed: &mut usize) -> Leader {
 
 fn leader_of(cached: &CachedBoard) -> Leader {
     let board = &cached.board;
-    let winner = board.decision.as_ref().and_then(|it| it.winner.as_ref());
-    match (winner, board.rows.first()) {
-        (Some(pair), _) => Leader::Pair {
-            name: pair.to_string(),
-            is_winner: true,
-        },
-        (None, Some(row)) => Leader::Pair {
-            name: row.pair().to_string(),
-            is_winner: false,
-        },
-        (None, None) => Leader::None,
+    let decision = board.decision.as_ref();
+    let winner = decision.and_then(|it| it.winner.clone());
+    let holds = decision.is_some_and(|it| it.champion_holds);
+    let champion = board.incumbent.clone().filter(|_| holds);
+    let first = board
+        .rows
+        .first()
+        .map(assize_domain::leaderboard::Row::pair);
+    let (pair, standing) = match (winner, champion, first) {
+        (Some(pair), _, _) => (pair, Standing::Winner),
+        (None, Some(pair), _) => (pair, Standing::ChampionHolds),
+        (None, None, Some(pair)) => (pair, Standing::NotSignificant),
+        (None, None, None) => return Leader::None,
+    };
+    Leader::Pair {
+        name: PairName::of(&pair),
+        standing,
+        is_auto: sentences::is_automatic(board),
     }
 }

@@ -4,22 +4,26 @@ use std::collections::BTreeSet;
 
 use askama::Template;
 use assize_domain::error_kind::ErrorKind;
+use assize_domain::judge::Tier;
 use assize_domain::ledger::Via;
 use assize_domain::promotion::{Promotion, before};
 use assize_domain::run::param;
+use assize_domain::scenario::Split;
 use assize_pipeline::compare::SEED;
+use assize_pipeline::judge::reopen::{self, ReopenOptions};
 use assize_pipeline::ledger::{Author, confirmation_use};
 use assize_pipeline::promote::{self, Assessment, LONGEST_NOTE, PromoteOptions, Signature};
 use assize_pipeline::task_files;
+use assize_report::figure::NONE;
 use assize_report::gate_table::sentence;
-use assize_report::shell::command_line;
 use assize_store::RunQuery;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect};
 
 use super::experiment::runs::value;
+use super::experiment::{path, segment};
 use super::fields::{Fields, Form, Query, query};
-use super::gate_checks::CheckLine;
+use super::gate_actions::{self, Action, GateCheck};
 use super::page::{Frame, PageError, PageResult, Visit, blocking, show};
 use super::relative_time::RelativeTime;
 use crate::App;
@@ -57,7 +61,9 @@ struct Gate {
     passed: bool,
     candidate: String,
     incumbent: String,
-    checks: Vec<CheckLine>,
+    checks: Vec<GateCheck>,
+    candidate_id: String,
+    incumbent_id: String,
     warnings: Vec<String>,
     /// Next steps; the flag marks commands.
     next: Vec<(bool, String)>,
@@ -72,6 +78,8 @@ struct HistoryEntry {
     task: String,
     action: String,
     pair: String,
+    /// The pair that it was compared with.
+    against: String,
     experiment: String,
     by: String,
     at: RelativeTime,
@@ -107,7 +115,7 @@ fn render(app: &App, visit: &Visit, fields: &Fields) -> PageResult {
     let gate = asked.as_deref().map(|experiment| {
         let found = assess(app, experiment, None, true).and_then(|it| {
             let used = confirmation_use(app.tracking.as_ref(), experiment)?;
-            Ok(gate(&it, used.map(|it| it.to_string())))
+            Ok(gate(&it, experiment, used.map(|it| it.to_string())))
         });
         found.map_err(|error| error.message)
     });
@@ -174,20 +182,18 @@ fn assess(
     Ok(promote::assess(app.tracking.as_ref(), &options)?)
 }
 
-fn gate(it: &Assessment, used: Option<String>) -> Gate {
+fn gate(it: &Assessment, experiment: &str, used: Option<String>) -> Gate {
     let report = &it.report;
-    let step = |it: &promote::Step| match it {
-        promote::Step::Command { verb, flags } => (true, command_line(verb, flags)),
-        promote::Step::Words(words) => (false, words.to_string()),
-    };
     Gate {
         sentence: sentence(report),
         passed: report.passed,
         candidate: report.candidate.to_string(),
         incumbent: report.incumbent.to_string(),
-        checks: report.checks.iter().map(CheckLine::from).collect(),
+        checks: gate_actions::checks(it, experiment),
+        candidate_id: report.candidate.id(),
+        incumbent_id: report.incumbent.id(),
         warnings: it.warnings.clone(),
-        next: it.next.iter().map(step).collect(),
+        next: gate_actions::steps(it),
         awaits_confirmation: it.awaits_confirmation,
         used,
     }
@@ -199,6 +205,11 @@ fn entry(it: &Promotion, visit: &Visit) -> HistoryEntry {
         task: it.task.clone(),
         action: it.action.to_string(),
         pair: it.champion.pair().to_string(),
+        against: it
+            .gate
+            .as_ref()
+            .filter(|_| it.restores.is_none())
+            .map_or_else(|| NONE.to_owned(), |gate| gate.incumbent.to_string()),
         experiment: it.experiment.clone(),
         by: it.by.clone(),
         at: RelativeTime::of_text(&it.at, visit.now_ms),
@@ -272,6 +283,41 @@ pub(crate) async fn promote(
             back = vec![("done", Some("promoted"))];
         }
         Ok(Redirect::to(&format!("/promotions{}", query(&back))).into_response())
+    })
+    .await
+}
+
+/// Makes the verdicts on both pairs pending again, so that they are judged side by side.
+pub(crate) async fn judge_again(
+    State(app): State<App>,
+    visit: Visit,
+    Form(fields): Form,
+) -> PageResult {
+    blocking(&app, move |app| {
+        refresh(app)?;
+        let experiment = fields.owned("experiment").unwrap_or_default();
+        let pairs: Vec<String> = fields.all("pair").into_iter().map(str::to_owned).collect();
+        let tier = fields.read::<Tier>("tier")?.unwrap_or(Tier::Expert);
+        if pairs.is_empty() {
+            return Err(PageError::invalid("No pair is named."));
+        }
+        let options = ReopenOptions {
+            experiment: experiment.clone(),
+            runs: Vec::new(),
+            pairs,
+            split: fields.read::<Split>("split")?,
+            rubric: None,
+            tier,
+        };
+        let selection = reopen::select(app.tracking.as_ref(), &options)?;
+        reopen::reopen(app.tracking.as_ref(), &options, &selection)?;
+        let name = segment(&experiment);
+        let next = match tier {
+            Tier::Expert if visit.may_judge => format!("/desk/{name}"),
+            Tier::Expert => path(&experiment),
+            Tier::Auto => format!("/judges/{name}/auto"),
+        };
+        Ok(Redirect::to(&next).into_response())
     })
     .await
 }

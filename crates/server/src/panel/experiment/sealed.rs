@@ -61,6 +61,7 @@ pub(crate) async fn instead_of_board(
             tab,
             sentence: "The confirmation split is sealed".to_owned(),
             note: None,
+            is_auto: false,
             coverage: None,
             warnings: Vec::new(),
             pending,
