@@ -50,16 +50,13 @@ pub fn explaining(board: &Leaderboard) -> Vec<Column<'_>> {
     let mut columns = scores(board, |row| &row.criteria, figure::plain);
     columns.extend(scores(board, |row| &row.flags, figure::percent));
     columns.extend([
-        Column::new("mean latency", |row| {
+        Column::new("latency", |row| {
             figure::optional(row.latency_ms, figure::latency)
         }),
-        Column::new("latency p50", |row| {
-            figure::optional(row.latency_p50_ms, figure::latency)
-        }),
-        Column::new("latency p95", |row| {
+        Column::new("p95", |row| {
             figure::optional(row.latency_p95_ms, figure::latency)
         }),
-        Column::new("$ per 1,000 outputs", |row| {
+        Column::new("$ per 1,000", |row| {
             figure::optional(row.cost_usd_per_1000, figure::dollars)
         }),
         Column::new("tok/s", |row| {

@@ -39,8 +39,6 @@ async function controls(page) {
   must(await page.locator("select[name=incumbent]").inputValue() === "scripted:fair/p1", "the choice stays");
   must(await page.locator('svg:has-text("worse on the left") circle').count() === 16, "a point per challenger and scenario");
   must(await page.locator("#by-scenario tbody tr").count() === 8, "a row per scenario");
-  const details = page.getByRole("region", { name: "Criteria, flags and speed" });
-  for (const head of ["latency p50", "latency p95"]) must((await details.textContent()).includes(head), head);
   const file = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
   must(file.includes("incumbent=scripted%3Afair%2Fp1"), `the file is of this board: ${file}`);
 }
@@ -64,7 +62,6 @@ async function widths() {
   for (const width of WIDTHS) {
     const { browser, page } = await open({ javaScriptEnabled: scripts, viewport: { width, height: 900 } });
     await signIn(page);
-    if (process.env.SHOTS || true) for (const look of ["light", "dark"]) { await page.emulateMedia({ colorScheme: look }); for (const [n, p] of [["board", "/experiments/bench"], ["gate", "/promotions?experiment=bench"], ["list", "/"]]) { await page.goto(base + p); await page.screenshot({ path: `/tmp/shot-${n}-${width}-${look}.png`, fullPage: true }); } } // TEMP
     await page.goto(`${base}/experiments/bench`);
     const broken = await brokenParts(page);
     must(broken.length === 0, `${width} px: broken inside: ${broken}`);

@@ -53,13 +53,16 @@ pub(crate) fn checks(assessment: &Assessment, experiment: &str) -> Vec<GateCheck
     checks.into_iter().map(with_actions).collect()
 }
 
-/// The commands that do the same.
-pub(crate) fn steps(assessment: &Assessment) -> Vec<(bool, String)> {
-    let step = |it: &Step| match it {
-        Step::Command { verb, flags } => (true, command_line(verb, flags)),
-        Step::Words(words) => (false, words.to_string()),
-    };
-    assessment.next.iter().map(step).collect()
+/// The next steps: those that are commands, and those that are words.
+pub(crate) fn steps(assessment: &Assessment) -> (Vec<String>, Vec<String>) {
+    let (mut commands, mut advice) = (Vec::new(), Vec::new());
+    for step in &assessment.next {
+        match step {
+            Step::Command { verb, flags } => commands.push(command_line(verb, flags)),
+            Step::Words(words) => advice.push(words.to_string()),
+        }
+    }
+    (commands, advice)
 }
 
 fn actions(check: &Check, report: &GateReport, steps: &[Step], experiment: &str) -> Vec<Action> {

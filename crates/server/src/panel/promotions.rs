@@ -65,8 +65,10 @@ struct Gate {
     candidate_id: String,
     incumbent_id: String,
     warnings: Vec<String>,
-    /// Next steps; the flag marks commands.
-    next: Vec<(bool, String)>,
+    /// Next steps in words.
+    advice: Vec<String>,
+    /// Next steps as commands.
+    commands: Vec<String>,
     /// Whether every other check passed and the confirmation split is sealed.
     awaits_confirmation: bool,
     /// How often the confirmation split was used.
@@ -184,6 +186,7 @@ fn assess(
 
 fn gate(it: &Assessment, experiment: &str, used: Option<String>) -> Gate {
     let report = &it.report;
+    let (commands, advice) = gate_actions::steps(it);
     Gate {
         sentence: sentence(report),
         passed: report.passed,
@@ -193,7 +196,8 @@ fn gate(it: &Assessment, experiment: &str, used: Option<String>) -> Gate {
         candidate_id: report.candidate.id(),
         incumbent_id: report.incumbent.id(),
         warnings: it.warnings.clone(),
-        next: gate_actions::steps(it),
+        advice,
+        commands,
         awaits_confirmation: it.awaits_confirmation,
         used,
     }
