@@ -147,6 +147,7 @@ mod tests {
         let mut it = board(vec![row("good", 12.0), row("old", 10.0), bad]);
         it.incumbent = Some(pair("old"));
         it.decision = Some(Decision {
+            champion_holds: false,
             winner: winner.map(pair),
             reason: String::new(),
             scenarios_needed: None,
